@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 from gateway.quorum.role_table import TRANSITIONS as ROLE_TRANSITIONS
 from gateway.quorum.roles import Unattached
+from gateway.server.clients.connection_state import TRANSITIONS as CONNECTION_TRANSITIONS
+from gateway.server.clients.connection_state import State
 
 _DIAGRAM: Final = re.compile(r"<!-- state diagram: (?P<name>.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -42,9 +44,20 @@ def _roles() -> Iterator[Arrow]:
             yield Arrow(before.__name__, after.__name__, condition)
 
 
+def _connection() -> Iterator[Arrow]:
+    for before, row in CONNECTION_TRANSITIONS.items():
+        # One arrow for all events that lead from one state to the same other one.
+        for after in dict.fromkeys(row.values()):
+            events = (event.name for event, found in row.items() if found is after)
+            yield Arrow(before.name, after.name, ", ".join(events))
+
+
 #: Every diagram by the name in its markers.
 DIAGRAMS: Final = {
     "roles of a quorum's node": Diagram("docs/own-quorum.md", Unattached.__name__, tuple(_roles())),
+    "a client's connection": Diagram(
+        "docs/architecture.md", State.HANDSHAKE.name, tuple(_connection())
+    ),
 }
 #: The pages that show diagrams.
 PAGES: Final = tuple(sorted({diagram.page for diagram in DIAGRAMS.values()}))

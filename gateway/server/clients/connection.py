@@ -1,9 +1,9 @@
-"""One connection: frames in, answers out, in order. One task, which tries the socket first and
-waits only if it must.
+"""Serves one connection: reads frames, has them handled, and sends the responses in order.
 
-As in Kafka a connection has one request in flight: what is pipelined behind one that waits is read
-ahead only so far and carried out when its turn comes, so answers are in order and never older than
-the answers before them. Answers that are there together go out together.
+One task serves a connection. It tries the socket first and waits only if it must; a response that
+another task completes is sent by that task, if it is short. ``connection_state`` has the states and
+their transitions, ``request_processor`` handles requests, ``client_identity`` knows the client.
+Kafka's counterpart is ``KafkaChannel`` with a ``Processor``.
 """
 
 from __future__ import annotations
@@ -17,89 +17,61 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from gateway.handlers.context import PendingResponse
-from gateway.handlers.streamed import Streamed, stream_long
-from gateway.server.clients.dispatch import Malformed, Refusal, encode_answer
+from gateway.server.clients.client_identity import ClientIdentity
+from gateway.server.clients.connection_state import ConnectionState, Event, State
+from gateway.server.clients.dispatch import Malformed, Refusal
 from gateway.server.clients.output import FileTooShort, Output
-from gateway.server.clients.secure_socket import SecureOutput, SecureSocket
+from gateway.server.clients.request_processor import RequestProcessor
+from gateway.server.clients.secure_socket import SecureOutput, SecureSocket, handshake_step
 from gateway.server.logs import ERROR_MAX, escape
-from gateway.server.loop_watchdog import NOTED_S
-from gateway.server.response_scheduler import EncodedResponse, Waiter
 from gateway.server.turns import SMALL_MAX
 from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter
-from kwire.header import API_VERSIONS
-from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Peer
-    from gateway.security.sasl_session import SaslSession
-    from gateway.server.clients.dispatch import InFlightRequest
+    from gateway.handlers.streamed import Streamed
     from gateway.server.clients.listener_auth import ListenerAuth
-    from gateway.server.counts import ApiCounts
+    from gateway.server.response_scheduler import EncodedResponse
     from gateway.server.server_context import ServerContext
     from kwire.message import Message
 
-#: One call of recv; a frame that is known to be larger is read in larger pieces.
+#: Bytes of one call of recv; a frame that is known to be larger is read in larger pieces.
 _RECEIVE_MIN: Final = 64 * 1024
 _RECEIVE_MAX: Final = 1024 * 1024
-#: A connection lets the others run after so many requests, or so long, s, or so many turns without
-#: having to wait.
-_REQUESTS_MAX: Final = 64
-_TURN_S: Final = 0.005
+#: A connection lets the others run after so many turns without having to wait.
 _TURNS_MAX: Final = 16
-#: Requests before a peer has authenticated, or sent a valid one: the longest exchange of SCRAM
-#: takes four.
-UNPROVEN_REQUESTS_MAX: Final = 20
-#: Bytes of memory for one of a request, decoded: arrays of numbers and of small structs take so
-#: many.
-DECODED_FACTOR: Final = 8
-#: Nobody is cut for holding so little, bytes.
+#: No connection is cut for holding so little, bytes.
 _HELD_FREE: Final = 64 * 1024
-#: Why a connection is cut whose peer was gone when its answer came.
+#: The reason of a cut where the peer had gone when its response was to be sent.
 _GONE: Final = "peer gone"
-#: Why idle connections are cut. Clients open new ones by themselves, all day long.
+#: The reason for which idle connections are cut. Clients open new ones by themselves.
 _IDLE: Final = "connections.max.idle.ms"
 
 
-#: Responses that hold ranges of files, which only Output may take apart.
-_WITH_RECORDS: Final = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
-
-
-class _NotSecured(Exception):
-    """The peer and we have no TLS in common; the text is OpenSSL's."""
+class _HandshakeFailed(Exception):
+    """The peer and this server have no TLS in common; the text is OpenSSL's."""
 
 
 class Connection:
-    """Talks with one peer until either side has enough. ``run`` is its task; every other method is
-    called on the loop.
-    """
+    """One connection. ``run`` is its task; every other method is called on the event loop."""
 
     __slots__ = (
-        "_asked_at",
-        "_cut",
-        "_draining",
-        "_frame_began",
+        "_cut_reason",
         "_gate",
         "_held",
-        "_in_flight",
+        "_identity",
         "_is_node",
-        "_kept",
         "_listener_auth",
         "_on_proof",
         "_output",
-        "_pending",
-        "_requests_unproven",
-        "_running",
-        "_sasl",
+        "_processor",
         "_server_context",
         "_sock",
         "_splitter",
+        "_state",
         "accepted_at",
-        "is_proven",
         "moved_at",
-        "peer",
-        "software",
     )
 
     def __init__(
@@ -111,166 +83,172 @@ class Connection:
     ) -> None:
         """``sock`` is connected and does not block; the connection closes it.
 
-        ``on_proof`` is called once, when the peer has authenticated, or sent a valid request where
-        that is all there is.
+        ``on_proof`` is called once, when the client is proven (see ``client_identity``).
         """
-        self.peer = peer
-        self.software: str | None = None
         self._server_context = server_context
         self._sock: socket.socket | SecureSocket = sock
-        # Raft has to be heard whatever clients do, or there is an election.
+        self._state = ConnectionState()
+        # Nodes of the quorum do not wait for their turn: an election would follow.
         self._is_node = peer.listener in server_context.config.controller_listener_names
         self._listener_auth = server_context.listener_auths.get(peer.listener)
-        self._sasl = None if self._listener_auth is None else self._listener_auth.session()
-        # Until a first request was valid nobody knows that this is Kafka's protocol at all.
+        sasl = None if self._listener_auth is None else self._listener_auth.session()
+        self._identity = ClientIdentity(peer, server_context, sasl)
+        # Before a first valid request the peer may not speak Kafka's protocol at all.
         self._splitter = FrameSplitter(server_context.config.first_request_max_bytes)
-        self._output = Output(sock)
-        self._in_flight: InFlightRequest | None = None  # whose answer is not there yet
-        self._pending: PendingResponse | None = None
-        self._asked_at = 0.0  # when the request came that it answers
-        self._running = (
-            False  # in the middle of carrying out requests: answers are sent when that is done
-        )
-        self._draining = False
-        self._cut: str | None = None
+        self._use_output(Output(sock))
+        self._cut_reason: str | None = None
         self._gate: trio.Event | None = None
-        self._held = 0  # our share of Hub.memory
-        self._kept = 0  # bytes of the request that waits for its answer
+        self._held = 0  # this connection's share of Memory.held
+        self._on_proof = on_proof
         self.accepted_at: Final = trio.current_time()
         self.moved_at = self.accepted_at  # when bytes last went in or out
-        self.is_proven = False
-        self._on_proof = on_proof
-        self._requests_unproven = 0
-        self._frame_began: float | None = None
+
+    @property
+    def peer(self) -> Peer:
+        """The client's address and principal."""
+        return self._identity.peer
 
     async def run(self) -> None:
-        """Serve the peer to the end. Whatever goes wrong ends this connection only."""
+        """Serve the peer to the end. Every failure ends this connection only."""
         try:
             if self._listener_auth is not None and self._listener_auth.tls is not None:
                 await self._secure(self._listener_auth, self._listener_auth.tls)
-            await self._converse()
+            if self._state.now is State.HANDSHAKE:
+                self._state.on(Event.SECURED)
+            await self._serve()
         except DecodeError as error:
             self._bad_request(error, {})
-        except Malformed as bad:
-            self._bad_request(bad.error, bad.fields)
+        except Malformed as malformed:
+            self._bad_request(malformed.error, malformed.fields)
         except Refusal as refusal:
-            self._send_what_is_ready()
-            who = (
-                self.software,
-                refusal.rule,
-                refusal.fields.get("api"),
-                refusal.fields.get("api_key"),
-            )
-            fields = {
-                **self._who(),
-                **refusal.fields,
-                "software": self.software,
-                "error": refusal.rule,
-            }
-            self._server_context.reports.report_once("unsupported request", who, **fields)
+            self._send_responses_before_failure()
+            self._identity.report_refusal(refusal)
         except FileTooShort as error:
-            self._report("response truncated", error=str(error))
-        except _NotSecured as error:
-            self._report("handshake failed", error=escape(str(error), limit=ERROR_MAX))
+            self._identity.report("response truncated", error=str(error))
+        except _HandshakeFailed as error:
+            self._identity.report("handshake failed", error=escape(str(error), limit=ERROR_MAX))
         except OSError as error:
-            self._report("peer disconnected", error=str(error))
+            self._identity.report("peer disconnected", error=str(error))
         except Exception as error:
-            self._bug(error)
+            self._identity.report_bug(error, self._processor.in_flight_fields())
         finally:
             self._close()
 
     def cut(self, reason: str) -> None:
-        """End it now, unsent answers and all."""
-        self._cut = reason
+        """Close the connection now; unsent responses are lost."""
+        self._cut_reason = reason
+        self._state.on(Event.CUT)
         self._wake()
 
     def drain(self) -> None:
-        """Take no more requests; end when the answers under way are sent."""
-        self._draining = True
+        """Handle no further request; close when the responses under way are sent."""
+        self._state.on(Event.DRAIN)
         self._wake()
 
     def overdue(self, now: float) -> str | None:
-        """The limit of time, by its key, that has passed at ``now``; None if none has."""
+        """The key of the time limit that has passed at ``now``; None if none has."""
         config, quiet_ms = self._server_context.config, (now - self.moved_at) * 1000
-        if not self.is_proven and (now - self.accepted_at) * 1000 > config.first_request_timeout_ms:
+        age_ms = (now - self.accepted_at) * 1000
+        if not self._identity.is_proven and age_ms > config.first_request_timeout_ms:
             return "first.request.timeout.ms"
         if self._output and quiet_ms > config.response_send_timeout_ms:
             return "response.send.timeout.ms"
-        if (
-            self._frame_began is not None
-            and (now - self._frame_began) * 1000 > config.request_receive_timeout_ms
-        ):
+        is_handshake = self._state.now is State.HANDSHAKE
+        began = self.accepted_at if is_handshake else self._processor.frame_began
+        if began is not None and (now - began) * 1000 > config.request_receive_timeout_ms:
             return "request.receive.timeout.ms"
         if quiet_ms > config.connections_max_idle_ms:
-            return "connections.max.idle.ms"
+            return _IDLE
         return None
 
+    def proved(self) -> None:
+        """The client is proven from now on (``ConnectionCallbacks``)."""
+        self._on_proof(self)
+
+    def deliver(self, response: Message | Streamed | EncodedResponse) -> None:
+        """Queue and send the pending response (``ConnectionCallbacks``).
+
+        Called by the task that completes it, while this connection's task may sleep. Never raises:
+        a failure here must not reach the other task.
+        """
+        try:
+            if self._processor.complete(response, self):
+                self._send_completed()
+        except FileTooShort as error:
+            self._identity.report("response truncated", error=str(error))
+            self.cut("answer cut short")
+        except OSError as error:
+            self.cut(_GONE)
+            self._identity.report("peer disconnected", error=str(error))
+        except Exception as error:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Report a bug that another task met, and close (``ConnectionCallbacks``)."""
+        self._identity.report_bug(error, self._processor.in_flight_fields())
+        self.cut("internal error")
+
+    # Handshake.
+
     async def _secure(self, listener_auth: ListenerAuth, context: ssl.SSLContext) -> None:
-        """The TLS handshake; a client certificate says who the peer is."""
+        """Do the TLS handshake; a client certificate gives the peer its principal."""
         assert isinstance(self._sock, socket.socket)
-        self._frame_began = trio.current_time()
         try:
             secured = self._sock = SecureSocket(self._sock, context)
             while (
-                self._cut is None
-                and not self._draining
-                and (wait := await self._shake_hands(secured)) is not None
+                self._state.now is State.HANDSHAKE
+                and (wait := await handshake_step(secured, self._server_context.turns)) is not None
             ):
                 await self._wait(wait)
-            if self._cut is None and not self._draining:
-                self.peer = replace(
-                    self.peer, principal=listener_auth.principal(secured.certificate)
-                )
+            if self._state.now is State.HANDSHAKE:
+                principal = listener_auth.principal(secured.certificate)
+                self._identity.peer = replace(self.peer, principal=principal)
         except (OSError, ValueError) as error:
-            raise _NotSecured(getattr(error, "reason", None) or str(error)) from None
-        self._output = SecureOutput(secured)  # type: ignore[arg-type]
-        self._frame_began = None
+            raise _HandshakeFailed(getattr(error, "reason", None) or str(error)) from None
+        self._use_output(SecureOutput(secured))  # type: ignore[arg-type]
 
-    async def _shake_hands(self, secured: SecureSocket) -> Callable[[Any], Awaitable[None]] | None:
-        """One step of the handshake, in turn: a signature takes up to some ms, and anybody may ask
-        for one.
-        """
-        turns = self._server_context.turns
-        if turns.is_full:
-            await turns.wait()
-        began = trio.current_time()
-        try:
-            return secured.shake_hands()
-        finally:
-            turns.spent(trio.current_time() - began)
+    def _use_output(self, output: Output) -> None:
+        self._output = output
+        self._processor = RequestProcessor(
+            self._server_context, self._identity, self._state, self._splitter, output
+        )
 
-    async def _converse(self) -> None:
+    # The task.
+
+    async def _serve(self) -> None:
         turns = 0
-        while self._cut is None:
-            if (
-                self._server_context.turns.is_full
-                and self._pending is None
-                and self._splitter.buffered > SMALL_MAX
-                and not self._is_node
-            ):
-                await self._server_context.turns.wait()
-            more = self._carry_out()
-            if self._output:
+        while self._state.now is not State.CUT:
+            await self._wait_for_turn_to_handle()
+            more = self._processor.handle_requests(self)
+            if self._output or self._state.now is State.SENDING:
                 await self._wait_for_turn_to_send()
                 if not self._send():
                     await self._wait(trio.lowlevel.wait_writable)
                     continue
-                more = more or (self._pending is None and self._splitter.buffered > 0)
-            self._account()
-            if (self._draining and self._pending is None) or self._cut is not None:
+                more = more or (self._state.now is State.READY and self._splitter.buffered > 0)
+            self._count_memory()
+            if self._state.now in (State.DRAINING, State.CUT):
                 return
             turns += 1
             if more or turns % _TURNS_MAX == 0:
                 await trio.lowlevel.checkpoint()
                 if more:
                     continue
-            if (
-                self._pending is not None
-                and self._splitter.buffered >= self._server_context.config.read_ahead_max_bytes
-            ):
-                await self._wait_for_answer()
+            read_ahead_max = self._server_context.config.read_ahead_max_bytes
+            if self._state.is_awaiting_response and self._splitter.buffered >= read_ahead_max:
+                await self._wait_for_response()
             elif not await self._receive():
                 return
+
+    async def _wait_for_turn_to_handle(self) -> None:
+        """Return at once if little is to be handled, else in a pass that has time for it."""
+        if (
+            self._server_context.turns.is_full
+            and self._state.now is State.READY
+            and self._splitter.buffered > SMALL_MAX
+            and not self._is_node
+        ):
+            await self._server_context.turns.wait()
 
     async def _wait_for_turn_to_send(self) -> None:
         """Return at once if little is to be sent, else in a pass that has time for it.
@@ -284,256 +262,97 @@ class Connection:
     def _has_much_to_send(self) -> bool:
         return self._output.is_longer_than(SMALL_MAX) and not self._is_node
 
-    def _carry_out(self) -> bool:
-        """Carry out requests that are whole, until one waits, the output is full or the turn is
-        over; true if more may be.
-        """
-        if self._pending is not None or self._output or self._draining or self._cut is not None:
-            return False
-        server_context, splitter = self._server_context, self._splitter
-        now = trio.current_time()
-        began_turn, ends_at = now, now + _TURN_S
-        self._running = True
-        try:
-            for _ in range(_REQUESTS_MAX):
-                frame = splitter.next_frame()
-                if frame is None:
-                    self._frame_began = (self._frame_began or now) if splitter.buffered else None
-                    return False
-                self._frame_began = None
-                in_flight, answer = server_context.dispatcher.handle(
-                    frame, self.peer, now, self._sasl
-                )
-                if not self.is_proven:
-                    self._look_for_proof(in_flight, answer)
-                if self.is_proven:
-                    splitter.limit = server_context.config.socket_request_max_bytes
-                if self._sasl is not None:
-                    self._look_who_it_is(self._sasl, in_flight)
-                if in_flight.software is not None:
-                    self._name_software(in_flight.software)
-                counts = server_context.counts.apis[in_flight.api_key]
-                self._take(in_flight, answer, now, counts)
-                if self._pending is not None and self._pending.keeps_request:
-                    self._kept = DECODED_FACTOR * len(frame)
-                began, now = now, trio.current_time()
-                counts.carried_out(now - began)
-                if now - began >= NOTED_S:
-                    server_context.watchdog.took(now - began, {**self._who(), **in_flight.fields()})
-                if self._pending is not None or self._draining or self._cut is not None:
-                    return False
-                if self._output.unsent >= server_context.config.output_buffer_max_bytes:
-                    return False
-                if now > ends_at:
-                    break
-            return True
-        finally:
-            self._running = False
-            server_context.turns.spent(trio.current_time() - began_turn)
-
-    def _look_for_proof(
-        self, in_flight: InFlightRequest, answer: Message | PendingResponse | Streamed | None
-    ) -> None:
-        """Whether the request that was just carried out proves the peer; one that does not may not
-        come for ever.
-        """
-        if self._sasl is None:
-            self.is_proven = in_flight.api_key != API_VERSIONS or not getattr(
-                answer, "error_code", 0
-            )
-        else:
-            self.is_proven = self._sasl.is_open
-        if self.is_proven:
-            self._on_proof(self)
-            return
-        self._requests_unproven += 1
-        if self._requests_unproven >= UNPROVEN_REQUESTS_MAX:
-            self._cut = "requests without authentication"
-
-    def _look_who_it_is(self, session: SaslSession, in_flight: InFlightRequest) -> None:
-        """Take over what the latest authentication proved: the principal, and whether a delegation
-        token proved it.
-
-        A renewed authentication (KIP-368) keeps the principal, but may go from a password to a
-        token of the same owner.
-        """
-        if session.is_open:
-            proved = session.principal or self.peer.principal, session.token_authenticated
-            if proved != (self.peer.principal, self.peer.token_authenticated):
-                self.peer = replace(self.peer, principal=proved[0], token_authenticated=proved[1])
-            return
-        self._splitter.limit = self._server_context.config.sasl_server_max_receive_size
-        if session.has_failed:
-            self._draining = True  # the answer that says so is the last
-            self._report("authentication failed", error=(in_flight.notes or {}).get("failed"))
-
-    def _account(self) -> None:
-        """Tell what this connection holds. Beyond the common limit whoever holds much goes, and
-        with it what it holds.
-        """
-        output, memory = self._output, self._server_context.memory
-        held = self._splitter.buffered + output.unsent + self._kept
-        own = held - min(
-            output.shared, output.unsent
-        )  # what is shared is counted once for all who send it
-        memory.held += own - self._held
-        self._held = own
-        if held > _HELD_FREE and memory.held > self._server_context.config.buffers_max_bytes:
-            self._cut = "buffers.max.bytes"
-
-    def _take(
-        self,
-        in_flight: InFlightRequest,
-        answer: Message | PendingResponse | Streamed | None,
-        now: float,
-        counts: ApiCounts,
-    ) -> None:
-        if self._server_context.reports.tracing:
-            waits = isinstance(answer, (PendingResponse, Streamed))
-            self._server_context.reports.trace(
-                "request",
-                **self._who(),
-                **in_flight.fields(),
-                waits=waits,
-                **(in_flight.notes or {}),
-            )
-        if (
-            answer is None
-        ):  # the request wanted no answer and failed: closing is all that tells the client
-            self._draining = True
-        elif isinstance(answer, PendingResponse):
-            self._in_flight, self._pending, self._asked_at = in_flight, answer, now
-            self._server_context.purgatory.watch(answer, self._failed)
-            answer.attach(self._deliver)
-        elif isinstance(answer, Streamed):
-            self._asked_at = now
-            self._stream(in_flight, answer)
-        else:
-            counts.answered(answer)
-            self._output.add(encode_answer(in_flight, answer))
-
-    def _stream(self, in_flight: InFlightRequest, streamed: Streamed) -> None:
-        """Have a streamed response built; it comes later."""
-        pending = PendingResponse()
-        waiter = Waiter(pending.complete, self._failed, lambda: self.cut("buffers.max.bytes"))  # type: ignore[arg-type]
-        pending.on_cancel = waiter.cancel
-        self._in_flight, self._pending = in_flight, pending
-        self._server_context.purgatory.watch(pending, self._failed)
-        pending.attach(self._deliver)
-        self._server_context.responses.submit(
-            streamed, in_flight.api_key, in_flight.version, waiter
-        )
-
-    def _deliver(self, response: Message | Streamed | EncodedResponse) -> None:
-        """The answer that was waited for: called by whoever has it, while this connection's task
-        may sleep.
-        """
-        in_flight, pending = self._in_flight, self._pending
-        assert in_flight is not None and pending is not None, "an answer that nobody waits for"
-        self._in_flight = self._pending = None
-        self._server_context.purgatory.forget(pending)
-        if not isinstance(response, (Streamed, EncodedResponse)) and (
-            in_flight.api_key not in _WITH_RECORDS
-        ):
-            response = stream_long(response)
-        if isinstance(
-            response, Streamed
-        ):  # the group coordinator's result was waited for; it is long
-            self._stream(in_flight, response)
-            return
-        self._kept = 0
-        try:
-            counts = self._server_context.counts.apis[in_flight.api_key]
-            counts.waited(trio.current_time() - self._asked_at)
-            if isinstance(response, EncodedResponse):
-                counts.errors.update(response.errors)
-            else:
-                counts.answered(response)
-            self._output.add(encode_answer(in_flight, response))
-            if self._running:
-                return
-            # The connection's own task sends what is long: it takes turns with the others.
-            done = not self._has_much_to_send() and self._send()
-        except FileTooShort as error:
-            self._report("response truncated", error=str(error))
-            self.cut("answer cut short")
-            return
-        except OSError as error:
-            self.cut(_GONE)
-            self._report("peer disconnected", error=str(error))
-            return
-        except Exception as error:  # a bug here must not reach whoever completed the answer
-            self._failed(error)
-            return
-        if (
-            not done
-            or self._splitter.buffered
-            or self._draining
-            or self._gate is not None
-            or self._cut is not None
-        ):
-            self._wake()
-
-    def _failed(self, error: Exception) -> None:
-        self._bug(error)
-        self.cut("internal error")
-
-    def _send(self) -> bool:
-        before, began = self._output.progress, trio.current_time()
-        try:
-            return self._output.send()
-        finally:
-            if self._output.progress != before:
-                self._server_context.counts.sent += self._output.progress - before
-                self.moved_at = trio.current_time()
-                self._server_context.turns.spent(self.moved_at - began)
-            self._account()
-
-    def _bad_request(self, error: DecodeError, fields: dict[str, Any]) -> None:
-        self._send_what_is_ready()
-        self._report(
-            "bad request", rule=error.rule, error=escape(str(error), limit=ERROR_MAX), **fields
-        )
-
-    def _send_what_is_ready(self) -> None:
-        """The requests before a bad one were good: their answers go out before the end, as far as
-        the socket takes them.
-        """
-        with contextlib.suppress(OSError):
-            self._send()
+    # Reading.
 
     async def _receive(self) -> bool:
-        """Receive once, waiting if there is nothing; false at the end of the stream."""
+        """Receive once, waiting if there is nothing; False at the end of the stream."""
         try:
-            return self._take_in()
+            return self._receive_now()
         except BlockingIOError:
             await self._wait(trio.lowlevel.wait_readable)
-        if self._cut is not None or self._draining or self._output:
+        # Something else than the socket may have ended the wait: the loop looks at that first.
+        if self._output or self._state.now not in (State.READY, State.PENDING):
             return True
-        try:  # what was waited for is there, as a rule
-            return self._take_in()
+        try:
+            return self._receive_now()
         except BlockingIOError:
             return True
 
-    def _take_in(self) -> bool:
-        """Receive what is there now; false at the end of the stream. Raises BlockingIOError if
-        nothing is.
-        """
-        missing = self._splitter.missing() if self._pending is None else 0
+    def _receive_now(self) -> bool:
+        """Receive without waiting; False at the end of the stream. Raises BlockingIOError."""
+        missing = 0 if self._state.is_awaiting_response else self._splitter.missing()
         data = self._sock.recv(min(max(missing, _RECEIVE_MIN), _RECEIVE_MAX))
         self.moved_at = trio.current_time()
         self._server_context.counts.received += len(data)
         self._splitter.feed(data)
         return bool(data)
 
+    # Sending.
+
+    def _send(self) -> bool:
+        """Send what the socket takes now; True if nothing is left."""
+        before, began = self._output.progress, trio.current_time()
+        try:
+            is_done = self._output.send()
+        finally:
+            if self._output.progress != before:
+                self._server_context.counts.sent += self._output.progress - before
+                self.moved_at = trio.current_time()
+                self._server_context.turns.spent(self.moved_at - began)
+            self._count_memory()
+        if is_done:
+            self._state.on(Event.SENT)
+        return is_done
+
+    def _send_completed(self) -> None:
+        """Send the response that another task completed, or leave that to this connection's task.
+
+        A long one is left: the connection's task takes turns with the others.
+        """
+        is_done = not self._has_much_to_send() and self._send()
+        if (
+            not is_done
+            or self._splitter.buffered
+            or self._gate is not None
+            or self._state.now is not State.READY
+        ):
+            self._wake()
+
+    def _send_responses_before_failure(self) -> None:
+        """Send the responses to the requests before a bad one, as far as the socket takes them."""
+        self._state.on(Event.DRAIN)
+        with contextlib.suppress(OSError):
+            self._send()
+
+    def _bad_request(self, error: DecodeError, fields: dict[str, Any]) -> None:
+        self._send_responses_before_failure()
+        text = escape(str(error), limit=ERROR_MAX)
+        self._identity.report("bad request", rule=error.rule, error=text, **fields)
+
+    def _count_memory(self) -> None:
+        """Count what this connection holds; beyond the common limit one that holds much is cut."""
+        output, memory = self._output, self._server_context.memory
+        held = self._splitter.buffered + output.unsent + self._processor.kept
+        # Bytes that connections share are counted once for all of them, where they are made.
+        own = held - min(output.shared, output.unsent)
+        memory.held += own - self._held
+        self._held = own
+        if held > _HELD_FREE and memory.held > self._server_context.config.buffers_max_bytes:
+            self._cut_reason = "buffers.max.bytes"
+            self._state.on(Event.CUT)
+
+    # Waiting, and the end.
+
     async def _wait(self, wait: Callable[[Any], Awaitable[None]]) -> None:
-        # Whoever wants the task's attention calls notify_closing: cheaper than a cancel scope for
-        # every wait.
-        if self._cut is None:
+        """Wait for the socket; :meth:`_wake` ends it, too.
+
+        notify_closing is cheaper than a cancel scope for every wait.
+        """
+        if self._state.now is not State.CUT:
             with contextlib.suppress(trio.ClosedResourceError):
                 await wait(self._sock)
 
-    async def _wait_for_answer(self) -> None:
+    async def _wait_for_response(self) -> None:
         self._gate = trio.Event()
         try:
             await self._gate.wait()
@@ -547,45 +366,16 @@ class Connection:
             trio.lowlevel.notify_closing(self._sock)
 
     def _close(self) -> None:
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            self._server_context.purgatory.forget(pending)
-            pending.cancel()
+        self._state.on(Event.CLOSE)
+        self._processor.cancel()
         self._output.discard()
         self._server_context.memory.held -= self._held
         if self._sock.fileno() >= 0:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
-        if self._cut is not None:
-            self._server_context.counts.cuts[self._cut] += 1
-            if self._cut != _GONE:  # that is reported where the send failed, with its error
-                event = "idle connection closed" if self._cut == _IDLE else "connection cut"
-                self._report(event, error=self._cut)
-        self._name_software(None)
-
-    def _name_software(self, software: str | None) -> None:
-        counter = self._server_context.counts.software
-        if self.software is not None:
-            counter[self.software] -= 1
-            if not counter[self.software]:
-                del counter[self.software]  # names are for peers to choose: keep none that is gone
-        self.software = software
-        if software is not None:
-            counter[software] += 1
-
-    def _who(self) -> dict[str, Any]:
-        peer = self.peer
-        return {
-            "connection": peer.connection,
-            "listener": peer.listener,
-            "peer": f"{peer.host}:{peer.port}",
-            "principal": peer.principal,
-        }
-
-    def _report(self, event: str, **fields: Any) -> None:
-        fields = {**self._who(), "software": self.software, **fields}
-        self._server_context.reports.report(event, **fields)
-
-    def _bug(self, error: BaseException) -> None:
-        fields = self._in_flight.fields() if self._in_flight is not None else {}
-        self._server_context.reports.bug("internal error", error, **self._who(), **fields)
+        if self._cut_reason is not None:
+            self._server_context.counts.cuts[self._cut_reason] += 1
+            if self._cut_reason != _GONE:  # deliver() has reported that, with the error
+                event = "idle connection closed" if self._cut_reason == _IDLE else "connection cut"
+                self._identity.report(event, error=self._cut_reason)
+        self._identity.name_software(None)

@@ -1,8 +1,7 @@
-"""TLS for a connection that was accepted: a socket that does not wait, with the few methods that a
-connection uses of one.
+"""Wraps an accepted socket in TLS: it never waits, and has the few methods that a connection uses.
 
-It says "try again" as a plain socket does, by BlockingIOError, and encrypts what is read of files:
-there is no sendfile.
+A call that would wait raises BlockingIOError, as with a plain socket. Ranges of files are read and
+encrypted, because sendfile cannot encrypt.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from gateway.server.clients.output import FileTooShort, Output
 if TYPE_CHECKING:
     import socket
 
-#: One call of :meth:`SecureSocket.send` encrypts so much at most: the others get their turn.
+    from gateway.server.turns import Turns
+
+#: Bytes that one call of :meth:`SecureSocket.send` encrypts at most, so that others have a turn.
 _SEND_MAX: Final = 512 * 1024
 #: Bytes of a file that are read and encrypted at once.
 _READ_MAX: Final = 256 * 1024
@@ -37,7 +38,10 @@ class SecureSocket:
         self._tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
     def shake_hands(self) -> Callable[[Any], Awaitable[None]] | None:
-        """Go on with the handshake. What to wait for before the next call, or None when it is done."""
+        """Go on with the handshake.
+
+        Returns the function that waits for the next step, or None when the handshake is done.
+        """
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -48,7 +52,7 @@ class SecureSocket:
 
     @property
     def certificate(self) -> bytes | None:
-        """The peer's (DER), which was verified; None where it showed none."""
+        """The peer's certificate (DER), which is verified; None if it showed none."""
         return self._tls.getpeercert(binary_form=True)
 
     def fileno(self) -> int:
@@ -56,15 +60,17 @@ class SecureSocket:
         return self._tls.fileno()
 
     def recv(self, size: int) -> bytes:
-        """What is there; b"" at the end of the stream. Raises BlockingIOError."""
+        """Receive up to ``size`` bytes; b"" at the end of the stream. Raises BlockingIOError."""
         try:
             return self._tls.recv(size)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise BlockingIOError from None
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """Bytes that went out. Raises BlockingIOError; ``data`` must then be the beginning of what
-        is sent next.
+        """Send and return the number of bytes sent.
+
+        Raises BlockingIOError; the next call must then begin with the same ``data``, because
+        OpenSSL has encrypted some of it.
         """
         view, sent = memoryview(data)[:_SEND_MAX], 0
         while sent < len(view):
@@ -77,16 +83,33 @@ class SecureSocket:
         return sent
 
     def close(self) -> None:
-        """With close_notify, where it can be sent at once: some clients take any other end for an
-        attack.
+        """Close, with close_notify if it can be sent at once.
+
+        Some clients take an end without it for an attack.
         """
         with contextlib.suppress(OSError, ValueError):
             self._tls.unwrap()
         self._tls.close()
 
 
+async def handshake_step(
+    secured: SecureSocket, turns: Turns
+) -> Callable[[Any], Awaitable[None]] | None:
+    """Go on with the handshake as :meth:`SecureSocket.shake_hands` does, in turn.
+
+    A signature takes up to some ms of the event loop, and every peer may ask for one.
+    """
+    if turns.is_full:
+        await turns.wait()
+    began = trio.current_time()
+    try:
+        return secured.shake_hands()
+    finally:
+        turns.spent(trio.current_time() - began)
+
+
 class SecureOutput(Output):
-    """Ranges of files are read, encrypted and sent, not handed to the system."""
+    """An Output that reads and encrypts ranges of files."""
 
     __slots__ = ()
 

@@ -14,7 +14,7 @@ from gateway.config import Config, ConfigError, Listener
 from gateway.config_loading import load_config
 from gateway.handlers.context import Peer
 from gateway.handlers.table import handlers
-from gateway.server.clients.connection import UNPROVEN_REQUESTS_MAX
+from gateway.server.clients.client_identity import UNPROVEN_REQUESTS_MAX
 from gateway.server.connection_quotas import ConnectionQuotas
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from tests.gateway.server.harness import ECHO, request, run, serving, until

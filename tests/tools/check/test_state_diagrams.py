@@ -7,6 +7,7 @@ import re
 import pytest
 
 from gateway.quorum.role_table import TRANSITIONS as ROLE_TRANSITIONS
+from gateway.server.clients.connection_state import TRANSITIONS as CONNECTION_TRANSITIONS
 from tools.check.state_diagrams import PAGES, UnknownDiagramError, written
 from tools.check.steps import ROOT
 
@@ -32,6 +33,19 @@ def test_diagram_of_roles_has_exactly_the_transitions_of_the_table() -> None:
         for before, following in ROLE_TRANSITIONS.items()
         for after, condition in following.items()
     ]
+
+
+def test_diagram_of_a_connection_has_exactly_the_transitions_of_the_table() -> None:
+    drawn = {
+        (before, event, after)
+        for before, after, events in arrows("docs/architecture.md", "a client's connection")
+        for event in events.split(", ")
+    }
+    assert drawn == {
+        (before.name, event.name, after.name)
+        for before, row in CONNECTION_TRANSITIONS.items()
+        for event, after in row.items()
+    }
 
 
 def test_page_without_its_diagram_is_refused() -> None:
