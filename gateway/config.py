@@ -16,13 +16,10 @@ from gateway import config_checks
 from gateway.config_key import INT_MAX, key
 from gateway.config_limits import LimitKeys
 from gateway.config_listeners import client_listener
-from gateway.config_security import of_listener
 from gateway.config_values import (
     ENVIRONMENT_PREFIX,
-    LISTENER_MAX_CONNECTIONS,
     PARSERS,
     SECURITY_PROTOCOLS,
-    SOURCE_NAMES,
     ConfigError,
     Key,
     Listener,
@@ -74,27 +71,6 @@ class Config(LimitKeys):
         if problems:
             raise ConfigError(*problems)
 
-    @property
-    def source_kind(self) -> SourceKind:
-        """The kind of source that ``source`` names, or that 'auto' selects by the other keys."""
-        named = SOURCE_NAMES.get(self.source)
-        if named is not None:
-            return named
-        if self.log_dirs is not None:
-            return SourceKind.LOG
-        if self.controller_quorum_bootstrap_servers and not self.controller_quorum_voters:
-            return SourceKind.OBSERVER
-        return SourceKind.CONTROLLER
-
-    @property
-    def controller_listeners(self) -> tuple[Listener, ...]:
-        """The ``listeners`` that are controller listeners."""
-        return tuple(
-            listener
-            for listener in self.listeners
-            if listener.name in self.controller_listener_names
-        )
-
     def _controller_listener(self) -> Listener:
         """The controller listener that is added where ``listeners`` has none.
 
@@ -104,11 +80,6 @@ class Config(LimitKeys):
         return Listener(
             self.controller_listener_names[0], "127.0.0.1", _CONTROLLER_PORT if usual else 0
         )
-
-    def listener_max_connections(self, listener: str) -> int | None:
-        """``listener.name.NAME.max.connections``, or None where that is not set."""
-        text = of_listener(self.security, listener).get(LISTENER_MAX_CONNECTIONS)
-        return None if text is None else int(text)
 
     def security_protocol(self, listener: str) -> str:
         """The security protocol of the listener of that name."""

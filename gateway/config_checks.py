@@ -1,6 +1,7 @@
 """Checks a configuration as a whole: ranges, listeners that collide, keys that contradict.
 
-Texts are parsed before, by ``config_values``.
+``config_values`` has parsed the texts before. ``gateway.config`` calls this module with the
+complete ``Config``, which is known here by its base class only.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING
 from gateway.config_values import LISTENER_MAX_CONNECTIONS, SOURCE_NAMES, SourceKind
 
 if TYPE_CHECKING:
-    from gateway.config import Config
+    from gateway.config_limits import LimitKeys
 
 
-def problems(config: Config) -> list[str]:
+def problems(config: LimitKeys) -> list[str]:
     """The problems, one sentence each that names the key; empty if there is none."""
     return [
         *_out_of_range(config),
@@ -25,7 +26,7 @@ def problems(config: Config) -> list[str]:
     ]
 
 
-def _out_of_range(config: Config) -> list[str]:
+def _out_of_range(config: LimitKeys) -> list[str]:
     problems = []
     for key in dataclasses.fields(config):
         value, about = getattr(config, key.name), key.metadata
@@ -42,7 +43,7 @@ def _out_of_range(config: Config) -> list[str]:
     return problems
 
 
-def _listener_problems(config: Config) -> list[str]:
+def _listener_problems(config: LimitKeys) -> list[str]:
     if not config.listeners:
         return ["listeners: at least one is needed"]
     problems = []
@@ -71,7 +72,7 @@ def _listener_problems(config: Config) -> list[str]:
     return problems
 
 
-def _connection_problems(config: Config) -> list[str]:
+def _connection_problems(config: LimitKeys) -> list[str]:
     problems = []
     for name, text in config.security.items():
         is_limit = name.startswith("listener.name.") and name.endswith(
@@ -82,7 +83,7 @@ def _connection_problems(config: Config) -> list[str]:
     return problems
 
 
-def _contradictions(config: Config) -> list[str]:
+def _contradictions(config: LimitKeys) -> list[str]:
     problems = _source_problems(config)
     if config.first_request_max_bytes > config.socket_request_max_bytes:
         problems.append("first.request.max.bytes: larger than socket.request.max.bytes")
@@ -91,7 +92,7 @@ def _contradictions(config: Config) -> list[str]:
     return problems
 
 
-def _source_problems(config: Config) -> list[str]:
+def _source_problems(config: LimitKeys) -> list[str]:
     problems = []
     kind = config.source_kind
     if config.source == "log" and config.log_dirs is None:
@@ -125,7 +126,7 @@ def _source_problems(config: Config) -> list[str]:
     return problems
 
 
-def _shown(config: Config) -> str:
+def _shown(config: LimitKeys) -> str:
     """The source as the user wrote it; what 'auto' selected by its newer name."""
     if config.source != "auto":
         return f"source={config.source}"
@@ -134,7 +135,7 @@ def _shown(config: Config) -> str:
     )
 
 
-def _observer_problems(config: Config) -> list[str]:
+def _observer_problems(config: LimitKeys) -> list[str]:
     problems = []
     if not config.controller_quorum_bootstrap_servers:
         problems.append(
@@ -148,7 +149,7 @@ def _observer_problems(config: Config) -> list[str]:
     return problems
 
 
-def _controller_problems(config: Config) -> list[str]:
+def _controller_problems(config: LimitKeys) -> list[str]:
     problems = []
     if all(listener.name in config.controller_listener_names for listener in config.listeners):
         problems.append(

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from gateway.config_key import INT_MAX, LONG_MAX, key
 from gateway.config_quorum import QuorumKeys
+from gateway.config_security import of_listener
+from gateway.config_values import LISTENER_MAX_CONNECTIONS
 from gateway.sizes import KIB, MIB
 
 
@@ -200,3 +202,8 @@ class LimitKeys(QuorumKeys):
         "A group that takes no more than this is never refused because of what other groups take.",
         unit="bytes",
     )
+
+    def listener_max_connections(self, listener: str) -> int | None:
+        """``listener.name.NAME.max.connections``, or None where that is not set."""
+        text = of_listener(self.security, listener).get(LISTENER_MAX_CONNECTIONS)
+        return None if text is None else int(text)

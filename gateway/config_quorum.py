@@ -13,6 +13,7 @@ from pathlib import Path
 from gateway.address import Address
 from gateway.config_key import LONG_MAX, key
 from gateway.config_listeners import ListenerKeys
+from gateway.config_values import SOURCE_NAMES, Listener, SourceKind
 from gateway.sizes import KIB, MIB
 
 
@@ -223,3 +224,24 @@ class QuorumKeys(ListenerKeys):
         unit="ms",
         at_least=-1,
     )
+
+    @property
+    def source_kind(self) -> SourceKind:
+        """The kind of source that ``source`` names, or that 'auto' selects by the other keys."""
+        named = SOURCE_NAMES.get(self.source)
+        if named is not None:
+            return named
+        if self.log_dirs is not None:
+            return SourceKind.LOG
+        if self.controller_quorum_bootstrap_servers and not self.controller_quorum_voters:
+            return SourceKind.OBSERVER
+        return SourceKind.CONTROLLER
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """The ``listeners`` that are controller listeners."""
+        return tuple(
+            listener
+            for listener in self.listeners
+            if listener.name in self.controller_listener_names
+        )

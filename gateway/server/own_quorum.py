@@ -205,7 +205,7 @@ class OwnQuorum:
             assert isinstance(response, DescribeQuorumResponse), "the core answers the request"
             on_response(response)
 
-        self.driver.question(describe_quorum(), _DESCRIBE_VERSION, self.listener, respond)
+        self.driver.handle_request(describe_quorum(), _DESCRIBE_VERSION, self.listener, respond)
 
     def _written(self, snapshot_id: SnapshotId) -> None:
         self.driver.submit(SnapshotWritten(snapshot_id))

@@ -1,72 +1,60 @@
-"""Drives a node of a quorum, voter or observer: events go into ``Raft``, its effects are performed
-in their order.
+"""Drives the raft core of a quorum's node, voter or observer: passes events into ``Raft`` and
+performs its effects in order.
 
-One task steps the core, one thread at a time writes: whatever gathered while the disk was busy is
-written and synced together (group commit). What must not leave before something is durable waits
-here for it. A voter whose disk or core fails ends the process, because what it holds is not known
-any more and others rely on it. No other node relies on an observer: its core starts again from what the
-disk holds (``restart``). The rules are in ``gateway.quorum``, the files in
-``gateway.sources.quorum_log``.
+One task steps the core; one thread at a time writes. Effects that gather while the disk is busy are
+written and synced together, and messages wait until the effects that they depend on are durable
+(``raft_write_queue``). A failure of a voter's disk or core ends the process: other nodes rely on
+what it has acknowledged, and what it holds is unknown. No node relies on an observer, so its driver
+makes a new core from the state on disk (``restart``).
+
+The rules are in ``gateway.quorum``, the files in ``gateway.sources.quorum_log``. Kafka's
+counterpart is ``KafkaRaftClientDriver``.
 """
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections import Counter, deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from gateway.log.errors import LogError
 from gateway.ports import SourceStopped
 from gateway.quorum.effects import (
-    AbandonSnapshot,
     Accepted,
     Advance,
-    Append,
-    BeginSnapshot,
     DiskEffect,
     Effect,
-    InstallSnapshot,
     LeaderChanged,
     Leading,
-    LearnClusterId,
     NotLeading,
-    Persist,
     Refused,
     Reply,
     Report,
     Send,
     ShutDownComplete,
-    SnapshotChunk,
     Stop,
-    Truncate,
 )
 from gateway.quorum.events import (
-    Answered,
-    Cancelled,
     Durable,
     Event,
-    Failed,
     Installed,
     NotInstalled,
     Requested,
     Resign,
     ShutDown,
-    Tick,
 )
+from gateway.server.leadership import Leadership, notify
 from gateway.server.log_events import core_event
 from gateway.server.log_failures import may_pass, stopped_by
 from gateway.server.logs import ERROR_MAX, escape
-from gateway.server.management.facts import SnapshotProgress
-from gateway.server.quorum_peer import error_of, failure
-from gateway.server.raft_bytes import fill
-from gateway.server.raft_links import RaftLinks
-from gateway.server.upstream_errors import UpstreamError
+from gateway.server.observer_watch import check_leader
+from gateway.server.raft_event_queue import EventQueue
+from gateway.server.raft_measures import DriverMeasures
+from gateway.server.raft_messages import RaftMessages
+from gateway.server.raft_write_queue import WriteQueue
 from gateway.sources.quorum_log import BatchesRefused
+from gateway.wall_clock import wall_ms
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
-from kwire.messages.fetch_request import FetchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,17 +66,12 @@ if TYPE_CHECKING:
     from gateway.sources.quorum_log import QuorumLog
     from kwire.message import Message
 
-#: Events stepped before others on the loop get their turn.
-_EVENTS_MAX: Final = 128
-#: How often the high watermark is written down, s: it only says what may be shown before a leader
-#: is found.
+#: Interval at which a voter stores its high watermark, s. A restarted node serves records up to the
+#: stored one before it has found a leader.
 _REMEMBER_S: Final = 1.0
-#: An observer's quorum that has not answered for so long is out of reach, s. An election takes two
-#: to four.
-LOST_AFTER_S: Final = 10.0
-#: How often an observer looks at whether its leader still answers, s.
-_LOOK_S: Final = 0.25
-#: Before an observer starts its core again after a failure of the disk, or a bug, s.
+#: Interval at which an observer checks whether its leader still answers, s.
+_CHECK_S: Final = 0.25
+#: Delay before an observer makes a new core after a failure of the disk, or a bug, s.
 _RESTART_DELAY_S: Final = 1.0
 _AGAIN: Final = "start again: what is on disk is then looked at anew"
 
@@ -97,21 +80,8 @@ class _CoreFailed(Exception):
     """The core of an observer raised: its state may be half changed."""
 
 
-class Leadership(Protocol):
-    """Who acts for the leader: told on the loop, in order, of what becomes of this node and of what
-    it proposed.
-    """
-
-    def leading(self, epoch: int, start_offset: int) -> None: ...
-    def not_leading(self, epoch: int) -> None: ...
-    def accepted(self, number: int, end_offset: int) -> None: ...
-    def refused(self, number: int, not_leader: bool, reason: str) -> None: ...
-    def committed(self, high_watermark: int) -> None: ...
-    def confirm(self, then: Callable[[], None]) -> None: ...
-
-
 class RaftDriver:
-    """:meth:`run` is the task. Everything else is called on the loop and returns at once."""
+    """:meth:`run` is the task. Every other method runs on the event loop and returns at once."""
 
     def __init__(
         self,
@@ -121,48 +91,23 @@ class RaftDriver:
         reports: Reports,
         restart: Callable[[float, int], Raft] | None = None,
     ) -> None:
-        """``restart``: makes an observer's core anew from the disk, in a thread, given the time and
-        the wall clock in ms.
-
-        Raises LogError. None for a voter.
+        """``restart`` makes a new core of an observer from the state on disk, in a thread, given
+        the times of the event loop, s, and the wall clock, ms. Raises LogError. None for a voter.
         """
         self.raft = raft
-        self.disk = trio.Lock()  #: held by who changes the log
+        self.disk = trio.Lock()  #: held by a task whose thread changes the log
         self.leadership: Leadership | None = None
+        self.measures = DriverMeasures()
         self._log = log
         self._reports = reports
-        self._links = RaftLinks(how)
-        self._events: deque[Event] = deque()
-        self._woken = trio.Event()
-        self._numbers = itertools.count(1)
-        self._asking: dict[int, Callable[[Message], None]] = {}
-        self._work: list[DiskEffect | Advance] = []
-        self._working = trio.Event()
-        self._held: deque[Send | Reply] = deque()
-        self._durable = 0
-        self.led_until: float | None = None  #: when there last was a leader, on the loop's clock, s
-        self.problem: str | None = None  #: why the last request to another node failed
-        self.request_errors: Counter[str] = Counter()
-        self.fetches = 0
-        self.fetched_bytes = 0
-        self.snapshot_downloads = 0
-        self.snapshot_loads = 0
-        self.snapshot: SnapshotProgress | None = None
-        self.last_caught_up_at: float | None = (
-            None  #: when the log last was where the leader's high watermark was, s
-        )
-        self.last_answer_at: float | None = None  #: when a leader last answered as one, s
-        self.disk_problem: str | None = (
-            None  #: why an observer's log could not be written, while that is so
-        )
-        self.fetched_before = 0  # records fetched by the cores before this one
+        self._events = EventQueue()
+        self._writes = WriteQueue()
+        self._messages = RaftMessages(log, how, self.measures, self._events)
         self._restart = restart
-        self._failure = ""  # why the core is to start again
         self._caught_up = trio.Event()
         self._over = trio.Event()
 
-    # --- what others may do
-    # -------------------------------------------------------------------------------------------
+    # --- for other parts of the server
 
     @property
     def kraft_version(self) -> int:
@@ -170,44 +115,45 @@ class RaftDriver:
         return self.raft.kraft_version
 
     def submit(self, event: Event) -> None:
-        """Something happened; the core hears of it in its turn."""
-        self._events.append(event)
-        self._woken.set()
+        """Queue an event for the core."""
+        self._events.add(event)
 
     def resign(self, epoch: int, reason: str) -> None:
-        """This node's controller cannot lead ``epoch`` any longer. Before everything else that
-        waits to happen: what it proposed and is not appended yet never will be, so that it can be
-        done by another.
+        """Make the core give up the leadership of ``epoch``, because the controller failed.
+
+        The event goes ahead of all others: proposals that wait in the queue are then refused, not
+        appended, and the next leader can decide on their requests again.
         """
-        self._events.appendleft(Resign(epoch, reason))
-        self._woken.set()
+        self._events.add_first(Resign(epoch, reason))
 
     def number(self) -> int:
-        """For a request or a proposal: no other has it."""
-        return next(self._numbers)
+        """A unique number for a request or a proposal."""
+        return self._messages.number()
 
     def ask(self, request: Message, version: int, listener: str, pending: PendingResponse) -> None:
-        """A peer's request; ``pending`` gets the answer (``gateway.ports.RaftPeers``)."""
+        """As in ``gateway.ports.RaftPeers``."""
         number = self.number()
-        pending.on_cancel = lambda: self._cancelled(number)
-        self.question(request, version, listener, pending.complete, number)
+        pending.on_cancel = lambda: self._messages.cancel(number)
+        self.handle_request(request, version, listener, pending.complete, number)
 
-    def question(
+    def handle_request(
         self,
         request: Message,
         version: int,
         listener: str,
-        tell: Callable[[Message], None],
+        on_response: Callable[[Message], None],
         number: int | None = None,
     ) -> None:
-        """The same for one of this process.
+        """Pass a request of a peer, or of this process, to the core. ``on_response`` gets its
+        response.
 
-        Only a leader describes the quorum, and a leader that was cut off may not know that another
-        one was elected: a majority has to follow it once more first. Nodes find that out by
-        themselves in what they ask each other.
+        DescribeQuorum is a read that only the leader answers, and a leader that was cut off may not
+        know yet that another one was elected. So a majority has to confirm the leadership first, as
+        for a linearizable read (Raft, section 8). The other requests carry an epoch, by which the
+        peers find out by themselves.
         """
         number = self.number() if number is None else number
-        self._asking[number] = tell
+        self._messages.received(number, on_response)
         requested = Requested(number, request, version, listener)
         if isinstance(request, DescribeQuorumRequest) and self.leadership is not None:
             self.leadership.confirm(lambda: self.submit(requested))
@@ -215,67 +161,65 @@ class RaftDriver:
             self.submit(requested)
 
     async def loaded(self, timeout_s: float) -> None:
-        """Return when the end of the committed log is known, or after ``timeout_s``."""
+        """Return when the high watermark is known, or after ``timeout_s``."""
         with trio.move_on_after(timeout_s):
             await self._caught_up.wait()
 
     async def shut_down(self, timeout_s: float) -> None:
-        """Hand over, if this node leads; returns when that is done, after ``timeout_s`` at the
-        latest.
+        """Hand over leadership, if this node leads. Returns when that is done, or after
+        ``timeout_s``.
         """
         with trio.move_on_after(timeout_s):
             self.submit(ShutDown(timeout_s))
             await self._over.wait()
 
-    # --- the loop
-    # -----------------------------------------------------------------------------------------------------
+    # --- events
 
     async def run(self) -> None:
-        """Take part for ever. Raises SourceStopped, in a group, when this node cannot go on."""
+        """Take part in the quorum, for ever. Raises SourceStopped, in a group, when this node
+        cannot go on.
+        """
         try:
             while True:
-                await self._live()
-                await self._start_again()
+                await self._run_core()
+                await self._new_core()
         finally:
-            self._over.set()  # nothing is handed over any more
+            self._over.set()  # releases shut_down: leadership cannot be handed over any more
             with trio.CancelScope(shield=True):
-                await self._links.close()
+                await self._messages.close()
 
-    async def _live(self) -> None:
-        """One core, from its start on; returns when an observer's is to start again."""
+    async def _run_core(self) -> None:
+        """Run one core from its start. Returns when an observer needs a new one."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._write)
             nursery.start_soon(self._watch if self._restart is not None else self._remember)
             try:
-                self._do(self._asked(self.raft.start))
+                self._perform(self._call_core(self.raft.start))
                 while True:
-                    await self._happen()
-                    for _ in range(min(len(self._events), _EVENTS_MAX)):
-                        self._step(self._events.popleft())
-            except _CoreFailed as failed:
-                self._fail(str(failed))
+                    await self._events.wait(self.raft.deadline)
+                    for event in self._events.take():
+                        self._step(event)
+            except _CoreFailed:
+                self._drop_core()
 
-    def _fail(self, reason: str) -> None:
-        """An observer's core is given up, with everything that was on its way for it."""
-        self._failure = reason
+    def _drop_core(self) -> None:
+        """Give up an observer's core, with its requests in flight."""
         self._nursery.cancel_scope.cancel()
 
-    async def _start_again(self) -> None:
-        """A new core from what the disk holds, once that can be read. Raises SourceStopped."""
+    async def _new_core(self) -> None:
+        """Make a new core of an observer, as soon as the disk can be read. Raises SourceStopped."""
         assert self._restart is not None, "a voter does not start again in the same process"
-        self.fetched_before += self.raft.measures.fetched_records
+        self.measures.fetched_before += self.raft.measures.fetched_records
         while True:
-            for waiting in (self._events, self._work, self._held):
-                waiting.clear()
-            self._durable = 0
-            self._working = trio.Event()
-            self.snapshot = None
+            self._events.clear()
+            self._writes.clear()
+            self.measures.snapshot = None
             await trio.sleep(_RESTART_DELAY_S)
             try:
                 async with self.disk:
                     self.raft = await trio.to_thread.run_sync(
-                        self._restart, trio.current_time(), _wall_ms()
+                        self._restart, trio.current_time(), wall_ms()
                     )
                     self._log.publish()
                 return
@@ -283,227 +227,168 @@ class RaftDriver:
                 self._log_failed(error)
 
     def _log_failed(self, error: LogError) -> None:
-        """A full disk may have space again; what else is wrong with a log ends the process. Raises
-        SourceStopped.
+        """Report a failure of an observer's disk that may pass, such as a full disk; raise
+        SourceStopped for any other.
         """
-        if self._restart is None or not may_pass(error):
-            raise (
-                stopped_by(error)
-                if self._restart is not None
-                else SourceStopped(f"{error}; {_AGAIN}")
-            ) from None
+        if self._restart is None:
+            raise SourceStopped(f"{error}; {_AGAIN}") from None
+        if not may_pass(error):
+            raise stopped_by(error) from None
         refused = isinstance(error, BatchesRefused)
-        self.request_errors["refused" if refused else "disk"] += 1
-        self.disk_problem = str(error)
+        self.measures.request_errors["refused" if refused else "disk"] += 1
+        self.measures.disk_problem = str(error)
         self._reports.report("log not written", error=escape(str(error), limit=ERROR_MAX))
 
     async def _watch(self) -> None:
-        """An observer finds out that its leader does not answer any more by the time alone."""
+        """Check by time whether the leader of an observer still answers, for ever: without it no
+        event would say so.
+        """
         while True:
-            await trio.sleep(_LOOK_S)
-            self._look_at_the_time()
+            await trio.sleep(_CHECK_S)
+            self._check_leader()
 
-    def _look_at_the_time(self) -> None:
-        """Does the leader still answer, and is the log where the leader's is?"""
-        now, log, raft = trio.current_time(), self._log, self.raft
-        if raft.leader_answered_at is not None and raft.leader_answered_at != self.last_answer_at:
-            self.last_answer_at = raft.leader_answered_at
-            self.problem = None
-        last = self.last_answer_at
-        log.in_touch = self.disk_problem is None and last is not None and now - last <= LOST_AFTER_S
-        if log.in_touch and 0 <= raft.leader_high_watermark <= log.committed:
-            log.caught_up = True
+    def _check_leader(self) -> None:
+        """Update what clients and metrics learn of an observer's leader."""
+        if check_leader(self.raft, self._log, self.measures):
             self._caught_up.set()
-            self.last_caught_up_at = now
-
-    async def _happen(self) -> None:
-        """Wait until there is an event; the passing of time is one."""
-        if self._events:
-            await trio.lowlevel.checkpoint()
-            return
-        self._woken = trio.Event()
-        with trio.move_on_at(self.raft.deadline):
-            await self._woken.wait()
-        if trio.current_time() >= self.raft.deadline:
-            self._events.append(Tick())
 
     def _step(self, event: Event) -> None:
         if self._restart is None:
-            self._do(self._asked(self.raft.step, event))
+            self._perform(self._call_core(self.raft.step, event))
             return
         measures = self.raft.measures
         before = measures.protocol_violations
-        self._do(self._asked(self.raft.step, event))
+        self._perform(self._call_core(self.raft.step, event))
         if measures.protocol_violations > before:
-            self.request_errors["unusable"] += measures.protocol_violations - before
-        self._look_at_the_time()
+            self.measures.request_errors["unusable"] += measures.protocol_violations - before
+        self._check_leader()
 
-    def _asked(self, what: Callable[..., list[Effect]], *event: Event) -> list[Effect]:
-        """What the core wants done. A bug there ends this node: its state may be half changed, and
-        others can lead.
+    def _call_core(self, method: Callable[..., list[Effect]], *event: Event) -> list[Effect]:
+        """Call the core, and return its effects.
+
+        An exception is a bug, after which the core's state may be half changed. A voter stops then,
+        because others can lead; an observer starts a new core.
         """
         try:
-            return what(*event, trio.current_time(), _wall_ms())
+            return method(*event, trio.current_time(), wall_ms())
         except Exception as error:
             happened = "its start" if not event else type(event[0]).__name__
             self._reports.bug("quorum core failed", error, at=happened)
             if self._restart is not None:
-                self.problem = f"a bug of this server: {error!r}"
-                raise _CoreFailed(self.problem) from error
+                self.measures.problem = f"a bug of this server: {error!r}"
+                raise _CoreFailed(self.measures.problem) from error
             raise SourceStopped(
                 f"a bug of this server, at {happened}: {error!r}; {_AGAIN}"
             ) from error
 
-    def _do(self, effects: Sequence[Effect]) -> None:
+    # --- effects
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
+            if isinstance(effect, DiskEffect):
+                self._writes.add(effect)
+                is_leader = self.raft.leader_id == self.raft.node_id
+                self.measures.disk_effect(effect, is_leader=is_leader)
+                continue
             match effect:
-                case (
-                    Persist()
-                    | Append()
-                    | Truncate()
-                    | BeginSnapshot()
-                    | SnapshotChunk()
-                    | InstallSnapshot()
-                    | AbandonSnapshot()
-                    | LearnClusterId()
-                ):
-                    self._work.append(effect)
-                    self._working.set()
-                    self._count(effect)
-                case Advance() if (
-                    self._restart is not None
-                ):  # an observer shows what it has written down as committed
-                    self._work.append(effect)
-                    self._working.set()
+                case Advance() if self._restart is not None:
+                    # An observer's log shows records as committed once it has stored the high
+                    # watermark, so that clients never see it go back after a crash.
+                    self._writes.add(effect)
                 case Send() | Reply():
-                    if effect.after > self._durable:
-                        self._held.append(effect)
-                    else:
-                        self._let_go(effect)
+                    if not self._writes.hold(effect):
+                        self._messages.transmit(effect, self._nursery)
                 case Report():
-                    self._say(effect)
+                    self._report(effect)
                 case Stop(reason):
                     raise SourceStopped(reason)
                 case ShutDownComplete():
                     self._over.set()
                 case _:
-                    self._tell(effect)
+                    self._notify(effect)
 
-    def _tell(
+    def _notify(
         self, effect: Advance | LeaderChanged | Leading | NotLeading | Accepted | Refused
     ) -> None:
-        acting = self.leadership
+        """Pass an effect on to the log and to the controller."""
+        controller = self.leadership
         match effect:
             case Advance(high_watermark):
                 self._log.commit(high_watermark)
                 self._caught_up.set()
-                if acting is not None:
-                    acting.committed(high_watermark)
+                if controller is not None:
+                    controller.committed(high_watermark)
             case LeaderChanged(epoch, leader_id):
                 if self._log.leader_id >= 0:
-                    self.led_until = trio.current_time()
+                    self.measures.led_until = trio.current_time()
                 if (epoch, leader_id) != (self._log.epoch, self._log.leader_id):
                     self._log.lead(epoch, leader_id)
                     self._reports.report("leader changed", epoch=epoch, leader_id=leader_id)
-            case _ if acting is None:
-                pass
-            case Leading(epoch, start_offset):
-                acting.leading(epoch, start_offset)
-            case NotLeading(epoch):
-                acting.not_leading(epoch)
-            case Accepted(number, _, end_offset):
-                acting.accepted(number, end_offset)
-            case Refused(number, not_leader, reason):
-                acting.refused(number, not_leader, reason)
+            case _ if controller is not None:
+                notify(controller, effect)
 
-    def _count(self, effect: DiskEffect) -> None:
-        match effect:
-            case BeginSnapshot(snapshot_id):
-                self.snapshot_downloads += 1
-                self.snapshot = SnapshotProgress(snapshot_id.file_name, 0, 0)
-            case SnapshotChunk(position, data, size) if self.snapshot is not None:
-                self.fetched_bytes += len(data)
-                self.snapshot = SnapshotProgress(self.snapshot.name, position + len(data), size)
-            case AbandonSnapshot():
-                self.snapshot = None
-            case InstallSnapshot():
-                self.snapshot_loads += 1
-                self.snapshot = None
-            case Append(_, _, data) if self.raft.leader_id != self.raft.node_id:
-                self.fetched_bytes += len(data)
-
-    def _say(self, told: Report) -> None:
-        # Hosts and reasons may be a peer's words.
-        fields = {
+    def _report(self, report: Report) -> None:
+        fields = {  # escaped: hosts and reasons may be texts that a peer sent
             name: escape(one, limit=ERROR_MAX) if isinstance(one, str) else one
-            for name, one in told.fields.items()
+            for name, one in report.fields.items()
         }
-        self._reports.report(core_event(told.event), **fields)
-        if told.event == "access denied":
-            self.problem = str(fields["reason"])
-        elif told.event == "protocol violation" or (
-            told.event == "request refused" and self.problem is None
-        ):
-            # That other nodes do not lead is no news where the leader is known not to answer.
-            self.problem = f"{fields['sender']}: {fields.get('reason', fields.get('error'))}"
+        self._reports.report(core_event(report.event), **fields)
+        self.measures.reported(report.event, fields)
 
-    # --- the disk
-    # -----------------------------------------------------------------------------------------------------
+    # --- disk
 
     async def _write(self) -> None:
-        """Write what gathered, sync it once, and tell the core; for ever.
+        """Perform queued disk effects, sync once, and report ``Durable`` to the core; for ever.
 
-        A disk that fails ends a voter: what it holds is not known then, and nothing more may be
-        acknowledged.
+        A failed disk ends a voter. It must not acknowledge anything more, and a retry proves
+        nothing: after a failed fsync the kernel may have dropped the data and reported success
+        for the next one.
         """
         while True:
-            await self._working.wait()
-            work, self._work, self._working = self._work, [], trio.Event()
+            effects = await self._writes.take()
             try:
-                decision = await self._perform(work)
+                outcome = await self._write_batch(effects)
             except LogError as error:
                 self._log_failed(error)
-                self._fail(str(error))
+                self._drop_core()
                 return
-            except (
-                Exception
-            ) as error:  # a bug; no more is known of what is on disk than after a failure
+            except Exception as error:  # a bug: as after a failure, the state on disk is unknown
                 self._reports.bug("log write failed", error)
                 if self._restart is not None:
-                    self._fail(f"a bug of this server: {error!r}")
+                    self._drop_core()
                     return
                 raise SourceStopped(
                     f"a bug of this server, at the log: {error!r}; {_AGAIN}"
                 ) from error
-            self._durable = max([self._durable, *(getattr(effect, "token", 0) for effect in work)])
-            for event in decision:
+            self._writes.written(effects)
+            for event in outcome:
                 self.submit(event)
-            self.submit(Durable(self._durable))
-            held, self._held = self._held, deque()
-            for effect in held:
-                if effect.after > self._durable:
-                    self._held.append(effect)
-                else:
-                    self._let_go(effect)
+            # After ``outcome``: the core learns of an installed snapshot before it takes the
+            # effects behind it for durable.
+            self.submit(Durable(self._writes.durable))
+            for message in self._writes.release():
+                self._messages.transmit(message, self._nursery)
 
-    async def _perform(
-        self, work: Sequence[DiskEffect | Advance]
+    async def _write_batch(
+        self, effects: Sequence[DiskEffect | Advance]
     ) -> list[Installed | NotInstalled]:
-        """In a thread, because a disk may take its time. Raises LogError."""
+        """Perform ``effects`` in a thread, because a sync may take long. Raises LogError."""
         async with self.disk:
             try:
-                decision = await trio.to_thread.run_sync(self._log.perform, work)
+                outcome = await trio.to_thread.run_sync(self._log.perform, effects)
             finally:
                 if self._restart is not None:
                     self._log.publish()
         if self._restart is not None:
-            self.disk_problem = None
-            self._look_at_the_time()
-        return decision
+            self.measures.disk_problem = None
+            self._check_leader()
+        return outcome
 
     async def _remember(self) -> None:
-        """Keep what is committed on disk, now and then, so that a restart can show it before it has
-        found a leader.
+        """Store a voter's high watermark from time to time, for ever.
+
+        It is no part of the raft state and may be stale: it only lets a restarted node serve
+        committed records before it has found a leader.
         """
         while True:
             await trio.sleep(_REMEMBER_S)
@@ -513,43 +398,3 @@ class RaftDriver:
                         await trio.to_thread.run_sync(self._log.write_high_watermark)
                 except LogError as error:
                     raise SourceStopped(f"{error}; {_AGAIN}") from None
-
-    # --- the wire
-    # -----------------------------------------------------------------------------------------------------
-
-    def _let_go(self, effect: Send | Reply) -> None:
-        if isinstance(effect, Send):
-            self._nursery.start_soon(self._send, effect)
-            return
-        tell = self._asking.pop(effect.number, None)
-        if tell is None:
-            return
-        if effect.read is not None:
-            try:
-                fill(effect, self._log)
-            except (OSError, LogError) as error:
-                raise SourceStopped(f"the log cannot be read: {error}") from None
-        tell(effect.message)
-
-    def _cancelled(self, number: int) -> None:
-        if self._asking.pop(number, None) is not None:
-            self.submit(Cancelled(number))
-
-    async def _send(self, send: Send) -> None:
-        try:
-            version, answer = await self._links.ask(send)
-        except UpstreamError as error:
-            self.request_errors[error.kind] += 1
-            self.problem = str(error)
-            self.submit(Failed(send.number, failure(error)))
-        else:
-            code = error_of(answer)
-            if code is not None:
-                self.request_errors[code] += 1
-            elif send.api_key == FetchRequest.API_KEY:
-                self.fetches += 1
-            self.submit(Answered(send.number, answer, version))
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -102,52 +102,52 @@ class RaftFacts:
     def last_answer_at(self) -> float | None:
         """Time at which this node last had a leader, s on the clock of the event loop."""
         if self._observes:
-            return self._driver.last_answer_at
-        return trio.current_time() if self._raft.leader_id >= 0 else self._driver.led_until
+            return self._driver.measures.last_answer_at
+        return trio.current_time() if self._raft.leader_id >= 0 else self._driver.measures.led_until
 
     @property
     def last_caught_up_at(self) -> float | None:
         """Time at which clients could last read every record known to be committed, s."""
-        return self._driver.last_caught_up_at if self._observes else self.last_answer_at
+        return self._driver.measures.last_caught_up_at if self._observes else self.last_answer_at
 
     @property
     def fetches(self) -> int:
         """Successful responses to Fetch as a follower, since the start."""
-        return self._driver.fetches
+        return self._driver.measures.fetches
 
     @property
     def fetched_records(self) -> int:
         """Records appended as a follower, since the start."""
-        return self._driver.fetched_before + self._raft.measures.fetched_records
+        return self._driver.measures.fetched_before + self._raft.measures.fetched_records
 
     @property
     def fetched_bytes(self) -> int:
         """Bytes of batches and snapshots fetched from leaders, since the start."""
-        return self._driver.fetched_bytes
+        return self._driver.measures.fetched_bytes
 
     @property
     def fetch_errors(self) -> Mapping[str, int]:
         """Failed requests to other nodes, by kind of error."""
-        return self._driver.request_errors
+        return self._driver.measures.request_errors
 
     @property
     def snapshot_downloads(self) -> int:
         """Downloads of snapshots that were begun, since the start."""
-        return self._driver.snapshot_downloads
+        return self._driver.measures.snapshot_downloads
 
     @property
     def snapshot_loads(self) -> int:
         """Snapshots with which the log was replaced, since the start."""
-        return self._driver.snapshot_loads
+        return self._driver.measures.snapshot_loads
 
     @property
     def snapshot(self) -> SnapshotProgress | None:
         """The download in progress, if there is one."""
-        return self._driver.snapshot
+        return self._driver.measures.snapshot
 
     @property
     def problem(self) -> str | None:
         """The reason why there is no leader or no progress, as far as this node knows."""
         if self._observes:
-            return self._driver.disk_problem or self._driver.problem
-        return self._driver.problem if self._raft.leader_id < 0 else None
+            return self._driver.measures.disk_problem or self._driver.measures.problem
+        return self._driver.measures.problem if self._raft.leader_id < 0 else None

@@ -58,8 +58,8 @@ _UNKNOWN: Final = (
 
 
 class ActingController:
-    """``gateway.ports.Controllers`` for handlers, ``raft_driver.Leadership`` for the driver of the
-    quorum's node. :meth:`run` is a task.
+    """``gateway.ports.Controllers`` for handlers, ``gateway.server.leadership.Leadership`` for the
+    driver of the quorum's node. :meth:`run` is a task.
     """
 
     def __init__(

@@ -110,7 +110,9 @@ class Driven:
     def ask(self, *, message: Message | None = None) -> int:
         """A request of this process; its answer is among ``answers``."""
         number = self.driver.number()
-        self.driver.question(message or VoteRequest(), 2, "CONTROLLER", self.answers.append, number)
+        self.driver.handle_request(
+            message or VoteRequest(), 2, "CONTROLLER", self.answers.append, number
+        )
         return number
 
     def reply(

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from gateway.ports import State
-from gateway.server import raft_driver
+from gateway.server import observer_watch
 from tests.gateway.quorum.observer.model import CLUSTER_ID
 from tests.gateway.server.harness import run, until
 from tests.gateway.server.loopback_quorum import (
@@ -257,7 +257,7 @@ def test_the_whole_history_is_copied_although_there_is_a_snapshot(data_dir: Path
 def test_everybody_goes_away_and_comes_back(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raft_driver, "LOST_AFTER_S", 0.7)
+    monkeypatch.setattr(observer_watch, "LOST_AFTER_S", 0.7)
 
     async def main() -> None:
         async with loopback_quorum() as quorum:

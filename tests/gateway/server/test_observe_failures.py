@@ -16,7 +16,7 @@ from gateway.log.errors import DiskFailed
 from gateway.log.local_log import LocalLog
 from gateway.ports import SourceStopped, State
 from gateway.quorum.raft import Raft
-from gateway.server import observed_quorum, raft_driver
+from gateway.server import observed_quorum, observer_watch, raft_driver
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.quorum.observer.model import CLUSTER_ID
 from tests.gateway.server.harness import run, until
@@ -86,7 +86,7 @@ def test_a_quorum_is_silent_too_while_the_disk_is_full(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
-    monkeypatch.setattr(raft_driver, "LOST_AFTER_S", 0.5)
+    monkeypatch.setattr(observer_watch, "LOST_AFTER_S", 0.5)
     disk = faulty(monkeypatch)
 
     async def main() -> None:

@@ -458,10 +458,10 @@ def test_an_answer_of_another_node_comes_with_the_number_of_the_request_and_the_
             [answered] = driven.raft.of(Answered)
             assert (answered.number, answered.version, answered.message.error_code) == (41, 4, 7)
             assert (
-                driven.driver.request_errors == {"OTHER": 0}
-                or sum(driven.driver.request_errors.values()) == 1
+                driven.driver.measures.request_errors == {"OTHER": 0}
+                or sum(driven.driver.measures.request_errors.values()) == 1
             )
-            assert driven.driver.problem is None
+            assert driven.driver.measures.problem is None
 
     run(main)
 
@@ -493,8 +493,8 @@ def test_a_request_that_fails_is_told_with_its_reason(
             await until(lambda: bool(driven.raft.of(Failed)))
             [failed] = driven.raft.of(Failed)
             assert (failed.number, failed.failure.kind) == (1, kind)
-            assert driven.driver.problem == failed.failure.text
-            assert driven.driver.request_errors == {counted: 1}
+            assert driven.driver.measures.problem == failed.failure.text
+            assert driven.driver.measures.request_errors == {counted: 1}
 
     run(main)
 
@@ -622,7 +622,7 @@ def test_a_leader_describes_the_quorum_once_it_is_known_to_lead() -> None:
     async def main() -> None:
         async with driving() as driven:
             acting = driven.driver.leadership = Acting()
-            driven.driver.question(describe_quorum(), 2, "CONTROLLER", lambda answer: None)
+            driven.driver.handle_request(describe_quorum(), 2, "CONTROLLER", lambda answer: None)
             await settled()
             [(name, then)] = acting.told
             assert (name, driven.raft.events) == ("confirm", [])
@@ -659,7 +659,7 @@ def test_to_resign_comes_before_whatever_waits_to_be_proposed() -> None:
 def test_leaders_are_reported_once_and_when_there_last_was_one_is_known() -> None:
     async def main() -> None:
         async with driving() as driven:
-            assert driven.driver.led_until is None
+            assert driven.driver.measures.led_until is None
             for leader, epoch in ((2, 1), (2, 1), (-1, 1), (3, 2)):
                 driven.raft.react = lambda event, epoch=epoch, leader=leader: [
                     LeaderChanged(epoch, leader)
@@ -667,7 +667,7 @@ def test_leaders_are_reported_once_and_when_there_last_was_one_is_known() -> Non
                 driven.ask()
                 await settled()
             assert driven.reports.counts["leader changed"] == 3
-            assert driven.driver.led_until is not None
+            assert driven.driver.measures.led_until is not None
 
     run(main)
 
@@ -755,11 +755,15 @@ def test_a_snapshot_on_its_way_is_seen() -> None:
                 driven.reply(0, effect)
                 driven.ask()
                 await settled()
-                assert driver.snapshot == (name, position, size)
+                assert driver.measures.snapshot == (name, position, size)
             driven.reply(0, AbandonSnapshot(SNAPSHOT))
             driven.ask()
             await settled()
-            assert (driver.snapshot, driver.snapshot_downloads, driver.snapshot_loads) == (
+            assert (
+                driver.measures.snapshot,
+                driver.measures.snapshot_downloads,
+                driver.measures.snapshot_loads,
+            ) == (
                 None,
                 1,
                 0,
@@ -767,12 +771,16 @@ def test_a_snapshot_on_its_way_is_seen() -> None:
             driven.reply(0, BeginSnapshot(SNAPSHOT), InstallSnapshot(1, SNAPSHOT))
             driven.ask()
             await settled()
-            assert (driver.snapshot, driver.snapshot_downloads, driver.snapshot_loads) == (
+            assert (
+                driver.measures.snapshot,
+                driver.measures.snapshot_downloads,
+                driver.measures.snapshot_loads,
+            ) == (
                 None,
                 2,
                 1,
             )
-            assert driver.fetched_bytes == 10
+            assert driver.measures.fetched_bytes == 10
 
     run(main)
 

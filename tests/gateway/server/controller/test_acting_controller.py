@@ -26,8 +26,8 @@ from gateway.server.controller import acting_controller, decisions, waiting_requ
 from gateway.server.controller import controller_forwarder as passing_on
 from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.changes import Changes
+from gateway.server.leadership import Leadership
 from gateway.server.logs import Reports
-from gateway.server.raft_driver import Leadership
 from gateway.views.audit import Change
 from kwire.cluster import Image
 from kwire.header import decode_request_header, encode_response_header
