@@ -1,6 +1,6 @@
-"""A deterministic simulation of whole quorums: N ``Raft``s, their disks, clocks and network, with
-every fault there is.
+"""Deterministic simulation of whole quorums: N ``Raft`` cores with simulated disks, clocks and a
+network, and faults in all of these.
 
-``python -m tests.sim 42`` replays a seed; ``docs/simulation.md`` says what is simulated, and what
-it was worth so far.
+``python -m tests.sim 42`` replays a seed. ``docs/simulation.md`` lists the faults, the invariants
+and the results so far.
 """

@@ -1,8 +1,7 @@
-"""Logs of batches as the simulated disks hold them, and names for their prefixes: two logs agree
-where the names are equal.
+"""Logs of batches as the simulated disks hold them, with a number that names each prefix.
 
-A name stands for a batch and everything before it, so that comparing two logs up to an offset is
-comparing two numbers.
+A name stands for a batch and everything before it, so that two logs agree up to an offset exactly
+where two numbers are equal.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from kwire.records import decode_batch, decode_control_record, iter_batches
 
 
 class Batch(NamedTuple):
-    """A batch: base offset, one past its last offset, leader epoch, bytes; who votes since its
-    records, if they say so.
+    """A batch: base offset, one past its last offset, leader epoch, bytes.
+
+    ``voters`` and ``kraft_versions``: (offset, value) of each control record that sets one.
     """
 
     base: int
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 
 class Parser:
-    """Takes appended bytes apart; remembers what it saw, as the same bytes go to every node."""
+    """Decodes appended bytes into batches, each once: the same bytes go to every node."""
 
     def __init__(self) -> None:
         self._seen: dict[bytes, tuple[Batch, ...]] = {}
@@ -76,8 +76,8 @@ class Parser:
 
 
 class Snapshot(NamedTuple):
-    """A snapshot file: what it is called, its bytes, the name of the log it stands for, who voted
-    then.
+    """A snapshot file: its id, its bytes, the name of the log prefix that it replaces, and the
+    voters and kraft.version at its end.
     """
 
     id: SnapshotId
@@ -111,7 +111,7 @@ class Log:
         return self.prefixes[-1] if self.prefixes else self.start_prefix
 
     def copy(self) -> Log:
-        """Another one that changes on its own."""
+        """Return an independent copy."""
         made = Log()
         made.start_offset, made.start_epoch, made.start_prefix = (
             self.start_offset,
@@ -131,13 +131,13 @@ class Log:
         del self.batches[n:], self.ends[n:], self.prefixes[n:]
 
     def install(self, snapshot: Snapshot) -> None:
-        """Empty, from the snapshot's end on."""
+        """Drop all batches; the log begins at the end of ``snapshot``."""
         self.start_offset, self.start_epoch = snapshot.id
         self.start_prefix = snapshot.prefix
         self.batches, self.ends, self.prefixes = [], [], []
 
     def clean(self, offset: int) -> None:
-        """Without what is below ``offset``, the end of a batch."""
+        """Drop the batches below ``offset``, the end of a batch."""
         n = bisect_right(self.ends, offset)
         if n:
             self.start_offset, self.start_epoch, self.start_prefix = (
@@ -148,8 +148,8 @@ class Log:
             del self.batches[:n], self.ends[:n], self.prefixes[:n]
 
     def prefix_at(self, offset: int) -> int | None:
-        """The name of the log up to ``offset``; None where no batch ends there, or when that is not
-        in it any more.
+        """The name of the log up to ``offset``; None where no batch ends there, or where the log
+        now starts later.
         """
         if offset == self.start_offset:
             return self.start_prefix
@@ -164,8 +164,8 @@ class Log:
         return self.batches[n].epoch if n < len(self.ends) and self.ends[n] == offset else None
 
     def read(self, offset: int, end: int, max_bytes: int) -> bytes | None:
-        """Whole batches from the one that holds ``offset``, at least one; None when they are not
-        here.
+        """Whole batches from the one that holds ``offset``, at least one; None when the log does
+        not hold them.
         """
         if offset < self.start_offset or end > self.end_offset:
             return None

@@ -1,9 +1,8 @@
-"""Many schedules, over hours if need be: ``python -m tests.sim.campaign 0 100000``. What was run is
-kept, and not run again.
+"""Run many schedules (``python -m tests.sim.campaign 0 100000``) and keep the results.
 
-Each thousand is a line of ``runs.jsonl``: which core (commit, and a hash of its files), which
-seeds, what came of it. ``python -m tests.sim.campaign --docs`` writes the tables of
-``docs/simulation.md``.
+Each thousand seeds are a line of ``runs.jsonl``: the core (commit, and a hash of its files), the
+seeds, and the result. A thousand that was run with the same core is not run again. ``python -m
+tests.sim.campaign --docs`` writes the tables of ``docs/simulation.md``.
 """
 
 from __future__ import annotations
@@ -27,15 +26,16 @@ _CHUNK: Final = 1000
 
 
 def core_hash() -> str:
-    """Names the code under test: another core, or another simulation of it, makes old runs say
-    nothing.
+    """Identify the code under test: the files of the core and of the simulation.
+
+    Results of another core, or of another simulation, say nothing about this one.
     """
     files = sorted([*(ROOT / "gateway/quorum").rglob("*.py"), *Path(__file__).parent.glob("*.py")])
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
 def runs() -> list[dict[str, Any]]:
-    """All lines of the book."""
+    """All lines of ``runs.jsonl``."""
     return (
         [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()]
         if RUNS.exists()
@@ -44,7 +44,10 @@ def runs() -> list[dict[str, Any]]:
 
 
 def campaign(first: int, last: int) -> int:
-    """Run the seeds from ``first`` to below ``last`` that were not run with this core."""
+    """Run the seeds from ``first`` to below ``last`` that were not run with this core.
+
+    Return 1 if a schedule failed, else 0.
+    """
     core = core_hash()
     done = {line["first"] for line in runs() if line["core"] == core}
     asked = ["git", "rev-parse", "--short", "HEAD"]
@@ -67,17 +70,22 @@ def campaign(first: int, last: int) -> int:
         except Failed as failed:
             failures += 1
             line["violation"] = str(failed)
-        with RUNS.open("a", encoding="utf-8") as book:
-            book.write(json.dumps(line) + "\n")
+        with RUNS.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(line) + "\n")
         print(line.get("violation") or f"{begin}: {tally}", flush=True)
     return 1 if failures else 0
 
 
 def summary(tally: Tally) -> dict[str, Any]:
     return {
-        "schedules": tally.schedules, "events": tally.events, "acked": tally.acked, "leaders": tally.leaders,
-        "seconds": round(tally.seconds, 1), "p50": round(tally.recovery(0.5), 2), "p99": round(tally.recovery(0.99), 2),
-    }  # fmt: skip
+        "schedules": tally.schedules,
+        "events": tally.events,
+        "acked": tally.acked,
+        "leaders": tally.leaders,
+        "seconds": round(tally.seconds, 1),
+        "p50": round(tally.recovery(0.5), 2),
+        "p99": round(tally.recovery(0.99), 2),
+    }
 
 
 def mutants_table() -> Iterable[str]:
@@ -85,9 +93,12 @@ def mutants_table() -> Iterable[str]:
     kills = power.known()
     found = sorted(kill.schedules for kill in kills.values())
     median, most = statistics.median(found or [0]), max(found or [0])
-    yield f"{len(kills)} of {len(mutants.MUTANTS)} killed; schedules needed: median {median:g}, most {most}."
+    yield (
+        f"{len(kills)} of {len(mutants.MUTANTS)} killed; "
+        f"schedules needed: median {median:g}, most {most}."
+    )
     yield ""
-    yield "| bug | from | schedules | what finds it |"
+    yield "| bug | from | schedules | found by |"
     yield "|---|---|---|---|"
     for name, bug in mutants.MUTANTS.items():
         kill = kills.get(name)
@@ -110,18 +121,21 @@ def runs_table() -> Iterable[str]:
         seconds = sum(line["seconds"] for line in good) or 1.0
         events = sum(line["events"] for line in good)
         p99 = sorted(line["p99"] for line in good) or [0]
-        seeds = f"{min(line['first'] for line in of_core)} to {max(line['last'] for line in of_core) - 1}"
+        first, last = (
+            f(line[key] for line in of_core) for f, key in ((min, "first"), (max, "last"))
+        )
         schedules, leaders, acked = (
             sum(line[name] for line in good) for name in ("schedules", "leaders", "acked")
         )
         yield (
-            f"| {of_core[-1]['commit']} | {schedules} | {seeds} | {events} | {events / seconds:.0f} | {leaders} | {acked} "
+            f"| {of_core[-1]['commit']} | {schedules} | {first} to {last - 1} | {events} "
+            f"| {events / seconds:.0f} | {leaders} | {acked} "
             f"| {p99[0]} to {p99[-1]} | {len(of_core) - len(good)} |"
         )
 
 
 def write_page() -> None:
-    """Put the tables between their marks."""
+    """Replace the tables between their marks in the page."""
     text = PAGE.read_text(encoding="utf-8")
     for mark, table in (("mutants", mutants_table()), ("runs", runs_table())):
         begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"

@@ -1,9 +1,8 @@
-"""Decides which faults happen. Every decision has a name of its own, so that one can be left out
-without changing the rest.
+"""Decides which faults happen.
 
-A decision is drawn from a hash of the seed and its name (kind, where, how many before), never from
-a stream. Those that were taken are listed; a replay that is told to take only some of them is how a
-failing schedule is made smaller.
+A decision is drawn from a hash of the seed and of its name (kind, places, how many before), never
+from a stream of random numbers. So one fault can be left out without changing the others: a failing
+schedule is reduced by replays that allow only some of the faults that were taken.
 """
 
 from __future__ import annotations
@@ -31,16 +30,26 @@ _MIX: Final = 0xD6E8FEB86659FD93
     PART,
 ) = range(14)
 NAMES: Final = (
-    "a request is lost", "an answer is lost", "a connection is reset after the request", "a request comes twice",
-    "a message is late", "an answer comes twice", "a process is killed between two effects", "the disk is slow",
-    "act", "a peer hangs up", "the high watermark is written down", "a write is torn",
-    "a bit is flipped on the way", "the disk takes part of the work",
-)  # fmt: skip
+    "a request is lost",
+    "a response is lost",
+    "a connection is reset after the request",
+    "a request arrives twice",
+    "a message is late",
+    "a response arrives twice",
+    "a process is killed between two effects",
+    "the disk is slow",
+    "act",
+    "a peer closes the connection",
+    "the high watermark is stored",
+    "a write is torn",
+    "a bit is flipped on the way",
+    "the disk takes part of the work",
+)
 
 
 class Fault(NamedTuple):
-    """A decision that was taken: its kind, the two places it is about (-1: none), and its number
-    among those.
+    """A fault that happened: its kind, the two places that it concerns (-1: none), and its number
+    among the decisions of that kind and place.
     """
 
     kind: int
@@ -53,18 +62,18 @@ class Fault(NamedTuple):
 
 
 class Chance:
-    """The dice of one schedule. ``only``: the faults that may happen, None for all."""
+    """The random decisions of one schedule. ``only``: the faults that may happen, None for all."""
 
     def __init__(self, seed: int, only: Collection[Fault] | None = None) -> None:
         self.seed = seed
-        self.calm = False  #: nothing happens any more
+        self.calm = False  #: no more faults happen
         self.taken: list[Fault] = []
         self._only = None if only is None else frozenset(only)
         self._counts: dict[tuple[int, int, int], int] = {}
 
     def number(self, kind: int, a: int, b: int, n: int, salt: int = 0) -> float:
-        """A number of [0, 1) that belongs to these names alone. The hash of integers is the same in
-        every process.
+        """A number of [0, 1) that belongs to these names alone. The hash of a tuple of integers is
+        the same in every process.
         """
         x = hash((self.seed, kind, a, b, n, salt)) & _MASK
         x = (x ^ (x >> 32)) * _MIX & _MASK

@@ -1,9 +1,8 @@
-"""A simulated data directory: what is on the disk, what is on its way there, and what a crash
-leaves of that.
+"""Simulates a data directory: the durable files, the writes under way, and the result of a crash.
 
-The crash model is that of the real log: one worker, in order. ``quorum-state`` is replaced and
-synced by itself; writes to the log survive as a prefix, torn in any batch, until the sync at the
-end of the work given; an installed snapshot is all or nothing.
+The crash model is that of the real log: one worker performs the effects in order. ``quorum-state``
+is replaced and synced by itself. Until the sync at the end of the work that the worker took, writes
+to the log survive as a prefix, torn in any batch. An installed snapshot is all or nothing.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from tests.sim.batches import Batch, Log, Parser, Snapshot
 
 
 class Disk:
-    """The directory of one node. ``log`` is durable; ``view`` is what the process has given out,
-    durable or not.
+    """The directory of one node. ``log`` is durable; ``view`` also has what the process has
+    appended and the disk has not synced.
     """
 
     def __init__(
@@ -44,12 +43,12 @@ class Disk:
         self.directory_id = directory_id
         self.formatted: VoterSet | None = None  #: the voters given at formatting (KIP-853)
         self.election: ElectionState | None = None
-        self.elections: list[ElectionState] = []  #: all that quorum-state ever held
+        self.elections: list[ElectionState] = []  #: every state that quorum-state held
         self.elections_checked = 0
         self.log = Log()
         self.view = Log()
         self.snapshots: dict[SnapshotId, Snapshot] = {}
-        self.high_watermark = 0  #: as last written down
+        self.high_watermark = 0  #: as last stored
         self.durable = 0  #: token up to which everything is done
         self.queued: list[DiskEffect] = []
         self.in_flight: list[DiskEffect] = []
@@ -57,7 +56,7 @@ class Disk:
         self._parser, self._name, self._files = parser, name, files
 
     def accept(self, effect: DiskEffect) -> tuple[Batch, ...]:
-        """An effect for the worker; returns the batches that it appends."""
+        """Queue an effect for the worker. Return the batches that it appends."""
         self.queued.append(effect)
         if isinstance(effect, Append):
             batches = self._parser.batches(effect.data)
@@ -69,29 +68,29 @@ class Disk:
         return ()
 
     def begin(self, share: float) -> None:
-        """The worker takes so large a share of what gathered, one effect at least; the core cannot
-        know how much.
+        """The worker takes a share (0 to 1) of the queued effects, at least one; the core does not
+        know how many.
         """
         count = max(1, min(len(self.queued), int(share * (len(self.queued) + 1))))
         self.in_flight, self.queued = self.queued[:count], self.queued[count:]
 
     def finish(self) -> list[Event]:
-        """What the worker took is done and synced. Returns what the core is to be told, ``Durable``
-        last.
+        """The effects that the worker took are performed and synced. Return the events for the
+        core, ``Durable`` last.
         """
         work, self.in_flight = self.in_flight, []
-        told: list[Event] = []
+        events: list[Event] = []
         for effect in work:
             event = self._perform(effect)
             if event is not None:
-                told.append(event)
+                events.append(event)
             self.durable = max(self.durable, getattr(effect, "token", 0))
-        told.append(Durable(self.durable))
-        return told
+        events.append(Durable(self.durable))
+        return events
 
     def crash(self, number: Callable[[int], float]) -> None:
-        """The machine stops. ``number(n)``: the n-th number of [0, 1) that decides what survives of
-        work under way.
+        """The machine stops. ``number(n)``: the n-th number of [0, 1), which decides how much of
+        the work under way survives.
         """
         done = self.in_flight[: int(number(0) * (len(self.in_flight) + 1))]
         torn = self.in_flight[len(done)] if len(done) < len(self.in_flight) else None
@@ -114,11 +113,11 @@ class Disk:
         self.view = self.log.copy()
 
     def installed(self, id: SnapshotId) -> None:
-        """The process learns that its log now begins at the end of that snapshot."""
+        """The process has learned that its log now begins at the end of that snapshot."""
         self.view.install(self.snapshots[id])
 
     def stored(self) -> Stored:
-        """What a process finds that is born here."""
+        """The state that a process finds when it starts in this directory."""
         voters: list[tuple[int, VoterSet]] = []
         kraft_versions: list[tuple[int, int]] = []
         if self.formatted is not None:
@@ -148,8 +147,8 @@ class Disk:
         )
 
     def voters_of_view(self) -> tuple[VoterSet | None, int]:
-        """Who votes by the log as the process has given it out, None where neither log nor
-        formatting says; kraft.version.
+        """(voters, kraft.version) by ``view``; voters is None where neither the log nor formatting
+        sets any.
         """
         newest = max(
             (id for id in self.snapshots if id.end_offset <= self.view.start_offset), default=None
@@ -165,7 +164,7 @@ class Disk:
         return voters, kraft_version
 
     def voters_at(self, offset: int) -> tuple[VoterSet | None, int]:
-        """Voters and kraft.version as the durable log says up to ``offset``."""
+        """(voters, kraft.version) by the durable log below ``offset``."""
         voters, kraft_version = self.formatted, int(self.formatted is not None)
         stored = self.stored()
         for at, found in stored.voters:
@@ -175,12 +174,12 @@ class Disk:
         return voters, kraft_version
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
-        """A snapshot made here is complete."""
+        """Add a snapshot that this node made."""
         self.snapshots[snapshot.id] = snapshot
         self._files[snapshot.data] = snapshot
 
     def clean(self, keep: int) -> None:
-        """Keep the newest ``keep`` snapshots, and no log below the oldest of them."""
+        """Delete all but the newest ``keep`` snapshots, and the log below the oldest of these."""
         for old in sorted(self.snapshots)[:-keep]:
             del self.snapshots[old]
         oldest = min(self.snapshots)
@@ -200,7 +199,7 @@ class Disk:
         elif isinstance(effect, BeginSnapshot):
             self._part = (effect.id, bytearray())
         elif isinstance(effect, SnapshotChunk):
-            assert self._part is not None, "a chunk of no snapshot"
+            assert self._part is not None, "a chunk without a snapshot"
             assert effect.position == len(self._part[1]), (
                 "a chunk that does not continue the snapshot"
             )
@@ -223,9 +222,7 @@ class Disk:
         return Installed(id, snapshot.voters, snapshot.kraft_version)
 
     def _tear(self, append: Append, number: float) -> None:
-        """Part of a write survives: batches that are whole are found again, the rest is cut off
-        when the log is opened.
-        """
+        """Part of a write survives: opening the log keeps whole batches and truncates the rest."""
         batches = self._parser.batches(append.data)
         for batch in batches[: int(number * (len(batches) + 1))]:
             self.log.append(batch, self._name(self.log.last_prefix, batch))

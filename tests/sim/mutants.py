@@ -1,9 +1,8 @@
-"""Bugs to be put into the core one at a time: what the simulation is worth is how soon it finds
-each.
+"""Registry of seeded bugs, which are put into the core one at a time to measure the simulation.
 
-Each is a change that a tired person could make, most of them known from Kafka's own history, from
-the text of KIP-595, or from the ways in which Raft was got wrong before. The bugs themselves are
-next door, by the part of the core that they are in.
+Each is a plausible mistake. Most are known from Kafka's history, from the text of KIP-595, or from
+other implementations of Raft. The bugs are in ``mutants_*.py``, by the part of the core that they
+change.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Make = Callable[[], AbstractContextManager[Any]]
 
 
 class Mutant(NamedTuple):
-    """``source``: where such a bug is known from. ``sentence``: what is wrong."""
+    """``source``: where such a bug is known from. ``sentence``: the wrong behaviour."""
 
     make: Make
     source: str
@@ -29,25 +28,25 @@ MUTANTS: Final[dict[str, Mutant]] = {}
 
 
 def mutant(source: str) -> Callable[[Make], Make]:
-    """Add a bug to the list; its docstring says what it is."""
+    """Register a bug; its docstring becomes its sentence."""
 
     def register(make: Make) -> Make:
         assert make.__doc__, make
-        MUTANTS[make.__name__] = Mutant(make, source, make.__doc__)
+        MUTANTS[make.__name__] = Mutant(make, source, " ".join(make.__doc__.split()))
         return make
 
     return register
 
 
 def patched(owner: Any, **new: Any) -> AbstractContextManager[Any]:
-    """``owner`` with other attributes, for a while."""
+    """``owner`` with other attributes while the context lasts."""
     patch: AbstractContextManager[Any] = mock.patch.multiple(owner, **new)
     return patch
 
 
 @contextlib.contextmanager
 def together(*contexts: AbstractContextManager[Any]) -> Any:
-    """All of them at once."""
+    """Enter all ``contexts`` at once."""
     with contextlib.ExitStack() as stack:
         for context in contexts:
             stack.enter_context(context)
@@ -55,8 +54,14 @@ def together(*contexts: AbstractContextManager[Any]) -> Any:
 
 
 def put_in(name: str | None) -> AbstractContextManager[Any]:
-    """The core with that bug, for as long as the context lasts; with none for None."""
+    """The core with that bug while the context lasts; without one for None."""
     return MUTANTS[name].make() if name else contextlib.nullcontext()
 
 
-from tests.sim import mutants_elections, mutants_leading, mutants_log, mutants_upgrading  # noqa: E402, F401 - they register here
+from tests.sim import (  # noqa: E402 - each registers its bugs
+    mutants_elections,  # noqa: F401
+    mutants_epochs,  # noqa: F401
+    mutants_leading,  # noqa: F401
+    mutants_log,  # noqa: F401
+    mutants_upgrading,  # noqa: F401
+)

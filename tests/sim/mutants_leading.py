@@ -1,4 +1,4 @@
-"""Bugs of a leader: what is committed, what is given out, what is appended, who votes."""
+"""Bugs of a leader: in commits, Fetch responses, appends and changes of the voters."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def _commits(
     return patched(LeaderRole, advance=advance)
 
 
-@mutant("a mistake that lies near")
+@mutant("an obvious mistake")
 def commits_alone() -> Context:
-    """What the leader has on its disk is committed."""
+    """Records on the leader's disk count as committed."""
     return _commits(reached=lambda offsets, voters, flushed: flushed)
 
 
-@mutant("a mistake that lies near")
+@mutant("an obvious mistake")
 def commits_with_a_minority() -> Context:
-    """One voter less than a majority is enough."""
+    """Records count as committed with one voter less than a majority."""
     return _commits(
         reached=lambda offsets, voters, flushed: min(offsets[max(0, voters.majority - 2)], flushed)
     )
@@ -78,7 +78,7 @@ def commits_what_older_epochs_left() -> Context:
 
 @mutant("KAFKA-12619")
 def commits_at_its_epochs_start() -> Context:
-    """The high watermark is compared with the epoch's start, not with what follows it."""
+    """The high watermark may stop at the epoch's start, before its first record."""
     return _commits(past=lambda reached, leader: reached >= leader.start_offset)
 
 
@@ -90,9 +90,9 @@ def counts_what_it_has_not_synced() -> Context:
 
 @mutant("invariant 8")
 def observers_count() -> Context:
-    """What observers have counts for the high watermark."""
+    """Observers count for the high watermark."""
 
-    def all_of_them(leader: Leader) -> list[int]:
+    def with_observers(leader: Leader) -> list[int]:
         offsets = _offsets(leader)
         seen = [progress.offset for progress in leader.observers.values()]
         most = max(seen, default=-1)
@@ -104,18 +104,18 @@ def observers_count() -> Context:
         follow(self, leader, replica, offset)
         self._leader_role.advance(leader)
 
-    return together(_commits(offsets=all_of_them), patched(Serving, _follow=advances))
+    return together(_commits(offsets=with_observers), patched(Serving, _follow=advances))
 
 
 @mutant("KIP-853")
 def another_disk_counts_for_the_voter() -> Context:
-    """Who fetches with a voter's id and another directory id counts as that voter."""
+    """A replica with a voter's id and another directory id counts as that voter."""
     return patched(VoterNode, is_key=lambda self, id, directory_id: self.id == id)
 
 
 @mutant("KAFKA-10533")
 def gives_out_what_is_not_on_disk() -> Context:
-    """Followers are given records that the leader has not synced."""
+    """Followers get records that the leader has not synced."""
 
     def reply(node: Any, number: int, message: Any, read: Any = None) -> None:
         if isinstance(read, LogRange):
@@ -128,7 +128,7 @@ def gives_out_what_is_not_on_disk() -> Context:
 
 @mutant("KAFKA-12331")
 def an_epoch_begins_at_offset_zero() -> Context:
-    """The LEADER_CHANGE batch has offset 0 wherever it stands."""
+    """The LEADER_CHANGE batch always has offset 0."""
     control_batch = batches.control_batch
     return patched(
         batches,
@@ -140,7 +140,7 @@ def an_epoch_begins_at_offset_zero() -> Context:
 
 @mutant("KAFKA-12376, 13148")
 def only_the_first_batch_is_appended() -> Context:
-    """Of records in several batches the first alone is appended, and all are accepted."""
+    """Only the first batch of a proposal is appended, and all of its records are accepted."""
 
     def propose(self: LeaderRole, event: Any) -> None:
         node = self._node
@@ -179,7 +179,7 @@ def refused_and_appended() -> Context:
 
 @mutant("Kafka's epoch fencing of BatchAccumulator")
 def proposals_of_older_epochs_are_taken() -> Context:
-    """Records that the controller made for an older epoch are appended in this one."""
+    """Records that the controller wrote for an older epoch are appended in the current one."""
 
     def propose(self: LeaderRole, event: Any) -> None:
         role = self._node.role
@@ -193,7 +193,7 @@ def proposals_of_older_epochs_are_taken() -> Context:
 
 @mutant("KIP-595")
 def acknowledges_when_appended() -> Context:
-    """The high watermark is told to the controller as soon as its records are in the log."""
+    """The controller gets the high watermark as soon as its records are in the log."""
 
     def propose(self: LeaderRole, event: Any) -> None:
         really(self, event)
@@ -204,9 +204,9 @@ def acknowledges_when_appended() -> Context:
     return patched(LeaderRole, propose=propose)
 
 
-@mutant("a mistake that lies near")
-def logs_are_not_compared() -> Context:
-    """A leader gives its records to whoever asks, wherever their log ends."""
+@mutant("an obvious mistake")
+def fetch_positions_are_not_validated() -> Context:
+    """A leader serves a Fetch without comparing the logs."""
     from gateway.quorum.replicated_log import VALID
 
     return patched(ReplicatedLog, validate=lambda self, offset, epoch: VALID)
@@ -214,8 +214,8 @@ def logs_are_not_compared() -> Context:
 
 @mutant("the text of KIP-595, FetchRequest step 3")
 def diverging_epoch_as_the_text_has_it() -> Context:
-    """The leader answers with the largest epoch that is less than the fetcher's, where "not above"
-    is meant.
+    """DivergingEpoch is the largest epoch that is less than the fetcher's, not the largest that is
+    not above it.
     """
     end_offset_for_epoch = ReplicatedLog.end_offset_for_epoch
 
@@ -237,7 +237,7 @@ def diverging_epoch_as_the_text_has_it() -> Context:
 
 @mutant("KIP-595")
 def offsets_are_compared_and_not_epochs() -> Context:
-    """A log that is not longer than the leader's agrees with it."""
+    """A Fetch below the leader's log end is valid, whatever its epoch."""
     from gateway.quorum.replicated_log import VALID
 
     validate = ReplicatedLog.validate
@@ -251,7 +251,7 @@ def offsets_are_compared_and_not_epochs() -> Context:
 
 @mutant("KIP-595")
 def a_fetch_counts_before_logs_are_compared() -> Context:
-    """The offset of a Fetch counts although the logs part before it."""
+    """The offset of a Fetch counts for the high watermark before the logs are compared."""
 
     def answer(self: Serving, leader: Leader, asked: DelayedFetch, now_or_never: bool) -> bool:
         offset = asked.partition.fetch_offset
@@ -265,13 +265,13 @@ def a_fetch_counts_before_logs_are_compared() -> Context:
 
 @mutant("KIP-853")
 def cut_off_voters_still_vote() -> Context:
-    """A KRAFT_VOTERS record that is truncated stays in force."""
+    """A truncated KRAFT_VOTERS record stays in force."""
     return patched(VoterHistory, truncate_to=lambda self, offset: None)
 
 
 @mutant("Raft 4.1, KIP-853")
 def voters_are_old_after_a_snapshot() -> Context:
-    """The voters of a snapshot are not read."""
+    """The voters of an installed snapshot are not read."""
 
     def truncate_to_snapshot(
         self: VoterHistory, id: Any, voters: VoterSet | None, kraft_version: int
@@ -290,13 +290,13 @@ def a_removed_leader_counts_itself() -> Context:
 
 @mutant("KIP-853")
 def majorities_are_counted_without_the_leader() -> Context:
-    """Half of an even number of voters is taken for a majority."""
+    """Half of an even number of voters counts as a majority."""
     return patched(VoterSet, majority=property(lambda self: max(1, (len(self.nodes) + 1) // 2)))
 
 
 @mutant("Raft's single-server changes, 2015")
 def voters_change_before_the_epoch_is_established() -> Context:
-    """A new leader changes the voters before anything of its own epoch is committed."""
+    """A new leader changes the voters before a record of its own epoch is committed."""
 
     def not_now(self: VoterChanges, doing: str) -> Any:
         leader = self._node.role
@@ -311,7 +311,7 @@ def voters_change_before_the_epoch_is_established() -> Context:
 
 @mutant("KIP-853")
 def voters_change_twice_at_once() -> Context:
-    """A change of the voters does not wait for the one before to be committed."""
+    """A change of the voters does not wait until the one before is committed."""
 
     def not_now(self: VoterChanges, doing: str) -> Any:
         leader = self._node.role
@@ -330,7 +330,7 @@ def voters_change_twice_at_once() -> Context:
 
 @mutant("etcd#20418")
 def a_paused_leader_answers() -> Context:
-    """A leader that was stopped for long answers what came first before it looks at the time."""
+    """A leader that was suspended serves a request before it checks its timers."""
 
     def step(self: Raft, event: Any, now: float, wall_ms: int) -> Any:
         role = self._node.role
@@ -347,8 +347,8 @@ def a_paused_leader_answers() -> Context:
 
 
 @mutant("KAFKA-13104, 14124")
-def the_controller_is_not_told() -> Context:
-    """Who led and does not any more goes on waiting for what it proposed."""
+def the_controller_is_not_deposed() -> Context:
+    """A deposed leader's controller still waits for its proposals."""
     emit = Node.emit
 
     def silent(self: Node, effect: Any) -> None:
@@ -360,7 +360,7 @@ def the_controller_is_not_told() -> Context:
 
 @mutant("KAFKA-15100")
 def diverging_answers_wait() -> Context:
-    """A Fetch that finds the logs apart is parked like one that finds nothing new."""
+    """A Fetch whose log diverges is parked like one without new records."""
 
     def answer(self: Serving, leader: Leader, asked: DelayedFetch, now_or_never: bool) -> bool:
         partition = asked.partition
@@ -369,9 +369,9 @@ def diverging_answers_wait() -> Context:
             return False
         return really(self, leader, asked, now_or_never)
 
-    def park(self: Serving, leader: Leader, waiting: DelayedFetch) -> None:
+    def delay(self: Serving, leader: Leader, waiting: DelayedFetch) -> None:
         store(self, leader, waiting)
         waiting.until = math.inf
 
     really, store = Serving._answer, Serving._delay
-    return patched(Serving, _answer=answer, _delay=park)
+    return patched(Serving, _answer=answer, _delay=delay)

@@ -1,6 +1,4 @@
-"""Bugs of a follower and of the log: what is fetched, cut off, installed, and taken for
-committed.
-"""
+"""Bugs of a follower and of the log: in Fetches, truncations, snapshots and high watermarks."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ Context = AbstractContextManager[Any]
 
 @mutant("KAFKA-10533")
 def fetches_before_it_is_on_disk() -> Context:
-    """The next Fetch, which acknowledges, does not wait for the disk."""
+    """The next Fetch, which acknowledges the records, does not wait for the disk."""
     emit = Node.emit
 
     def at_once(self: Node, effect: Any) -> None:
@@ -40,7 +38,7 @@ def fetches_before_it_is_on_disk() -> Context:
 
 @mutant("KAFKA-13884, 17332")
 def observers_do_not_sync() -> Context:
-    """An observer fetches on without waiting for its disk: it may be a voter soon."""
+    """An observer, which may be a voter soon, fetches on without waiting for its disk."""
     emit = Node.emit
 
     def at_once(self: Node, effect: Any) -> None:
@@ -54,7 +52,7 @@ def observers_do_not_sync() -> Context:
 
 @mutant("the text of KIP-595, FetchResponse step 2")
 def truncates_to_the_leaders_offset() -> Context:
-    """A follower cuts at the offset that the leader gave, whatever epochs it has before that."""
+    """A follower truncates to the leader's offset without looking at its own epochs."""
     return patched(
         following, truncation_offset=lambda log, leaders: min(log.end_offset - 1, leaders.offset)
     )
@@ -62,7 +60,7 @@ def truncates_to_the_leaders_offset() -> Context:
 
 @mutant("invariant 9")
 def truncates_what_is_committed() -> Context:
-    """A diverging answer cuts back to the epoch before, below the high watermark too."""
+    """A diverging response truncates to the epoch before, even below the high watermark."""
 
     def diverged(self: Following, leaders: Any, sender: str) -> None:
         node = self._node
@@ -80,16 +78,14 @@ def truncates_what_is_committed() -> Context:
 
 
 @mutant("KIP-595")
-def nothing_is_cut_off() -> Context:
-    """A follower whose log differs from the leader's keeps its own."""
+def a_diverging_log_is_not_truncated() -> Context:
+    """A follower whose log diverges does not truncate it."""
     return patched(Following, _truncate_diverged=lambda self, leaders, sender: None)
 
 
-@mutant("a mistake that lies near")
+@mutant("an obvious mistake")
 def late_divergence_counts() -> Context:
-    """An answer that says that logs differ is used, late or twice, although the log is another one
-    by now.
-    """
+    """A diverging response is used late or twice, although the log has changed since."""
 
     def anyhow(
         self: Following,
@@ -125,7 +121,7 @@ def late_divergence_counts() -> Context:
 
 @mutant("invariant 8")
 def commits_what_it_does_not_have_yet() -> Context:
-    """A follower takes the leader's high watermark for its own before it has the records."""
+    """A follower adopts the leader's high watermark before it has the records."""
 
     def advance(self: Following, role: Follower) -> None:
         node = self._node
@@ -152,7 +148,7 @@ def commits_what_is_not_on_its_disk() -> Context:
 
 @mutant("KAFKA-12460")
 def high_watermark_follows_the_leader_down() -> Context:
-    """A new leader, which does not know it yet, tells a lower high watermark."""
+    """A follower adopts the lower high watermark of a new leader."""
 
     def advance(self: Following, role: Follower) -> None:
         node = self._node
@@ -165,8 +161,8 @@ def high_watermark_follows_the_leader_down() -> Context:
 
 
 @mutant("invariant 7")
-def everything_fetched_is_committed() -> Context:
-    """A follower takes all that a leader gives it for committed."""
+def everything_fetched_counts_as_committed() -> Context:
+    """A follower counts all fetched records as committed."""
 
     def advance(self: Following, role: Follower) -> None:
         node = self._node
@@ -177,9 +173,9 @@ def everything_fetched_is_committed() -> Context:
     return patched(Following, advance=advance)
 
 
-@mutant("a mistake that lies near")
-def appends_late_answers() -> Context:
-    """Records of an answer are appended wherever the log ends by now, and whoever gave them."""
+@mutant("an obvious mistake")
+def appends_late_responses() -> Context:
+    """Records of a late response are appended at the current log end, from any leader."""
 
     def anyhow(
         self: Following,
@@ -229,7 +225,7 @@ def appends_late_answers() -> Context:
 
 @mutant("KAFKA-14618")
 def a_snapshot_ends_one_record_early() -> Context:
-    """The end offset of a snapshot is taken for its last record."""
+    """The end offset of a snapshot is taken for the offset of its last record."""
 
     def truncate_to_snapshot(self: ReplicatedLog, id: Any) -> None:
         really(self, id)
@@ -241,7 +237,7 @@ def a_snapshot_ends_one_record_early() -> Context:
 
 @mutant("KIP-630")
 def a_snapshot_has_no_epoch() -> Context:
-    """After a snapshot the epoch of the last record is not known."""
+    """The epoch of an installed snapshot is forgotten."""
 
     def truncate_to_snapshot(self: ReplicatedLog, id: Any) -> None:
         really(self, id)
@@ -253,13 +249,13 @@ def a_snapshot_has_no_epoch() -> Context:
 
 @mutant("KAFKA-18723")
 def crcs_are_not_checked() -> Context:
-    """Records that a leader gave are appended as they came."""
+    """Fetched records are appended without a check of their CRC."""
     return patched(batches, iter_batches=lambda data, check_crc: iter_batches(data))
 
 
 @mutant("KIP-630")
-def nobody_is_sent_to_a_snapshot() -> Context:
-    """A leader answers a Fetch below its log's start with nothing."""
+def a_fetch_below_the_log_start_gets_no_snapshot() -> Context:
+    """A leader does not send a Fetch below its log start to a snapshot."""
     validate = ReplicatedLog.validate
 
     def log_only(self: ReplicatedLog, offset: int, epoch: int) -> Any:
@@ -271,7 +267,7 @@ def nobody_is_sent_to_a_snapshot() -> Context:
 
 @mutant("invariant 3")
 def truncation_keeps_epochs() -> Context:
-    """Epochs of records that were cut off are still those of the log."""
+    """The epochs of truncated records stay in the epoch cache."""
 
     def truncate_to(self: ReplicatedLog, offset: int) -> None:
         epochs = self.epochs
@@ -284,7 +280,7 @@ def truncation_keeps_epochs() -> Context:
 
 @mutant("KAFKA-10533")
 def truncation_forgets_what_is_on_disk() -> Context:
-    """After a truncation everything counts as durable that was given out before."""
+    """After a truncation, records count as durable before they are synced."""
 
     def truncate_to(self: ReplicatedLog, offset: int) -> None:
         really(self, offset)

@@ -1,6 +1,4 @@
-"""Bugs of the way from voters of the configuration to voters in the log (KIP-853, kraft.version 0
-to 1).
-"""
+"""Bugs of the upgrade from static voters to voters in the log (KIP-853, kraft.version 0 to 1)."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ Context = AbstractContextManager[Any]
 
 @mutant("KIP-853")
 def upgrades_before_all_are_known() -> Context:
-    """Of a voter that has not told its directory the configuration's row goes into the log, which
-    means any directory.
+    """A voter that has not registered its directory goes into the log with the zero directory,
+    which matches any.
     """
 
     def row(node: Node, leader: Leader, id: int) -> VoterNode:
@@ -41,9 +39,7 @@ def upgrades_before_all_are_known() -> Context:
 
 @mutant("KIP-853")
 def upgrades_with_those_that_are_known() -> Context:
-    """Voters that have not told their directory yet are left out of the log: they are few, and can
-    be added.
-    """
+    """Voters that have not registered their directory are left out of the log."""
 
     def known(node: Node, version: int) -> VoterSet | None:
         leader = node.role
@@ -55,15 +51,15 @@ def upgrades_with_those_that_are_known() -> Context:
             or len(leader.registered) + 1 < node.voters.majority
         ):
             raise upgrading.UpgradeRefused("not now")
-        told = [node.settings.node_id, *leader.registered]
-        return VoterSet.of(upgrading._row(node, leader, id) for id in told)
+        registered = [node.settings.node_id, *leader.registered]
+        return VoterSet.of(upgrading._row(node, leader, id) for id in registered)
 
     return patched(leader_role, upgraded_voters=known)
 
 
 @mutant("KIP-853")
 def an_upgrade_counts_when_committed() -> Context:
-    """Followers count the voters of the configuration until the upgrade is committed."""
+    """Followers count the static voters until the upgrade is committed."""
 
     def append(self: Following, given: Any) -> None:
         node: Any = self._node
@@ -90,9 +86,7 @@ def an_upgrade_counts_when_committed() -> Context:
 
 @mutant("KIP-853")
 def a_truncated_upgrade_stays() -> Context:
-    """A log that once said who votes says so for ever: what the configuration says is not looked at
-    again.
-    """
+    """A truncated upgrade stays in force: the static voters do not return."""
 
     def truncate_to(self: VoterHistory, offset: int) -> None:
         first = self._sets[:1], self._versions[:1]
@@ -107,9 +101,7 @@ def a_truncated_upgrade_stays() -> Context:
 
 @mutant("KIP-853")
 def the_configuration_wins_after_a_restart() -> Context:
-    """A node that comes back with voters in its configuration counts those, whatever its log
-    says.
-    """
+    """A node that restarts with static voters counts these instead of the voters in its log."""
 
     def init(self: VoterHistory, settings: Any, stored: Any) -> None:
         really(
@@ -124,7 +116,7 @@ def the_configuration_wins_after_a_restart() -> Context:
 
 @mutant("KIP-853")
 def the_version_of_a_snapshot_is_not_read() -> Context:
-    """After a snapshot kraft.version is what it was before."""
+    """The kraft.version of an installed snapshot is not read."""
 
     def truncate_to_snapshot(
         self: VoterHistory, id: Any, voters: VoterSet | None, kraft_version: int
@@ -135,9 +127,9 @@ def the_version_of_a_snapshot_is_not_read() -> Context:
     return patched(VoterHistory, truncate_to_snapshot=truncate_to_snapshot)
 
 
-@mutant("a mistake that lies near")
-def voters_tell_what_they_are_only_once() -> Context:
-    """A voter that told a leader what it is does not tell the next one."""
+@mutant("an obvious mistake")
+def voters_register_with_one_leader_only() -> Context:
+    """A voter that registered with one leader does not register with the next."""
 
     def poll(self: VoterRegistration, role: Follower) -> None:
         node: Any = self._node
@@ -149,7 +141,7 @@ def voters_tell_what_they_are_only_once() -> Context:
     return patched(VoterRegistration, poll=poll)
 
 
-@mutant("a mistake that lies near")
+@mutant("an obvious mistake")
 def an_upgrade_is_forgotten() -> Context:
-    """The records that were asked for are appended, and the upgrade is forgotten."""
+    """The records of the request are appended, but not the upgrade."""
     return patched(LeaderRole, _upgrade=lambda self, version: [])

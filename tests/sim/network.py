@@ -1,8 +1,7 @@
-"""A simulated network: requests and answers that are lost, late, doubled, cut off one way, or reach
-a node born since.
+"""Simulates the network: requests and responses are lost, late, duplicated or cut off in one
+direction, or reach a node that has restarted since.
 
-Nothing is checked here but what a message says on leaving its node: that its votes and
-acknowledgements are on disk.
+It checks a message that leaves its node: the votes and acknowledgements in it must be on disk.
 """
 
 from __future__ import annotations
@@ -20,46 +19,49 @@ from kwire.messages.vote_request import VoteRequest
 from kwire.messages.vote_response import VoteResponse
 from kwire.uuid import ZERO_UUID
 from tests.sim import chance, wire
-from tests.sim.invariants import require
+from tests.sim.history import require
 from tests.sim.node import Asked, Node
 
 if TYPE_CHECKING:
     from gateway.address import Address
     from tests.sim.world import World
 
-#: Where nothing listens answers so fast, s.
+#: The time until a refused connection fails, s.
 _REFUSED_S: Final = 0.0005
 
 
 class Network:
-    """Links between all nodes. ``cut``: pairs (from, to) of places between which nothing passes."""
+    """Links between all nodes. ``cut``: pairs (from, to) of places between which no message
+    passes.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.cut: set[tuple[int, int]] = set()
         self.by_address: dict[Address, Node] = {}
         self.codec = False  #: every message goes through the codec
-        self.versions: dict[int, range] = dict(wire.NEWEST)  #: what nodes speak
+        self.versions: dict[int, range] = dict(wire.NEWEST)  #: that the nodes support
         self.sent = 0
         self._numbers = 0
         self._on_link: dict[tuple[int, int], int] = {}
 
-    # --- a request
+    # --- requests
 
     def send(self, node: Node, send: Send) -> None:
-        """A request leaves ``node``; it ends in one ``Answered`` or ``Failed``, which may be
-        followed by a late answer.
+        """A request leaves ``node``. It ends in one ``Answered`` or ``Failed``; a late response may
+        follow.
         """
         world = self._world
         self.sent += 1
-        life = node.life
+        incarnation = node.incarnation
         timeout = send.timeout_s / node.clock_rate
         world.at(
-            world.now + timeout, lambda: self._fail(node, life, send.number, FailureKind.TIMEOUT)
+            world.now + timeout,
+            lambda: self._fail(node, incarnation, send.number, FailureKind.TIMEOUT),
         )
         version = min(send.versions[-1], self.versions[send.api_key][-1])
         if version not in send.versions:
-            self._pending(node, life, send.number, FailureKind.UNSUPPORTED_VERSION)
+            self._pending(node, incarnation, send.number, FailureKind.UNSUPPORTED_VERSION)
             return
         request: Any = send.request(version)
         self._check_request(node, request)
@@ -67,12 +69,12 @@ class Network:
             request = wire.through_codec(request, version)
         target = self.by_address.get(send.address)
         if target is None or not target.up:
-            self._pending(node, life, send.number, FailureKind.UNREACHABLE)
+            self._pending(node, incarnation, send.number, FailureKind.UNREACHABLE)
             return
         chances, faults, a, b = world.chance, world.faults, node.place, target.place
         if (a, b) in self.cut or chances.happens(chance.LOSE, a, b, faults.lose):
             return
-        asked = Asked(node, life, send.number, version, request)
+        asked = Asked(node, incarnation, send.number, version, request)
         world.at(world.now + self._latency(a, b), lambda: self._arrive(target, asked))
         if chances.happens(chance.TWICE, a, b, faults.twice):
             again = (
@@ -83,13 +85,15 @@ class Network:
             world.at(again, lambda: self._arrive(target, asked))
 
     def ask(self, target: Node, request: Message, version: int) -> None:
-        """A request of a client, or of nobody we know."""
+        """A request of a client, or a forged one."""
         self._arrive(target, Asked(None, 0, 0, version, wire.through_codec(request, version)))
 
     def _arrive(self, target: Node, asked: Asked) -> None:
         if not target.up:
             if asked.origin is not None:
-                self._pending(asked.origin, asked.life, asked.number, FailureKind.UNREACHABLE)
+                self._pending(
+                    asked.origin, asked.incarnation, asked.number, FailureKind.UNREACHABLE
+                )
             return
         if isinstance(asked.message, ApiVersionsRequest):
             if asked.origin is not None and (target.place, asked.origin.place) not in self.cut:
@@ -106,13 +110,13 @@ class Network:
             target, Requested(self._numbers, asked.message, asked.version, target.settings.listener)
         )
 
-    # --- its answer
+    # --- responses
 
     def reply(self, node: Node, reply: Reply) -> None:
-        """An answer leaves ``node``, with the bytes it is to carry."""
+        """A response leaves ``node``, with the bytes that it is to carry."""
         asked = node.asked.pop(reply.number, None)
         if asked is None:
-            return  # nobody waits any more
+            return  # the connection is gone
         self.sent += 1
         answer: Any = reply.message
         if reply.read is not None and not self._fill(node, reply, answer):
@@ -128,7 +132,7 @@ class Network:
         if (a, b) in self.cut or chances.happens(chance.LOSE_ANSWER, a, b, faults.lose):
             return
         if chances.happens(chance.RESET, a, b, faults.reset):
-            self._pending(origin, asked.life, asked.number, FailureKind.CLOSED)
+            self._pending(origin, asked.incarnation, asked.number, FailureKind.CLOSED)
             return
         late = (
             4.0 * chances.number(chance.LATE, a, b, world.events, 1)
@@ -146,15 +150,15 @@ class Network:
 
     def _answer(self, origin: Node, asked: Asked, answer: Message, delay: float) -> None:
         def arrive() -> None:
-            if origin.up and origin.life == asked.life:
+            if origin.up and origin.incarnation == asked.incarnation:
                 origin.sends.pop(asked.number, None)
                 self.deliver(origin, Answered(asked.number, answer, asked.version))
 
         self._world.at(self._world.now + delay, arrive)
 
     def _fill(self, node: Node, reply: Reply, answer: Any) -> bool:
-        """Put bytes of the log or a snapshot into an answer; False when they are gone, and the
-        connection with them.
+        """Put bytes of the log or of a snapshot into a response. False when the disk no longer has
+        them: the connection is closed then.
         """
         read = reply.read
         if isinstance(read, LogRange):
@@ -186,10 +190,10 @@ class Network:
         )
         return True
 
-    # --- no answer
+    # --- failures
 
-    def died(self, node: Node) -> None:
-        """Who waited for an answer of ``node`` may notice at once."""
+    def halted(self, node: Node) -> None:
+        """Nodes that wait for a response of ``node`` may notice at once that it is down."""
         world = self._world
         for other in world.nodes:
             if other.up and other is not node:
@@ -202,25 +206,30 @@ class Network:
                         and (node.place, other.place) not in self.cut
                         and hangs_up
                     ):
-                        self._pending(other, other.life, number, FailureKind.CLOSED)
+                        self._pending(other, other.incarnation, number, FailureKind.CLOSED)
                 for number, asked in list(other.asked.items()):
                     if asked.origin is node:
                         self._hang_up(other, number)
 
-    def _pending(self, node: Node, life: int, number: int, kind: FailureKind) -> None:
-        self._world.at(self._world.now + _REFUSED_S, lambda: self._fail(node, life, number, kind))
+    def _pending(self, node: Node, incarnation: int, number: int, kind: FailureKind) -> None:
+        self._world.at(
+            self._world.now + _REFUSED_S, lambda: self._fail(node, incarnation, number, kind)
+        )
 
-    def _fail(self, node: Node, life: int, number: int, kind: FailureKind) -> None:
-        if not node.up or node.life != life or node.sends.pop(number, None) is None:
+    def _fail(self, node: Node, incarnation: int, number: int, kind: FailureKind) -> None:
+        if not node.up or node.incarnation != incarnation or node.sends.pop(number, None) is None:
             return
         for other in self._world.nodes:
-            for theirs, asked in list(other.asked.items()):
-                if asked.origin is node and (asked.life, asked.number) == (life, number):
-                    self._hang_up(other, theirs)
+            for key, asked in list(other.asked.items()):
+                if asked.origin is node and (asked.incarnation, asked.number) == (
+                    incarnation,
+                    number,
+                ):
+                    self._hang_up(other, key)
         self.deliver(node, Failed(number, Failure(kind, f"node {node.id}: {kind.value}")))
 
     def _hang_up(self, node: Node, number: int) -> None:
-        """Who asked is gone: the process notices, sooner or later."""
+        """The requester of ``number`` is gone: the process notices a little later."""
 
         def gone() -> None:
             if node.up and node.asked.pop(number, None) is not None:
@@ -231,12 +240,13 @@ class Network:
     # --- delivery
 
     def deliver(self, node: Node, event: Event) -> None:
-        """``event`` happens to ``node``, when it is not paused any more."""
+        """``event`` happens to ``node``, once it is no longer paused."""
         world = self._world
         if world.now < node.paused_until:
-            life = node.life
+            incarnation = node.incarnation
             world.at(
-                node.paused_until, lambda: self.deliver(node, event) if node.life == life else None
+                node.paused_until,
+                lambda: self.deliver(node, event) if node.incarnation == incarnation else None,
             )
         else:
             node.step(event)
@@ -249,11 +259,11 @@ class Network:
             return 3.0 * world.chance.number(-2, a, b, n, 1)
         return 0.0005 + world.faults.latency * world.chance.number(-2, a, b, n)
 
-    # --- what a message promises
+    # --- checks of messages
 
     def _check_request(self, node: Node, request: Any) -> None:
         checker = self._world.checker
-        checker.leaves(node, wire.epoch_of_request(request))
+        checker.message_leaves(node, wire.epoch_of_request(request))
         if isinstance(request, VoteRequest):
             part = request.topics[0].partitions[0]
             if not part.pre_vote:
@@ -264,7 +274,7 @@ class Network:
 
     def _check_answer(self, node: Node, asked: Asked, answer: Any) -> None:
         checker, request = self._world.checker, asked.message
-        checker.leaves(node, wire.epoch_of_answer(answer))
+        checker.message_leaves(node, wire.epoch_of_answer(answer))
         if (
             isinstance(answer, VoteResponse)
             and answer.topics
@@ -279,7 +289,7 @@ class Network:
             end = checker.committed.end_offset
             require(
                 data.high_watermark <= end,
-                "8: node {} tells {} as committed, not {}",
+                "8: node {} reports {} as committed, not {}",
                 node.id,
                 data.high_watermark,
                 end,

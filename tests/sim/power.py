@@ -1,8 +1,7 @@
-"""How soon the simulation finds each seeded bug: ``python -m tests.sim.power [NAME ...]`` looks,
-and rewrites ``kills.json``.
+"""Measures how many schedules each seeded bug needs: ``python -m tests.sim.power [NAME ...]``
+rewrites ``kills.json``.
 
-Schedules are tried from seed 0 on, as in every test run; the number of the first that fails is what
-counts.
+Schedules are tried from seed 0 on, as in every test run, until one fails.
 """
 
 from __future__ import annotations
@@ -17,12 +16,14 @@ from tests.sim import mutants
 from tests.sim.schedule import Failed, run
 
 KILLS: Final = Path(__file__).with_name("kills.json")
-#: A bug that so many schedules do not find is not found.
+#: A bug that this many schedules do not find counts as not found.
 SCHEDULES_MAX: Final = 10_000
 
 
 class Kill(NamedTuple):
-    """The first schedule that fails with a bug: its seed and family, the invariant that it breaks."""
+    """The first schedule that fails with a bug: its seed and family, and the invariant that it
+    breaks.
+    """
 
     seed: int
     family: str
@@ -30,7 +31,7 @@ class Kill(NamedTuple):
 
     @property
     def schedules(self) -> int:
-        """How many it took."""
+        """The number of schedules that were run until then."""
         return self.seed + 1
 
 
@@ -56,7 +57,7 @@ def find(name: str, schedules: int = SCHEDULES_MAX, first: int = 0) -> Kill | No
 
 
 def known() -> dict[str, Kill]:
-    """What was found last."""
+    """The kills of ``kills.json``, by the bug's name."""
     if not KILLS.exists():
         return {}
     return {
@@ -75,10 +76,10 @@ def main(names: list[str]) -> int:
             kills.pop(name, None)
         else:
             kills[name] = kill
-        print(
-            f"{name}: {kill.schedules if kill else 'alive'} schedules, {time.perf_counter() - begun:.1f} s, {kill}",
-            flush=True,
+        took = (
+            f"{kill.schedules if kill else 'alive'} schedules, {time.perf_counter() - begun:.1f} s"
         )
+        print(f"{name}: {took}, {kill}", flush=True)
         ordered = {one: kills[one]._asdict() for one in mutants.MUTANTS if one in kills}
         KILLS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
     if alive:

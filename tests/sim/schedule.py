@@ -1,6 +1,4 @@
-"""Runs schedules by their seeds, and makes failing ones smaller: fewer faults, one at a time, as
-long as they still fail.
-"""
+"""Runs schedules by their seeds, and reduces failing ones to fewer faults."""
 
 from __future__ import annotations
 
@@ -10,14 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from tests.sim.chance import Fault
-from tests.sim.invariants import Violation
-from tests.sim.scenarios import SCENARIOS, scenario_of
+from tests.sim.history import Violation
+from tests.sim.scenario import SCENARIOS
+from tests.sim.scenarios import scenario_of
 from tests.sim.world import Outcome, World
 
 
 class Failed(Exception):
-    """A schedule that broke an invariant; ``invariant`` is its sentence, the text says how to see
-    it again.
+    """A schedule that broke an invariant: ``invariant`` is its sentence; the text adds the command
+    that replays it.
     """
 
     def __init__(self, seed: int, family: str, invariant: str) -> None:
@@ -26,7 +25,7 @@ class Failed(Exception):
 
 
 def replay_line(seed: int, family: str) -> str:
-    """What to type to see it again."""
+    """The command that replays the schedule."""
     return f"python -m tests.sim {seed} --family {family}"
 
 
@@ -37,12 +36,12 @@ def world_of(
     only: Sequence[Fault] | None = None,
     noting: bool = False,
 ) -> World:
-    """The world of a seed; of the family that the seed belongs to unless one is named."""
+    """The world of a seed, in ``family`` or else in the family that the seed selects."""
     return World(seed, SCENARIOS[family] if family else scenario_of(seed), only=only, noting=noting)
 
 
 def run(seed: int, family: str | None = None) -> Outcome:
-    """One schedule. Raises Failed for whatever goes wrong, an exception of the core included."""
+    """Run one schedule. Raises Failed for a violation and for an exception of the core."""
     world = world_of(seed, family)
     try:
         return world.run()
@@ -54,7 +53,7 @@ def run(seed: int, family: str | None = None) -> Outcome:
 
 @dataclass
 class Tally:
-    """What many schedules were together."""
+    """Sums over many schedules; ``recoveries`` are s from healing to a commit."""
 
     schedules: int = 0
     events: int = 0
@@ -80,7 +79,7 @@ class Tally:
 
     @classmethod
     def sum(cls, parts: Iterable[Tally]) -> Tally:
-        """Of processes that ran side by side: the longest time counts."""
+        """The tally of processes that ran side by side: the longest time counts."""
         whole = cls()
         for part in parts:
             whole.schedules += part.schedules
@@ -92,21 +91,21 @@ class Tally:
         return whole
 
     def recovery(self, share: float) -> float:
-        """From healing to a commit, s: so large a share of the schedules took no longer."""
+        """The time from healing to a commit, s, that ``share`` of the schedules did not exceed."""
         ordered = sorted(self.recoveries)
         return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
     def __str__(self) -> str:
         per_second = self.events / self.seconds if self.seconds else 0.0
         return (
-            f"{self.schedules} schedules, {self.events} events ({per_second:.0f}/s), {self.leaders} leaders, "
-            f"{self.acked} proposals acknowledged, from healing to a commit p50 {self.recovery(0.5):.2f} s, "
-            f"p99 {self.recovery(0.99):.2f} s"
+            f"{self.schedules} schedules, {self.events} events ({per_second:.0f}/s), "
+            f"{self.leaders} leaders, {self.acked} proposals acknowledged, from healing to a commit "
+            f"p50 {self.recovery(0.5):.2f} s, p99 {self.recovery(0.99):.2f} s"
         )
 
 
 def run_many(seeds: Iterable[int], family: str | None = None) -> Tally:
-    """Schedules one after the other. Raises Failed at the first that fails."""
+    """Run schedules one after the other. Raises Failed at the first that fails."""
     tally, begun = Tally(), time.perf_counter()
     for seed in seeds:
         tally.add(run(seed, family))
@@ -117,9 +116,7 @@ def run_many(seeds: Iterable[int], family: str | None = None) -> Tally:
 def shrink(
     seed: int, family: str | None, report: Callable[[str], None] = lambda _text: None
 ) -> list[Fault]:
-    """The fewest faults found with which the schedule still breaks the same invariant (delta
-    debugging).
-    """
+    """Find few faults with which the schedule still breaks the same invariant (delta debugging)."""
 
     def number(only: Sequence[Fault] | None) -> tuple[str, list[Fault]]:
         world = world_of(seed, family, only=only)

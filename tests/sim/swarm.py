@@ -1,13 +1,14 @@
-"""Draws a schedule's quorum and its faults from the seed: a few kinds each time, at rates of their
-own.
+"""Draws a schedule's quorum and its faults from the seed: some kinds of faults, each at a random
+rate.
 
-Every kind at once would hide what a few do; so each is there in about half of the schedules only.
+Each kind is in about half of the schedules only, because all kinds at once would hide the effects
+of a few.
 """
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
+from random import Random
 
 
 @dataclass(slots=True)
@@ -21,9 +22,8 @@ class Faults:
     reset: float = 0.0
     corrupt: float = 0.0
     latency: float = 0.004
-    crash: float = (
-        0.0  #: before each effect; ten times that while something is on its way to the disk
-    )
+    #: before each effect; ten times that while a write is on its way to the disk
+    crash: float = 0.0
     slow_disk: float = 0.0
     cuts: float = 0.0
     pauses: float = 0.0
@@ -38,12 +38,12 @@ class Faults:
     clock_spread: float = 0.0  #: clocks run at 1/(1 + s) to 1 + s times the true rate
 
     @classmethod
-    def draw(cls, rng: random.Random) -> Faults:
-        """Which kinds there are, and how often."""
+    def draw(cls, random: Random) -> Faults:
+        """Choose the kinds and their rates."""
 
         def some(most: float, chance: float = 0.5) -> float:
-            value = rng.random() ** 2 * most
-            return value if rng.random() < chance else 0.0
+            value = random.random() ** 2 * most
+            return value if random.random() < chance else 0.0
 
         return cls(
             lose=some(0.3),
@@ -52,7 +52,7 @@ class Faults:
             late=some(0.2),
             reset=some(0.2),
             corrupt=some(0.1, 0.2),
-            latency=rng.choice((0.002, 0.004, 0.02, 0.2)),
+            latency=random.choice((0.002, 0.004, 0.02, 0.2)),
             crash=some(0.004, 0.6),
             slow_disk=some(0.3),
             cuts=some(1.0),
@@ -70,20 +70,19 @@ class Faults:
 
 @dataclass(slots=True)
 class Shape:
-    """The quorum: how many voters and observers, who is a witness, whether voters are in the log
-    (KIP-853).
+    """The quorum: the numbers of voters, observers and non-electable voters, and whether the voters
+    are in the log (KIP-853).
     """
 
     voters: int = 3
     observers: int = 0
-    witnesses: int = 0
+    non_electable: int = 0
     dynamic: bool = False
     auto_join: bool = False
     changes_voters: bool = False
-    upgrades: bool = (
-        False  #: voters of the configuration are to be put into the log (kraft.version 0 to 1)
-    )
-    foreign: bool = False  #: a node of another cluster asks ours
+    #: static voters are to be put into the log (kraft.version 0 to 1)
+    upgrades: bool = False
+    foreign: bool = False  #: a node of another cluster sends requests to this one
     codec: bool = False  #: every message goes through the codec
     old_versions: bool = False  #: peers speak versions drawn at random
     proposals: float = 4.0  #: per second
@@ -93,31 +92,31 @@ class Shape:
     snapshot_max_bytes: int = 1 << 20
 
     @classmethod
-    def draw(cls, rng: random.Random) -> Shape:
-        """Mostly small ones: three voters show nearly everything."""
-        voters = rng.choice((1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5, 7))
-        dynamic = rng.random() < 0.5
+    def draw(cls, random: Random) -> Shape:
+        """Choose mostly small quorums: three voters reach nearly every state."""
+        voters = random.choice((1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5, 7))
+        dynamic = random.random() < 0.5
         return cls(
             voters=voters,
-            observers=rng.choice((0, 0, 0, 1, 1, 2, 3)),
-            witnesses=rng.choice((0, 0, 0, 1)) if voters >= 3 else 0,
+            observers=random.choice((0, 0, 0, 1, 1, 2, 3)),
+            non_electable=random.choice((0, 0, 0, 1)) if voters >= 3 else 0,
             dynamic=dynamic,
-            auto_join=dynamic and rng.random() < 0.3,
-            foreign=rng.random() < 0.1,
-            codec=rng.random() < 0.2,
-            old_versions=rng.random() < 0.15,
-            proposals=rng.choice((1.0, 4.0, 10.0)),
-            duration=rng.uniform(5.0, 12.0),
-            fetch_max_bytes=rng.choice((1, 300, 1 << 20)),
-            snapshot_max_bytes=rng.choice((7, 40, 1 << 20)),
+            auto_join=dynamic and random.random() < 0.3,
+            foreign=random.random() < 0.1,
+            codec=random.random() < 0.2,
+            old_versions=random.random() < 0.15,
+            proposals=random.choice((1.0, 4.0, 10.0)),
+            duration=random.uniform(5.0, 12.0),
+            fetch_max_bytes=random.choice((1, 300, 1 << 20)),
+            snapshot_max_bytes=random.choice((7, 40, 1 << 20)),
         )
 
 
 def draw_upgrades(seed: int, shape: Shape, faults: Faults) -> None:
-    """Some quorums whose voters are in the configuration are upgraded. By dice of their own: what
-    else a seed draws stays.
+    """Upgrade some of the quorums with static voters. The random numbers are separate, so that the
+    other draws of a seed stay the same.
     """
-    rng = random.Random(seed ^ 0x5EED)
-    if not shape.dynamic and rng.random() < 0.4:
-        shape.upgrades, faults.upgrades = True, rng.choice((0.2, 0.5, 1.0))
-        shape.auto_join = rng.random() < 0.2
+    random = Random(seed ^ 0x5EED)
+    if not shape.dynamic and random.random() < 0.4:
+        shape.upgrades, faults.upgrades = True, random.choice((0.2, 0.5, 1.0))
+        shape.auto_join = random.random() < 0.2

@@ -1,14 +1,14 @@
-"""Quorums with every fault, in their thousands: nothing acknowledged is lost, nobody leads twice,
-and it comes to work again.
+"""Thousands of simulated quorums with faults keep every invariant and recover.
 
-``docs/simulation.md`` says what is simulated. ``KWIRE_SIM_SCHEDULES`` asks for more or fewer than
-the 2,000 of every test run; a failing schedule says how to see it again, and belongs into
-``corpus.txt`` then.
+``docs/simulation.md`` lists the faults and the invariants. ``KWIRE_SIM_SCHEDULES`` sets another
+number than the 2,000 of every test run. A failing schedule prints the command that replays it, and
+is then added to ``corpus.txt``.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.chance import Fault
-from tests.sim.scenarios import SCENARIOS, scenario_of
+from tests.sim import mutants
+from tests.sim.history import Violation
+from tests.sim.scenario import SCENARIOS
+from tests.sim.scenarios import scenario_of
 from tests.sim.schedule import Failed, Tally, replay_line, run, shrink, world_of
 
 SCHEDULES = int(os.environ.get("KWIRE_SIM_SCHEDULES", "2000"))
@@ -27,7 +29,7 @@ CORPUS = Path(__file__).with_name("corpus.txt")
 
 
 def corpus() -> Iterator[tuple[int, str]]:
-    """Schedules that failed once: (seed, family)."""
+    """(seed, family) of each schedule that failed once."""
     for line in CORPUS.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             seed, family, *_ = line.split()
@@ -35,17 +37,23 @@ def corpus() -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.timeout(600)
-def test_schedules(capsys: pytest.CaptureFixture[str]) -> None:
-    """Half of them in each of two processes."""
+def test_random_schedules_keep_the_invariants(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of two processes runs half of the seeds."""
     share = SCHEDULES // PROCESSES
-    code = "import sys; from tests.sim.schedule import run_many; print(run_many(range(*map(int, sys.argv[1:]))).as_json())"
+    code = (
+        "import sys; from tests.sim.schedule import run_many; "
+        "print(run_many(range(*map(int, sys.argv[1:]))).as_json())"
+    )
     running = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(n * share), str((n + 1) * share)],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for n in range(PROCESSES)
-    ]  # fmt: skip
+    ]
     done = [process.communicate() for process in running]
     for process, (_, errors) in zip(running, done, strict=True):
         assert process.returncode == 0, errors[-4000:]
@@ -58,43 +66,40 @@ def test_schedules(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("seed", "family"), list(corpus()))
-def test_what_failed_once_does_not_again(seed: int, family: str) -> None:
+def test_schedule_of_the_corpus_succeeds(seed: int, family: str) -> None:
     run(seed, family)
 
 
 @pytest.mark.parametrize("family", SCENARIOS)
-def test_every_family_is_among_the_seeds(family: str) -> None:
+def test_family_is_selected_by_some_seed_and_succeeds(family: str) -> None:
     assert any(scenario_of(seed).name == family for seed in range(100))
     run(7, family)
 
 
-def test_a_seed_is_the_same_schedule_in_every_process() -> None:
-    """Hash seeds differ from process to process; what happens may not."""
+def test_seed_gives_the_same_trace_in_processes_with_other_hash_seeds() -> None:
     seeds = range(100)
-    ours = [run(seed).hash for seed in seeds]
+    expected = [run(seed).hash for seed in seeds]
     code = f"from tests.sim.schedule import run; print([run(seed).hash for seed in {seeds!r}])"
     for hash_seed in ("0", "4711"):
-        theirs = subprocess.run(
+        other = subprocess.run(
             [sys.executable, "-c", code],
-            cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert theirs.stdout.strip() == str(ours)
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert other.stdout.strip() == str(expected)
 
 
-def test_leaving_out_faults_changes_nothing_else() -> None:
-    """All faults of a schedule, asked for by name, are the schedule."""
+def test_replay_that_allows_all_taken_faults_gives_the_same_trace() -> None:
     for seed in range(10):
         world = world_of(seed)
         whole = world.run()
         assert world_of(seed, only=world.chance.taken).run().hash == whole.hash
 
 
-def test_a_schedule_that_fails_is_made_smaller_and_says_how_to_see_it_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A core that commits what only it has fails in a schedule with few faults, or none."""
-    from tests.sim import mutants
-
+def test_failing_schedule_prints_its_replay_and_shrinks_to_faults_that_still_fail() -> None:
     with mutants.put_in("commits_alone"):
         for seed in range(200):
             try:
@@ -102,9 +107,11 @@ def test_a_schedule_that_fails_is_made_smaller_and_says_how_to_see_it_again(
             except Failed as failed:
                 assert replay_line(seed, failed.family) in str(failed)
                 world = world_of(seed)
-                with pytest.raises(Exception):  # noqa: B017 - whatever it is, it is there again
+                with pytest.raises(Violation, match=re.escape(failed.invariant)):
                     world.run()
-                fewer: list[Fault] = shrink(seed, None)
-                assert len(fewer) <= len(world.chance.taken)
+                fewer = shrink(seed, None)
+                assert len(fewer) < len(world.chance.taken)
+                with pytest.raises(Violation):
+                    world_of(seed, only=fewer).run()
                 return
-    pytest.fail("200 schedules do not fail")
+    pytest.fail("none of 200 schedules fails")

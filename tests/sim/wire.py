@@ -1,6 +1,4 @@
-"""Messages on their way: which version is spoken, what the codec leaves of them, how they are told
-to people.
-"""
+"""Messages between simulated nodes: their versions, the codec, and their text in a trace."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ VOTE, BEGIN, END, FETCH, FETCH_SNAPSHOT = (
     VoteRequest.API_KEY, BeginQuorumEpochRequest.API_KEY, EndQuorumEpochRequest.API_KEY,
     FetchRequest.API_KEY, FetchSnapshotRequest.API_KEY,
 )  # fmt: skip
-#: What every node speaks: all that a raft leader accepts.
+#: The versions of every node: all that a raft leader accepts.
 NEWEST: Final = {
     VOTE: range(3),
     BEGIN: range(2),
@@ -42,12 +40,12 @@ NEWEST: Final = {
     UpdateRaftVoterRequest.API_KEY: range(1),
     ApiVersionsRequest.API_KEY: range(5),
 }
-#: The oldest that know directory ids (KIP-853); a quorum with kraft.version 1 needs them.
+#: The oldest versions with directory ids (KIP-853), which a quorum at kraft.version 1 needs.
 WITH_DIRECTORIES: Final = {VOTE: 1, BEGIN: 1, END: 1, FETCH: 17, FETCH_SNAPSHOT: 1}
 
 
 def epoch_of_request(request: Any) -> int:
-    """The epoch in which a node asks, 0 where a request has none."""
+    """The sender's epoch in a request, 0 where it has none."""
     if isinstance(request, VoteRequest):
         return int(request.topics[0].partitions[0].replica_epoch)
     if isinstance(request, FetchRequest | FetchSnapshotRequest):
@@ -58,7 +56,7 @@ def epoch_of_request(request: Any) -> int:
 
 
 def epoch_of_answer(answer: Any) -> int:
-    """The epoch in which a node answers, 0 where an answer has none."""
+    """The sender's epoch in a response, 0 where it has none."""
     if (
         isinstance(answer, VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse)
         and answer.topics
@@ -70,13 +68,13 @@ def epoch_of_answer(answer: Any) -> int:
 
 
 def api_versions() -> ApiVersionsResponse:
-    """What the server of every node says by itself; the core is not asked."""
+    """The response that a node's server gives without its core."""
     feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
     return ApiVersionsResponse(supported_features=[feature])
 
 
 def through_codec(message: Message, version: int) -> Message:
-    """The message as it arrives: what ``version`` does not have is lost."""
+    """The message as it arrives: fields that ``version`` does not have are lost."""
     return type(message).decode(message.encode(version), version)
 
 
@@ -90,7 +88,8 @@ def event_text(event: Any) -> str:
     if isinstance(event, Requested):
         return f"Requested {event.number} v{event.version}: {request_text(event.message)}"
     if isinstance(event, Answered):
-        return f"Answered {event.number} v{event.version}: {type(event.message).__name__} {_fields(event.message)}"
+        fields = f"{type(event.message).__name__} {_fields(event.message)}"
+        return f"Answered {event.number} v{event.version}: {fields}"
     if isinstance(event, Failed):
         return f"Failed {event.number}: {event.failure.kind.value}"
     return str(event)
@@ -101,15 +100,17 @@ def effect_text(effect: Any) -> str:
     if isinstance(effect, Append):
         return f"Append token={effect.token} base={effect.base_offset} ({len(effect.data)} bytes)"
     if isinstance(effect, Send):
-        return f"Send {effect.number} to {effect.node_id} at {effect.address}: api {effect.api_key}, after {effect.after}"
+        to = f"{effect.node_id} at {effect.address}"
+        return f"Send {effect.number} to {to}: api {effect.api_key}, after {effect.after}"
     if hasattr(effect, "message"):
         read = f", read {effect.read}" if effect.read else ""
-        return f"Reply {effect.number}: {type(effect.message).__name__} {_fields(effect.message)}, after {effect.after}{read}"
+        fields = f"{type(effect.message).__name__} {_fields(effect.message)}"
+        return f"Reply {effect.number}: {fields}, after {effect.after}{read}"
     return str(effect)
 
 
 def _fields(value: Any) -> str:
-    """Fields that say something, inner structs flat."""
+    """The fields that are set, inner structs flat."""
     found = []
     for name in value.__slots__:
         field = getattr(value, name)
