@@ -16,8 +16,17 @@ from kwire.errors import DecodeError, EncodeError
 from kwire.message import FieldInfo, Message, Struct, generated_class
 from kwire.wire import STRING_BYTES_MAX, more_varint
 
-_CODES = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",
-          "uuid": "16s"}  # fmt: skip
+_CODES = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
 _BLOBS = ("bytes", "records", "Header", "ApiMessage")
 #: Fields and elements that one walk looks at where elements are bounded: about 10 ms.
 WALKED_MAX: Final = 3000
@@ -183,7 +192,8 @@ class _Reader:
             )
         if n * least > len(self.data) - self.at:
             raise DecodeError(
-                f"{n} elements of at least {least} bytes, {max(0, len(self.data) - self.at)} bytes are left",
+                f"{n} elements of at least {least} bytes, {max(0, len(self.data) - self.at)} bytes"
+                " are left",
                 rule="truncated",
             )
         self.budget -= n

@@ -319,7 +319,8 @@ def frozen_default(cls: type[_S]) -> _S:
 
 def _refuse_change(self: Struct, name: str, value: Any) -> None:
     raise AttributeError(
-        f"this {self.NAME} is the shared default of an absent field: assign a new {self.NAME}({name}=...) instead"
+        f"this {self.NAME} is the shared default of an absent field: assign a new"
+        f" {self.NAME}({name}=...) instead"
     )
 
 

@@ -41,6 +41,11 @@ def test_result_does_not_depend_on_the_environment(name: str) -> None:
     }
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *SENSITIVE],
-        cwd=ROOT, env=kept | ENVIRONMENTS[name], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=kept | ENVIRONMENTS[name],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stdout[-4000:]

@@ -118,7 +118,10 @@ def test_the_same_message_has_no_difference() -> None:
 
 def test_fields_in_another_order_are_listed() -> None:
     field = '{"name": "%s", "type": "int8", "versions": "0+"}'
-    head = '{"type": "data", "name": "X", "validVersions": "0", "flexibleVersions": "none", "fields": ['
+    head = (
+        '{"type": "data", "name": "X", "validVersions": "0", "flexibleVersions": "none",'
+        ' "fields": ['
+    )
     one = parse(load_json(f"{head}{field % 'A'}, {field % 'B'}]}}", "one"), "one")
     other = parse(load_json(f"{head}{field % 'B'}, {field % 'A'}]}}", "other"), "other")
     assert Pair("595", one, other, {}).differences() == [

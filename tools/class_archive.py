@@ -75,7 +75,8 @@ def _run(command: list[str]) -> None:
     )
     if done.returncode:
         raise java.JavaError(
-            f"{' '.join(command)[:200]} ... ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            f"{' '.join(command)[:200]} ... ended with"
+            f" {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
         )
 
 

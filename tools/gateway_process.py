@@ -74,7 +74,8 @@ def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
         status = process.stop()
         if status != 0 or not running:
             raise ProcessError(
-                f"kwire serve ended with {status}, not by itself with 0 after SIGTERM:\n{process.said()}"
+                f"kwire serve ended with {status}, not by itself with 0 after"
+                f" SIGTERM:\n{process.said()}"
             )
 
 

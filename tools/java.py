@@ -136,15 +136,20 @@ def run_tool(
     try:
         done = subprocess.run(
             command(main_class, arguments, version=version),
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         raise JavaError(
             f"{main_class} {' '.join(arguments)} gave no answer in {timeout_s:.0f} s"
         ) from error
     if done.returncode != 0:
         raise JavaError(
-            f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}"
+            f"{main_class} {' '.join(arguments)} ended with"
+            f" {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}"
         )
     return done.stdout
 

@@ -191,7 +191,9 @@ def _properties(shape: Shape, node: Node, nodes: Sequence[Node]) -> dict[str, st
         "node.id": str(node.node_id),
         "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": f"BROKER:{shape.broker_protocol},CONTROLLER:{shape.controller_protocol}",
+        "listener.security.protocol.map": (
+            f"BROKER:{shape.broker_protocol},CONTROLLER:{shape.controller_protocol}"
+        ),
         "log.dirs": ",".join(map(str, log_dirs)) if node.is_broker() else str(node.log_dir),
         "metadata.log.dir": str(node.log_dir),
     }

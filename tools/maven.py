@@ -18,7 +18,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>kwire.tools</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
+<groupId>kwire.tools</groupId><artifactId>jars</artifactId><version>1</version>
+<packaging>pom</packaging>
 <dependencies>{dependencies}</dependencies></project>
 """
 _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
@@ -104,5 +105,6 @@ def _download(
     )  # fmt: skip
     if run.returncode != 0 or not (scratch / "out").is_dir():
         raise MavenError(
-            f"Maven did not find {', '.join(coordinates)}:\n{run.stdout[-4000:]}{run.stderr[-2000:]}"
+            "Maven did not find"
+            f" {', '.join(coordinates)}:\n{run.stdout[-4000:]}{run.stderr[-2000:]}"
         )

@@ -85,7 +85,8 @@ class Load:
         while self.done < target:
             if time.monotonic() > deadline or not self._thread.is_alive():
                 raise AdminError(
-                    f"the load did {self.done} requests, {target} were waited for, {self.failed} failed"
+                    f"the load did {self.done} requests, {target} were waited for, {self.failed}"
+                    " failed"
                 )
             time.sleep(0.02)
 

@@ -113,10 +113,15 @@ def node_properties(node: Node) -> Mapping[str, str]:
         "broker.heartbeat.interval.ms": "500",
     }
     if node.is_broker():
-        jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{_USER[0]}="{_USER[1]}";'
+        jaas = (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required"
+            f' user_{_USER[0]}="{_USER[1]}";'
+        )
         values |= {
             "listeners": f"BROKER://{node.broker_address},TOKENS://{_tokens_address(node)}",
-            "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,TOKENS:SASL_PLAINTEXT",
+            "listener.security.protocol.map": (
+                "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,TOKENS:SASL_PLAINTEXT"
+            ),
             "listener.name.tokens.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.tokens.plain.sasl.jaas.config": jaas,
         }
@@ -222,16 +227,26 @@ def acls(admin: Admin) -> None:
     topic, literal, prefixed, read, allow = 2, 3, 4, 3, 3
     created = [
         AclCreation(
-            resource_type=topic, resource_name=name, resource_pattern_type=pattern, principal="User:alice", host="*",
-            operation=read, permission_type=allow,
+            resource_type=topic,
+            resource_name=name,
+            resource_pattern_type=pattern,
+            principal="User:alice",
+            host="*",
+            operation=read,
+            permission_type=allow,
         )
         for name, pattern in (("orders", literal), ("pay", prefixed))
-    ]  # fmt: skip
+    ]
     admin.send(CreateAclsRequest(creations=created))
     gone = DeleteAclsFilter(
-        resource_type_filter=topic, resource_name_filter="pay", pattern_type_filter=prefixed, principal_filter="User:alice",
-        host_filter="*", operation=read, permission_type=allow,
-    )  # fmt: skip
+        resource_type_filter=topic,
+        resource_name_filter="pay",
+        pattern_type_filter=prefixed,
+        principal_filter="User:alice",
+        host_filter="*",
+        operation=read,
+        permission_type=allow,
+    )
     admin.send(DeleteAclsRequest(filters=[gone]))
 
 
@@ -386,9 +401,12 @@ def _leave_and_join(cluster: Cluster, admin: Admin, node: Node) -> None:
     )
     listener = VoterListener(name="CONTROLLER", host="127.0.0.1", port=node.controller_port)
     added = AddRaftVoterRequest(
-        cluster_id=cluster.cluster_id, timeout_ms=_TIMEOUT_MS, voter_id=node.node_id, voter_directory_id=directory_id,
+        cluster_id=cluster.cluster_id,
+        timeout_ms=_TIMEOUT_MS,
+        voter_id=node.node_id,
+        voter_directory_id=directory_id,
         listeners=[listener],
-    )  # fmt: skip
+    )
 
     def accepted() -> bool:
         # The leader refuses a voter that is not caught up (REQUEST_TIMED_OUT: tried again).

@@ -107,7 +107,8 @@ class OwnCluster(Cluster):
         )
         if done.returncode != 0:
             raise ProcessError(
-                f"kwire {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+                f"kwire {' '.join(arguments)} ended with"
+                f" {done.returncode}:\n{done.stdout}{done.stderr}"
             )
 
     def said(self) -> str:
@@ -175,25 +176,30 @@ def own_quorum(
     Node ids are 1 to ``nodes``, or ``ids``. ``properties`` go into every node's file, those of
     ``node_properties(node)`` into that node's. With ``static_voters`` the voters are in the
     configuration (kraft.version 0), else in the log; by default a single node's are in its log.
-    ``proxied``: all that nodes say to each other goes through ``cluster.network``. ``formatted``:
-    whether ``kwire format`` runs first; by default for all but a single node, which formats itself.
-    ``release``: the metadata.version that it formats, by default that of the Kafka nodes which
-    tests start. ``before``: a program that runs every node, such as strace. ``start``: whether
-    nodes are started at all. With ``kill_at_end`` they are not asked to shut down: the last leader
-    of many would look for a successor in vain.
+    ``proxied``: the requests between nodes go through ``cluster.network``. ``formatted``: whether
+    ``kwire format`` runs first; by default for all but a single node, which formats itself.
+    ``release``: the metadata.version to format, by default that of the Kafka nodes in tests.
+    ``before``: a program that runs every node, such as strace. ``start``: whether to start nodes.
+    ``kill_at_end``: kill them, since the last of many leaders would find no successor.
 
     The directory is removed unless it was given or something failed. Raises ProcessError when a
-    node does not come up.
+    node does not start.
     """
     with contextlib.ExitStack() as stack:
         scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-own-"))
         ids = ids or range(1, nodes + 1)
         static = len(ids) > 1 if static_voters is None else static_voters
         cluster = OwnCluster(
-            Shape(KAFKA_VERSION, nodes, nodes, static), new_cluster_id(), _make_nodes(ids, scratch), scratch,
-            before=before, static=static, properties=dict(properties or {}), node_properties=node_properties,
+            Shape(KAFKA_VERSION, nodes, nodes, static),
+            new_cluster_id(),
+            _make_nodes(ids, scratch),
+            scratch,
+            before=before,
+            static=static,
+            properties=dict(properties or {}),
+            node_properties=node_properties,
             release=release,
-        )  # fmt: skip
+        )
         if proxied:
             targets = {node.node_id: ("127.0.0.1", node.controller_port) for node in cluster.nodes}
             cluster.network = stack.enter_context(Network(targets))
@@ -204,10 +210,8 @@ def own_quorum(
             yield cluster
         except BaseException:
             cluster.stop(kill=True)
-            print(
-                f"{cluster.said()[-8000:]}\nlogs and directories are kept in {scratch}",
-                file=sys.stderr,
-            )
+            output = cluster.said()[-8000:]
+            print(f"{output}\nlogs and directories are kept in {scratch}", file=sys.stderr)
             raise
         cluster.stop(kill=kill_at_end)
         if directory is None:

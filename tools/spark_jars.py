@@ -93,8 +93,9 @@ def spark_jars(pyspark: str | None = None) -> SparkJars:
         raise MavenError(f"{own}\nand neither the set that works with it:\n{error}") from None
     return SparkJars(
         tuple(paths),
-        f"Maven lacks the connector of PySpark {version} or a part of it: connector {FALLBACK_CONNECTOR}, token provider "
-        f"{FALLBACK_TOKENS} and kafka-clients {CLIENTS}, which work together except for delegation tokens",
+        f"Maven lacks the connector of PySpark {version} or a part of it: connector"
+        f" {FALLBACK_CONNECTOR}, token provider {FALLBACK_TOKENS} and kafka-clients {CLIENTS},"
+        " which work together except for delegation tokens",
     )
 
 

@@ -63,7 +63,10 @@ class Struck:
         if self.struck and self.fault != "delay" and self.status is None:
             return f"{self.fault} at call {self.position}: the process went on"
         if self.status is not None and (self.fault == "delay" or not self.struck):
-            return f"{self.fault} at call {self.position}: the process ended with {self.status}, and nothing had failed"
+            return (
+                f"{self.fault} at call {self.position}: the process ended with {self.status}, and"
+                " nothing had failed"
+            )
         return ""
 
 
@@ -183,9 +186,13 @@ def _strike(position: int, fault: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="kwire-strace-") as scratch:
         one = strike(position, fault, Path(scratch))
     return {
-        "position": position, "fault": fault, "struck": one.struck, "status": one.status, "acknowledged": one.acknowledged,
+        "position": position,
+        "fault": fault,
+        "struck": one.struck,
+        "status": one.status,
+        "acknowledged": one.acknowledged,
         "wrong": one.wrong(),
-    }  # fmt: skip
+    }
 
 
 def _total(strikes: Sequence[dict[str, Any]]) -> dict[str, Any]:

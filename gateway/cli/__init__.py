@@ -119,8 +119,9 @@ def _say_version(context: click.Context, option: click.Parameter, wanted: bool) 
     cls=_Lazy,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="""\b
-Exit status: 0 done; 1 failed (diff: the states differ); 2 wrong usage (diff: failed too); 74 the output could not be
-written; 130 interrupted; 141 the reader of the output closed it. The reason is on standard error.
+Exit status: 0 done; 1 failed (diff: the states differ); 2 wrong usage (diff: failed too);
+74 the output could not be written; 130 interrupted; 141 the reader of the output closed it.
+The reason is on standard error.
 
 \b
 Shell completion, for bash (zsh and fish alike):
@@ -129,8 +130,9 @@ Shell completion, for bash (zsh and fish alike):
 \b
 Examples:
   kwire serve                                    a metadata quorum of one, served at 127.0.0.1:9092
-  kwire serve --log-dir /var/lib/kafka/metadata  serve and follow the one of your node
-  kwire serve --bootstrap-controller ctl1:9093 --data-dir /var/lib/kwire    observe a real quorum, and serve its log
+  kwire serve --log-dir /var/lib/kafka/metadata  follow the log directory of a Kafka node
+  kwire serve --bootstrap-controller ctl1:9093 --data-dir /var/lib/kwire
+                                                 observe a running quorum and serve its log
   kcat -b 127.0.0.1:9092 -C -t __cluster_metadata -o beginning -e -f '%o %S bytes\\n'""",
 )
 @click.option(

@@ -57,9 +57,13 @@ Examples:
     help="How long to wait for the server.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["auto", "table", "json"]), default="auto", show_default=True,
+    "-o",
+    "--output",
+    type=click.Choice(["auto", "table", "json"]),
+    default="auto",
+    show_default=True,
     help="A table, or a JSON line for each API; auto: a table on a terminal, lines on a pipe.",
-)  # fmt: skip
+)
 def command(server: Address, timeout: float, output: str) -> None:
     """Ask a Kafka server which APIs it offers, and print each with its versions: the server's,
     those that this codec speaks, those that `kwire serve` offers itself, and the newest that client
@@ -172,7 +176,8 @@ def _receive(connection: socket.socket) -> bytes:
         data = connection.recv(65536)
         if not data:
             raise ConnectionError(
-                "closed the connection without an answer: not a Kafka listener, or one that wants TLS or SASL"
+                "closed the connection without an answer: not a Kafka listener, or one that wants"
+                " TLS or SASL"
             )
         splitter.feed(data)
     return whole
@@ -207,7 +212,8 @@ def _print_table(where: str, found: list[dict[str, Any]], answer: ApiVersionsRes
     for feature in answer.supported_features:
         levels = [f.max_version_level for f in answer.finalized_features if f.name == feature.name]
         console.print(
-            f"{feature.name}: {feature.min_version}-{feature.max_version}, finalized {levels[0] if levels else 0}"
+            f"{feature.name}: {feature.min_version}-{feature.max_version}, finalized"
+            f" {levels[0] if levels else 0}"
         )
 
 

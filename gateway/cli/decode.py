@@ -30,7 +30,7 @@ Examples:
   kwire decode *.log | jq -c 'select(.type == "CONFIG_RECORD").data'
   kwire decode 00000000000000007532-0000000004.checkpoint --show-secrets
 
-Exit status: 1 where a file is damaged or a record cannot be decoded; the rest is printed all the same.""",
+Exit status: 1 if a file is damaged or a record cannot be decoded; the rest is printed.""",
 )
 @click.argument(
     "files",
@@ -40,9 +40,13 @@ Exit status: 1 where a file is damaged or a record cannot be decoded; the rest i
     type=click.Path(exists=True, path_type=Path),
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
+    "-o",
+    "--output",
+    type=click.Choice(["auto", "text", "json"]),
+    default="auto",
+    show_default=True,
     help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
-)  # fmt: skip
+)
 @click.option(
     "--show-secrets",
     is_flag=True,

@@ -40,9 +40,13 @@ Exit status: 0 where nothing changed, 1 where something did, 2 on trouble.""",
 @click.argument("before", metavar="A", type=parse_source)
 @click.argument("after", metavar="B", type=parse_source)
 @click.option(
-    "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
+    "-o",
+    "--output",
+    type=click.Choice(["auto", "text", "json"]),
+    default="auto",
+    show_default=True,
     help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
-)  # fmt: skip
+)
 @click.option(
     "--show-secrets",
     is_flag=True,

@@ -56,9 +56,13 @@ Examples:
     "--base64", "base64_text", metavar="TEXT", help="The bytes in base64, of either alphabet."
 )
 @click.option(
-    "--api", metavar="NAME|KEY",
-    help="The api, such as Fetch or 1. A request with its header says it itself; in a capture: only this api.",
-)  # fmt: skip
+    "--api",
+    metavar="NAME|KEY",
+    help=(
+        "The api, such as Fetch or 1. A request with its header says it itself; in a capture: only"
+        " this api."
+    ),
+)
 @click.option("--version", type=int, metavar="N", help="The version of the api or message.")
 @click.option(
     "--request",
@@ -104,9 +108,16 @@ Examples:
     help="Do not hide passwords, keys, tokens and the values of sensitive configs.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["auto", "tree", "json"]), default="auto", show_default=True,
-    help="A tree for people, or one JSON line for each frame; auto: a tree on a terminal, lines on a pipe.",
-)  # fmt: skip
+    "-o",
+    "--output",
+    type=click.Choice(["auto", "tree", "json"]),
+    default="auto",
+    show_default=True,
+    help=(
+        "A tree for people, or one JSON line for each frame; auto: a tree on a terminal, lines on a"
+        " pipe."
+    ),
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -246,8 +257,9 @@ def _frames(data: bytes, wanted: Wanted) -> Iterator[Dissection]:
         broken = broken + 1 if tree.failure() is not None else 0
         if broken == BROKEN_FRAMES_MAX and number < len(bounds):
             raise click.ClickException(
-                f"stopped at byte {end}: {broken} frames in a row do not decode, and {len(bounds) - number} more follow; "
-                "are the bytes of another api, version or direction (--api, --version, --response)?"
+                f"stopped at byte {end}: {broken} frames in a row do not decode, and"
+                f" {len(bounds) - number} more follow; are the bytes of another api, version or"
+                " direction (--api, --version, --response)?"
             )
 
 
@@ -309,9 +321,14 @@ def _capture(file: Any, wanted: Wanted) -> Iterator[Dissection]:
         for one in conversation(segments(packets(file)), wanted.ports):
             if (api is None or one.api == api) and (wanted.kind is None or one.kind == wanted.kind):
                 about = {
-                    "time": one.time, "source": str(Address(*one.source)), "target": str(Address(*one.target)), "kind": one.kind,
-                    "api": one.api, "version": one.version, "correlation_id": one.correlation_id,
-                }  # fmt: skip
+                    "time": one.time,
+                    "source": str(Address(*one.source)),
+                    "target": str(Address(*one.target)),
+                    "kind": one.kind,
+                    "api": one.api,
+                    "version": one.version,
+                    "correlation_id": one.correlation_id,
+                }
                 yield Dissection(one.tree, one.data, about)
     except DecodeError as error:
         raise click.ClickException(f"the capture cannot be read: {error}") from None

@@ -35,9 +35,22 @@ _INCOMPLETE: Final = "incomplete batch"
 _UNOPENED: Final = frozenset(("RequestData", "ResponseData", _INCOMPLETE, "undecoded", "left over"))
 #: Attributes of a batch header that are shown.
 _HEADER_FIELDS: Final = (
-    "base_offset", "partition_leader_epoch", "magic", "crc", "compression", "timestamp_type", "is_transactional", "is_control",
-    "last_offset_delta", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "record_count",
-)  # fmt: skip
+    "base_offset",
+    "partition_leader_epoch",
+    "magic",
+    "crc",
+    "compression",
+    "timestamp_type",
+    "is_transactional",
+    "is_control",
+    "last_offset_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "record_count",
+)
 
 
 def open_records(tree: Node) -> None:

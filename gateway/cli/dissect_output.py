@@ -73,7 +73,8 @@ def _lines(node: Node, data: bytes, depth: int, own: bool = True) -> Iterator[st
     short = _short_array(node)
     leaf = not node.children or short
     name = click.style(node.name, fg="cyan", bold=not leaf)
-    text = f"{_place(node, data, leaf and own)}{'  ' * depth}{name}{click.style(f' {node.type}', dim=True) if node.type else ''}"
+    kind = click.style(f" {node.type}", dim=True) if node.type else ""
+    text = f"{_place(node, data, leaf and own)}{'  ' * depth}{name}{kind}"
     if leaf and node.error is None:
         text += f" = {_elements(node) if short else _value(node)}"
     yield text

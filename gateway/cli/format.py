@@ -67,14 +67,16 @@ def parse_feature(text: str) -> tuple[str, int]:
     epilog="""\b
 Examples:
   kwire format --cluster-id random --data-dir /var/lib/kwire/1 --standalone
-  kwire format --random-uuid                                    an id for a cluster or for a directory
+  kwire format --random-uuid                         print an id for a cluster or a directory
   kwire format -t 0JaTQd0lTVGcVpdCCW-ZFg -c node2.properties --initial-controllers \\
-      1@ctl1:9093:lzJaB1TCSYWnS1bFxNvWVQ,2@ctl2:9093:0bBAkkQZQhmxE3aPcZJ8Uw,3@ctl3:9093:Jx0yXCzJRJGMwrXtFxNHMg
-  kwire format -t 0JaTQd0lTVGcVpdCCW-ZFg -c node4.properties --no-initial-controllers     to join a quorum that is there
-  kwire format -t 0JaTQd0lTVGcVpdCCW-ZFg -c static.properties   with controller.quorum.voters in the file
+      1@ctl1:9093:lzJaB1TCSYWnS1bFxNvWVQ,2@ctl2:9093:0bBAkkQZQhmxE3aPcZJ8Uw
+  kwire format -t 0JaTQd0lTVGcVpdCCW-ZFg -c node4.properties --no-initial-controllers
+                                                     join a running quorum
+  kwire format -t 0JaTQd0lTVGcVpdCCW-ZFg -c static.properties
+                                                     controller.quorum.voters is in the file
 
-Exit status: 1 where the directory cannot be formatted, 2 where what was asked for contradicts itself. A lone fresh node needs
-no format: kwire serve does it.""",
+Exit status: 1 if the directory cannot be formatted, 2 if the options contradict each other. A
+single new node needs no format: kwire serve formats its directory.""",
 )
 @click.option(
     "-t",
@@ -83,9 +85,16 @@ no format: kwire serve does it.""",
     help=f"The cluster, the same on all its nodes; '{RANDOM}' makes a new one.",
 )
 @click.option(
-    "-c", "--config", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-    help="The properties file of the node, as for kwire serve: node.id, data.dir, listeners, controller.quorum.voters.",
-)  # fmt: skip
+    "-c",
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=(
+        "The properties file of the node, as for kwire serve: node.id, data.dir, listeners,"
+        " controller.quorum.voters."
+    ),
+)
 @click.option("--node-id", metavar="N", help="node.id, before the file's.")
 @click.option("--data-dir", metavar="DIR", help="data.dir, before the file's.")
 @click.option("--listeners", metavar="TEXT", help="listeners, before the file's.")
@@ -102,9 +111,13 @@ no format: kwire serve does it.""",
     help="The first voter of a dynamic quorum is this node alone.",
 )
 @click.option(
-    "-I", "--initial-controllers", "controllers", metavar="ID@HOST:PORT:DIRECTORYID[,...]", callback=lambda _, __, text: text
-    and parse_controllers(text), help="The first voters of a dynamic quorum, the same on all its nodes.",
-)  # fmt: skip
+    "-I",
+    "--initial-controllers",
+    "controllers",
+    metavar="ID@HOST:PORT:DIRECTORYID[,...]",
+    callback=lambda _, __, text: text and parse_controllers(text),
+    help="The first voters of a dynamic quorum, the same on all its nodes.",
+)
 @click.option(
     "-N",
     "--no-initial-controllers",
@@ -126,14 +139,23 @@ no format: kwire serve does it.""",
     help=f"Whose features to begin with. [default: {RELEASES[LATEST_PRODUCTION_METADATA_VERSION]}]",
 )
 @click.option(
-    "-f", "--feature", "features", metavar="NAME=LEVEL", multiple=True, callback=lambda _, __, all: [*map(parse_feature, all)],
+    "-f",
+    "--feature",
+    "features",
+    metavar="NAME=LEVEL",
+    multiple=True,
+    callback=lambda _, __, all: [*map(parse_feature, all)],
     help="The level of one feature, metadata.version among them. Repeatable.",
-)  # fmt: skip
+)
 @click.option("--random-uuid", is_flag=True, help="Print a new id and do nothing else.")
 @click.option(
-    "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
+    "-o",
+    "--output",
+    type=click.Choice(["auto", "text", "json"]),
+    default="auto",
+    show_default=True,
     help="auto: text on a terminal, JSON on a pipe.",
-)  # fmt: skip
+)
 def command(
     file: Path | None, ignore_formatted: bool, random_uuid: bool, output: str, **given: Any
 ) -> None:
@@ -219,12 +241,13 @@ def _check_voters(config: Config, given: dict[str, Any]) -> None:
     static = bool(config.controller_quorum_voters)
     if static and any(ways):
         raise click.UsageError(
-            "controller.quorum.voters names the voters of a static quorum: remove it, or --standalone, --initial-controllers or "
-            "--no-initial-controllers"
+            "controller.quorum.voters names the voters of a static quorum: remove it, or"
+            " --standalone, --initial-controllers or --no-initial-controllers"
         )
     if not static and not any(ways):
         raise click.UsageError(
-            "controller.quorum.voters is not set: give one of --standalone, --initial-controllers and --no-initial-controllers"
+            "controller.quorum.voters is not set: give one of --standalone, --initial-controllers"
+            " and --no-initial-controllers"
         )
 
 
@@ -234,7 +257,8 @@ def _cluster_id(text: str | None) -> str:
 
     if text is None:
         raise click.UsageError(
-            f"--cluster-id is needed: the id of the cluster, or '{RANDOM}' for the first node of a new one"
+            f"--cluster-id is needed: the id of the cluster, or '{RANDOM}' for the first node of a"
+            " new one"
         )
     if text == RANDOM:
         return str(random_uuid())
@@ -293,13 +317,15 @@ def _features(given: dict[str, Any], *, is_dynamic: bool) -> tuple[tuple[str, in
             level = releases.level_of(given["release"]) if given["release"] else releases.LEVEL_MAX
         if kraft != is_dynamic and not (kraft == 1 and given["joining"]):
             raise ValueError(
-                f"{releases.KRAFT_VERSION}={kraft}: it is 1 with --standalone, --initial-controllers or --no-initial-controllers "
-                "and 0 with controller.quorum.voters"
+                f"{releases.KRAFT_VERSION}={kraft}: it is 1 with --standalone,"
+                " --initial-controllers or --no-initial-controllers and 0 with"
+                " controller.quorum.voters"
             )
         if is_dynamic and level < releases.DYNAMIC_QUORUM_LEVEL:
             needed = releases.release_of(releases.DYNAMIC_QUORUM_LEVEL)
             raise ValueError(
-                f"{releases.release_of(level)} has no dynamic quorums: {needed} is the oldest that has"
+                f"{releases.release_of(level)} has no dynamic quorums: {needed} is the oldest"
+                " that has"
             )
         return releases.features_of(level, chosen)
     except ValueError as error:
@@ -327,9 +353,11 @@ def _say(
         click.echo(json.dumps(facts))
     elif is_new:
         click.echo(
-            f"formatted {data_dir} for node {wanted.node_id} of cluster {wanted.cluster_id}, directory {directory_id}"
+            f"formatted {data_dir} for node {wanted.node_id} of cluster {wanted.cluster_id},"
+            f" directory {directory_id}"
         )
     else:
         click.echo(
-            f"{data_dir} is formatted already for node {wanted.node_id} of cluster {wanted.cluster_id}: left as it is"
+            f"{data_dir} is formatted already for node {wanted.node_id} of cluster"
+            f" {wanted.cluster_id}: left as it is"
         )

@@ -20,11 +20,26 @@ Examples:
   kwire generate --schemas MyRequest.json --out my_messages --check""",
 )
 @click.option(
-    "--schemas", "source", required=True, metavar="DIR|JAR|FILE", type=click.Path(exists=True, path_type=Path),
-    help="Message JSON: a directory, a jar of Kafka, or one file. Kafka's own files, with comments, are fine.",
-)  # fmt: skip
-@click.option("--out", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
-              help="The package to write. It becomes exactly the output: modules left over from before are removed.")  # fmt: skip
+    "--schemas",
+    "source",
+    required=True,
+    metavar="DIR|JAR|FILE",
+    type=click.Path(exists=True, path_type=Path),
+    help=(
+        "Message JSON: a directory, a jar of Kafka, or one file. Kafka's own files, with comments,"
+        " are fine."
+    ),
+)
+@click.option(
+    "--out",
+    required=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help=(
+        "The package to write. It becomes exactly the output: modules left over from before are"
+        " removed."
+    ),
+)
 @click.option(
     "--check",
     is_flag=True,
@@ -59,7 +74,8 @@ def command(source: Path, out: Path, check: bool) -> None:
     foreign = [p.name for p in out.glob("*.py") if not _generated(p)] if out.is_dir() else []
     if foreign:
         raise click.ClickException(
-            f"{out} holds Python files that were not generated ({', '.join(foreign[:3])}): choose another --out"
+            f"{out} holds Python files that were not generated ({', '.join(foreign[:3])}): choose"
+            " another --out"
         )
     try:
         changed = write(files, out)

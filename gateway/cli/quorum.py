@@ -54,7 +54,7 @@ def command() -> None:
     epilog="""\b
 Examples:
   kwire quorum describe --status -b localhost:9092
-  kwire quorum describe --replication --human-readable --bootstrap-controller c1:9093,c2:9093,c3:9093
+  kwire quorum describe --replication --human-readable --bootstrap-controller c1:9093,c2:9093
   kwire quorum describe --replication -b localhost:9092 | jq 'select(.lag > 100).nodeId'
   kwire quorum describe --status --bootstrap-controller c1:9093 --command-config client.properties
 
@@ -86,9 +86,12 @@ Exit status: 1 where the quorum could not be asked, or did not answer in time.""
     help="Any controllers: the active one is asked.",
 )  # fmt: skip
 @click.option(
-    "--command-config", "config", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--command-config",
+    "config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A properties file with Kafka's client keys: security.protocol, ssl.*, sasl.*.",
-)  # fmt: skip
+)
 @click.option(
     "--timeout",
     default=15.0,
@@ -98,9 +101,16 @@ Exit status: 1 where the quorum could not be asked, or did not answer in time.""
     help="How long to look for an answer.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
-    help="As kafka-metadata-quorum prints it, or JSON lines; auto: text on a terminal, JSON on a pipe.",
-)  # fmt: skip
+    "-o",
+    "--output",
+    type=click.Choice(["auto", "text", "json"]),
+    default="auto",
+    show_default=True,
+    help=(
+        "As kafka-metadata-quorum prints it, or JSON lines; auto: text on a terminal, JSON on a"
+        " pipe."
+    ),
+)
 def describe(
     what: str | None,
     human_readable: bool,
@@ -121,7 +131,8 @@ def describe(
 
     if what is None or bool(servers) == bool(controllers):
         raise click.UsageError(
-            "give --status or --replication, and one of --bootstrap-server and --bootstrap-controller"
+            "give --status or --replication, and one of --bootstrap-server and"
+            " --bootstrap-controller"
         )
     try:
         quorum = ask(servers or controllers or (), bool(controllers), _security(config), timeout)

@@ -88,8 +88,9 @@ def replication_text(quorum: Quorum, now_ms: int | None = None) -> str:
         rows.append([str(replica[name]) for name in _COLUMNS.values()])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
-        "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in rows
-    )  # fmt: skip
+        "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
 
 
 def _row(quorum: Quorum, replica: ReplicaState, role: str) -> dict[str, Any]:

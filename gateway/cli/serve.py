@@ -69,15 +69,18 @@ def _default_text(key: Key) -> str:
     "serve",
     short_help="Serve the metadata log to Kafka clients.",
     epilog="""\b
-Every key can also stand in the file given with --config, under its name with dots (max.connections), and in the environment as
-KWIRE_ and its name in capitals (KWIRE_MAX_CONNECTIONS). Flags come before the environment, and both before the file.
+Every key can also be set in the file given with --config, under its name with dots
+(max.connections), and in the environment as KWIRE_ and its name in capitals
+(KWIRE_MAX_CONNECTIONS). Flags take precedence over the environment, and both over the file.
 
 \b
 Examples:
   kwire serve
-  kwire serve --node-id 1 --controller-quorum-voters 1@h1:9093,2@h2:9093,3@h3:9093 --cluster-id 5L6g3nShT-eMCtK--X86sw
+  kwire serve --node-id 1 --controller-quorum-voters 1@h1:9093,2@h2:9093,3@h3:9093 \\
+      --cluster-id 5L6g3nShT-eMCtK--X86sw
   kwire serve --log-dir /var/lib/kafka/metadata --listeners PLAINTEXT://127.0.0.1:19092
-  kwire serve --bootstrap-controller ctl1:9093,ctl2:9093 --data-dir /var/lib/kwire --command-config client.properties
+  kwire serve --bootstrap-controller ctl1:9093,ctl2:9093 --data-dir /var/lib/kwire \\
+      --command-config client.properties
   kwire serve --config server.properties --check-config""",
 )
 @click.option(
@@ -182,9 +185,10 @@ def _say_ready(ready: RunningServer) -> None:
     if sys.stdout.isatty():
         address = next(iter(facts["listeners"].values()))
         line = (
-            f"kwire is ready at {', '.join(facts['listeners'].values())}: topic {facts['topic']}, offsets "
-            f"{facts['log_start_offset']} to {facts['high_watermark']}, from {facts['source']}\n"
-            f"  try: kcat -b {address} -C -t {facts['topic']} -o beginning -e -f '%o %S bytes\\n'"
+            f"kwire is ready at {', '.join(facts['listeners'].values())}: topic {facts['topic']},"
+            f" offsets {facts['log_start_offset']} to {facts['high_watermark']}, from"
+            f" {facts['source']}\n  try: kcat -b {address} -C -t {facts['topic']} -o beginning -e"
+            " -f '%o %S bytes\\n'"
         )
     else:
         line = json.dumps(facts)

@@ -39,13 +39,16 @@ JOBS: Final = {
 @click.command(
     "spark",
     short_help="Ask the past of a cluster: ISR changes, leader moves, config drift ...",
-    help="Run JOB over SOURCE: a directory with a copy of a metadata log, a server's HOST:PORT, or a directory of tables that"
-    " kwire.spark.tables or --tables wrote. PySpark does the work, in this process (pip install 'kwire[spark]').\n\n\b\nJobs:\n"
+    help=(
+        "Run JOB over SOURCE: a directory with a copy of a metadata log, a server's HOST:PORT, or a"
+        " directory of tables that kwire.spark.tables or --tables wrote. PySpark does the work, in"
+        " this process (pip install 'kwire[spark]').\n\n\b\nJobs:\n"
+    )
     + "\n".join(f"  {name:<14} {what}" for name, what in JOBS.items()),
     epilog="""\b
 Examples:
   kwire spark topics /var/lib/kafka/metadata
-  kwire spark leaders localhost:9092 --tables /data/metadata        keep the tables, and bring them up to date next time
+  kwire spark leaders localhost:9092 --tables /data/metadata     keep and later update the tables
   kwire spark configs /data/metadata | jq 'select(.before == "(redacted)")'
   kwire spark brokers /data/metadata --svg lifelines.svg""",
 )
@@ -59,9 +62,13 @@ Examples:
     help="Keep the tables here; else they go at the end.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
+    "-o",
+    "--output",
+    type=click.Choice(["auto", "text", "json"]),
+    default="auto",
+    show_default=True,
     help="A table for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
-)  # fmt: skip
+)
 @click.option(
     "--svg",
     type=click.Path(dir_okay=False, writable=True),
@@ -105,9 +112,12 @@ def _session() -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings: dict[str, bool | float | int | str | None] = {
-        "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4",
-    }  # fmt: skip
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4",
+    }
     spark = (
         SparkSession.builder.master("local[*]")
         .appName("kwire spark")

@@ -52,9 +52,14 @@ Exit status: 1 where the state cannot be had, or there is nothing at --path.""",
     help="Read from a server instead.",
 )
 @click.option(
-    "--at", metavar="OFFSET|TIME", type=parse_at,
-    help="The state before OFFSET (exclusive), or as of TIME: ISO 8601, UTC unless it names a zone, or ms since 1970.",
-)  # fmt: skip
+    "--at",
+    metavar="OFFSET|TIME",
+    type=parse_at,
+    help=(
+        "The state before OFFSET (exclusive), or as of TIME: ISO 8601, UTC unless it names a zone,"
+        " or ms since 1970."
+    ),
+)
 @click.option(
     "--path",
     "place",
@@ -63,9 +68,13 @@ Exit status: 1 where the state cannot be had, or there is nothing at --path.""",
     help="Only what is there; * ? [] stand for parts of names.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["auto", "tree", "json"]), default="auto", show_default=True,
+    "-o",
+    "--output",
+    type=click.Choice(["auto", "tree", "json"]),
+    default="auto",
+    show_default=True,
     help="A tree for people, or JSON; auto: a tree on a terminal, JSON on a pipe.",
-)  # fmt: skip
+)
 @click.option(
     "--show-secrets",
     is_flag=True,
@@ -184,7 +193,11 @@ def _unescaped(name: str) -> str:
 def _nothing(place: str, name: str, inside: list[tuple[tuple[str, ...], Any]]) -> str:
     """The error text for a name that matches nothing, with close names."""
     if len(inside) != 1:
-        return f"nothing at {place}: {'none of what matches before it' if inside else 'no name before it'} leads to {name}"
+        return (
+            f"nothing at {place}:"
+            f" {'none of what matches before it' if inside else 'no name before it'} leads to"
+            f" {name}"
+        )
     path, node = inside[0]
     near = difflib.get_close_matches(name, node, 3) or list(node)[:8]
     return f"nothing at {place}: {path_text(path)} has no {name}" + (

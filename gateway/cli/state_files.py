@@ -72,7 +72,7 @@ def load_files(paths: Sequence[Path], at: At) -> State:
 
 
 # --- which files
-# ------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------
 
 
 def _find(paths: Sequence[Path]) -> _Files:
@@ -84,12 +84,14 @@ def _find(paths: Sequence[Path]) -> _Files:
                 _add(files, one)
         elif not _add(files, path, named=True):
             raise click.ClickException(
-                f"{path}: name a {_DIRECTORY} directory, segments (OFFSET.log) or snapshots (OFFSET-EPOCH.checkpoint), "
-                "under the names that Kafka gave them: these say where they belong"
+                f"{path}: name a {_DIRECTORY} directory, segments (OFFSET.log) or snapshots"
+                " (OFFSET-EPOCH.checkpoint), under the names that Kafka gave them: these say where"
+                " they belong"
             )
     if not files.segments and not files.snapshots:
         raise click.ClickException(
-            f"{files.where}: no segment or snapshot in it; name a {_DIRECTORY} directory or its parent"
+            f"{files.where}: no segment or snapshot in it; name a {_DIRECTORY} directory or its"
+            " parent"
         )
     files.segments.sort()
     files.snapshots.sort()
@@ -143,17 +145,26 @@ def _no_start(files: _Files, at: At, notes: list[str]) -> str:
         if files.continues(snapshot.end_offset)
     ]
     if usable and at.offset is not None and at.offset < usable[0]:
-        return f"{files.where}: its log starts at offset {usable[0]}: the state before offset {at.offset} is no longer there{told}"
+        return (
+            f"{files.where}: its log starts at offset {usable[0]}: the state before offset"
+            f" {at.offset} is no longer there{told}"
+        )
     if usable and at.time_ms is not None:
-        return f"{where}: its log starts at offset {usable[0]}, later than {time_text(at.time_ms)}{told}"
+        return (
+            f"{where}: its log starts at offset {usable[0]}, later than"
+            f" {time_text(at.time_ms)}{told}"
+        )
     if files.segments:
         base = files.segments[0][0]
-        return f"{where}: begins at offset {base}, and no usable snapshot leads there: name one that ends at {base} or later{told}"
+        return (
+            f"{where}: begins at offset {base}, and no usable snapshot leads there: name one that"
+            f" ends at {base} or later{told}"
+        )
     return f"{where}: no usable snapshot{told}"
 
 
 # --- reading
-# ----------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------
 
 
 def _load_snapshot(where: str, snapshot: SnapshotId, path: Path, at: At) -> Fold:
@@ -230,7 +241,8 @@ def _batches(
     except DecodeError as error:
         if error.rule == "truncated" and is_last:
             fold.notes.append(
-                f"{path}: ends inside a batch at byte {error.offset}: still being written, or cut off"
+                f"{path}: ends inside a batch at byte {error.offset}: still being written, or"
+                " cut off"
             )
             return
         raise click.ClickException(
@@ -263,6 +275,6 @@ def _fold_batch(fold: Fold, header: BatchHeader, records: list[Record], expected
 
 def _gap(path: Path, expected: int, found: int) -> str:
     return (
-        f"{path}: offsets {expected} to {found - 1} are missing before it: name the files that hold them, "
-        f"or end with --at {expected} (or SOURCE@{expected})"
+        f"{path}: offsets {expected} to {found - 1} are missing before it: name the files that hold"
+        f" them, or end with --at {expected} (or SOURCE@{expected})"
     )

@@ -48,7 +48,8 @@ class Fold:
             self.loader.load(decode_metadata_record(value or b"")[2], offset, epoch)
         except (FoldError, WireError) as error:
             raise click.ClickException(
-                f"{self.where}: offset {offset}: {error}; --at {offset} (or SOURCE@{offset}) gives the state before it"
+                f"{self.where}: offset {offset}: {error}; --at {offset} (or SOURCE@{offset}) gives"
+                " the state before it"
             ) from None
         self.done(timestamp)
 

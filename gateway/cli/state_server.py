@@ -130,7 +130,8 @@ class _Start:
         """Is the state of ``at`` one that this log leads to? Raises click.ClickException."""
         if at.offset is not None and at.offset < self.offset:
             raise click.ClickException(
-                f"{self._where}: its log starts at offset {self.offset}: the state before offset {at.offset} is no longer there"
+                f"{self._where}: its log starts at offset {self.offset}: the state before offset"
+                f" {at.offset} is no longer there"
             )
         # When a snapshot was written is not when it is of: the time is known to be covered once a
         # record of the log is.
@@ -140,7 +141,8 @@ class _Start:
             and at.time_ms < self._snapshot_ms
         ):
             raise click.ClickException(
-                f"{self._where}: its log starts at offset {self.offset}, later than {time_text(at.time_ms)}"
+                f"{self._where}: its log starts at offset {self.offset}, later than"
+                f" {time_text(at.time_ms)}"
             )
 
 

@@ -67,18 +67,27 @@ Examples:
     help="The topic, of metadata records or of changes.",
 )
 @click.option(
-    "--from", "start", default="beginning", show_default=True, metavar="beginning|end|OFFSET", type=parse_start,
+    "--from",
+    "start",
+    default="beginning",
+    show_default=True,
+    metavar="beginning|end|OFFSET",
+    type=parse_start,
     help="Where to begin.",
-)  # fmt: skip
+)
 @click.option(
     "--until-end",
     is_flag=True,
     help="Stop at the end that the topic has now, instead of following it.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
+    "-o",
+    "--output",
+    type=click.Choice(["auto", "text", "json"]),
+    default="auto",
+    show_default=True,
     help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
-)  # fmt: skip
+)
 @click.option(
     "--show-secrets",
     is_flag=True,

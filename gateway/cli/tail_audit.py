@@ -35,7 +35,10 @@ def follow(
     numbers = sorted(consumer.partitions_for_topic(AUDIT_TOPIC) or ())
     partitions = [TopicPartition(AUDIT_TOPIC, number) for number in numbers]
     if isinstance(start, int) and len(partitions) > 1:
-        why = f"{AUDIT_TOPIC} has {len(partitions)} partitions, and an offset is of one: give beginning or end"
+        why = (
+            f"{AUDIT_TOPIC} has {len(partitions)} partitions, and an offset is of one: give"
+            " beginning or end"
+        )
         raise click.ClickException(why)
     consumer.assign(partitions)
     first, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)

@@ -1,10 +1,10 @@
-"""Classic consumer groups as a pure machine: events in, ordered effects out. No clock, no dice, no
-files, no sockets.
+"""Implements classic consumer groups as a state machine: events in, ordered effects out.
 
-``GroupCoordinator.handle(event, token, moment)`` gives the effects of one request, ``on_timer``
-those of time that passed. Semantics are those of Kafka 4.x's classic path
-(``GroupMetadataManager``, ``ClassicGroup``, ``OffsetMetadataManager``); docs of each module name
-where it differs and why.
+``GroupCoordinator.handle(event, token, moment)`` returns the effects of one request, ``on_timer``
+those of timers that are due. The package reads no clock and no random numbers, and does no I/O: its
+driver (``gateway.server.groups.group_driver``) does. Follows the classic path of Kafka 4.x
+(``GroupMetadataManager``, ``ClassicGroup``, ``OffsetMetadataManager``); a docstring says where it
+differs, and why.
 """
 
 from gateway.groups.coordinator import GroupCoordinator

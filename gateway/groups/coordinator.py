@@ -1,5 +1,8 @@
-"""The group coordinator as its driver sees it: ``handle``, ``next_deadline``, ``on_timer``,
-``load``, ``unload``.
+"""Dispatches events and timers to the parts of the group coordinator, and contains their
+exceptions.
+
+The driver calls ``load``, ``handle``, ``next_deadline``, ``on_timer`` and ``unload``. Follows
+Kafka's ``GroupCoordinatorShard``.
 """
 
 from __future__ import annotations
@@ -42,8 +45,8 @@ from gateway.groups.usage import Usage
 
 
 class GroupCoordinator:
-    """Every classic group of this server. Each call gives its effects in the order in which they
-    must be carried out.
+    """Coordinates every classic group of this server. Each call returns its effects in the order in
+    which the driver must carry them out.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -55,7 +58,7 @@ class GroupCoordinator:
 
     @property
     def groups(self) -> dict[str, Group]:
-        """The groups by id, to look at."""
+        """The groups by id, read-only."""
         return self._state.groups
 
     @property
@@ -69,10 +72,11 @@ class GroupCoordinator:
         moment: Moment,
         owners: Mapping[bytes, str] = MappingProxyType({}),
     ) -> list[Effect]:
-        """Begin with the newest value of each key ever persisted, and ``owners`` of them. Sessions
-        of members start now.
+        """Restore the groups from the newest value of each key in the log. Member sessions start
+        now.
 
-        Raises DecodeError for a record that cannot be read.
+        ``owners``: key of a record -> the owner that is charged for it. Raises DecodeError for a
+        record that cannot be read.
         """
         self._state.moment = moment
         self._state.groups.update(
@@ -81,14 +85,15 @@ class GroupCoordinator:
         for group in self._state.groups.values():
             for member in group.members.values():
                 self._rebalance.await_heartbeat(group, member)
-            if len(group.members) > self._state.settings.max_size:  # it was lowered
+            # group.max.size was lowered since
+            if len(group.members) > self._state.settings.max_size:
                 self._rebalance.prepare(group)
         self._offsets.schedule_expiry()
         return self._state.drain_effects()
 
     def unload(self) -> list[Effect]:
         """Answer all waiting members with NOT_COORDINATOR, so that they look for the coordinator
-        again: the state is not reliable any more.
+        again. The driver calls this when the state is no longer reliable.
         """
         for group in self._state.groups.values():
             for member in group.members.values():
@@ -101,16 +106,16 @@ class GroupCoordinator:
     def handle(self, event: Event, token: Any, moment: Moment) -> list[Effect]:
         """Carry out one request; ``token`` comes back in its Answer, now or from a later call.
 
-        An exception costs this request alone (``Failure``). It raises only when the group cannot be
-        reset after that.
+        An exception fails only this request (``Failure``). ``handle`` raises only when the group
+        cannot be reset after that.
         """
         self._state.moment = moment
         asked = Asked(event, token)
         try:
             self._dispatch(asked, event)
         except Exception as error:
-            # Only these change members step by step; every other event changes nothing or all of
-            # what it changes.
+            # Only these events change members one at a time. Every other event applies all of its
+            # changes or none.
             group_id = (
                 event.group_id if isinstance(event, JoinGroup | SyncGroup | LeaveGroup) else ""
             )
@@ -120,25 +125,25 @@ class GroupCoordinator:
         return self._state.drain_effects()
 
     def next_deadline(self) -> float | None:
-        """When ``on_timer`` has something to do (seconds on the clock of ``Moment.now``)."""
+        """The time at which ``on_timer`` is due (seconds on ``Moment.now``'s clock), or None."""
         return self._state.timers.next_deadline()
 
     def on_timer(self, moment: Moment) -> list[Effect]:
-        """Do what is due at ``moment``."""
+        """Fire the timers that are due at ``moment``."""
         self._state.moment = moment
-        # A timer that is set meanwhile for now (a timeout of 0 ms) waits for the next call, so that
-        # this one ends.
+        # A timer that is set now with a timeout of 0 ms fires in the next call, so that this one
+        # ends.
         for _ in range(len(self._state.timers)):
             timer = self._state.timers.pop_due(moment.now)
             if timer is None:
                 break
             try:
-                self._ring(timer)
+                self._fire(timer)
             except Exception as error:
                 self._contain(error, f"{timer.kind} timer", timer.group_id)
         return self._state.drain_effects()
 
-    def _ring(self, timer: Timer) -> None:
+    def _fire(self, timer: Timer) -> None:
         group = self._state.groups.get(timer.group_id)
         if timer.kind == "expiry":
             self._offsets.on_expiry_timer()
@@ -226,8 +231,8 @@ class GroupCoordinator:
 
 
 def _description(group: Group) -> DescribedGroup:
-    """Subscriptions only of a stable group: before that it is not settled which protocol they are
-    for.
+    """Describe the group. Only a stable group has subscriptions: before that its protocol is
+    undecided.
     """
     name = group.protocol_name if group.state is State.STABLE else None
     members = [

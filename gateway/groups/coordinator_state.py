@@ -34,7 +34,9 @@ from gateway.groups.usage import (
 
 
 class CoordinatorState:
-    """``moment`` is the time of the event or timer that is being handled."""
+    """Groups, timers and collected effects. ``moment`` is the time of the event or timer that is
+    being handled.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -61,7 +63,7 @@ class CoordinatorState:
         return any(isinstance(effect, Answer) and effect.asked is asked for effect in self._effects)
 
     def report_failure(self, what: str, group_id: str, error: Exception) -> None:
-        """Tell the driver of an exception that was contained."""
+        """Report a contained exception to the driver."""
         self._effects.append(Failure(what, group_id, error))
 
     def persist(
@@ -84,7 +86,7 @@ class CoordinatorState:
         self.timers.cancel(Timer(kind, group.group_id, member_id))
 
     def create(self, group_id: str, owner: str) -> Group | None:
-        """A new group of that id; None where ``owner`` may not have one more."""
+        """Create a group. Returns None if a limit refuses ``owner`` one more."""
         exceeded = exceeded_by_group(self.usage, self.settings, owner) or exceeded_by_members(
             self.usage, self.settings, Held(), {owner: group_size(group_id)}
         )
@@ -96,8 +98,8 @@ class CoordinatorState:
     def has_room_for_members(
         self, group: Group, growth: Mapping[str, int], *, members: int = 0
     ) -> bool:
-        """May ``group`` have so many more members, and its members take so many more bytes (owner
-        -> bytes)?
+        """True if limits allow ``group`` that many more members and bytes (``growth``: owner ->
+        bytes).
         """
         exceeded = exceeded_by_members(self.usage, self.settings, group.held, growth, members)
         return self._is_within(exceeded, next(iter(growth), ""), group.group_id)
@@ -105,8 +107,8 @@ class CoordinatorState:
     def has_room_for_offsets(
         self, group: Group, owner: str, growth: int, owner_growth: int
     ) -> bool:
-        """May the group's offsets take ``growth`` more bytes, of which ``owner`` is charged
-        ``owner_growth``?
+        """True if limits allow the group's offsets ``growth`` more bytes, of which ``owner`` is
+        charged ``owner_growth``.
         """
         held = group.held.offset_bytes
         exceeded = exceeded_by_offsets(self.usage, self.settings, held, owner, growth, owner_growth)
@@ -118,7 +120,9 @@ class CoordinatorState:
         return exceeded is None
 
     def forget(self, group: Group, records: list[Record]) -> None:
-        """Drop a group without members; ``records`` gets its tombstone if it was ever written."""
+        """Remove a group without members; ``records`` gets its tombstone if the group was ever
+        written.
+        """
         for member_id in group.pending_members:
             self.cancel("heartbeat", group, member_id)
         group.discard()

@@ -1,4 +1,5 @@
-"""Defines the effects of the group coordinator, and the time that it is given with each event.
+"""Defines the effects of the group coordinator, and the time and random bytes that an event
+carries.
 
 The driver carries effects out in order: it writes records, sends results and reports failures.
 """
@@ -19,10 +20,10 @@ Record = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a step happens, and its luck.
+    """The time of an event, and random bytes for it.
 
-    ``now``: monotonic seconds, for timers. ``wall_ms``: milliseconds since the epoch, for what is
-    kept. ``random_bytes``: 16 random bytes, from which at most one member id is made.
+    ``now``: monotonic seconds, for timers. ``wall_ms``: milliseconds since the epoch, for records.
+    ``random_bytes``: 16 random bytes, from which the coordinator makes at most one member id.
     """
 
     now: float
@@ -32,7 +33,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An event, and the token to answer it with; the coordinator never looks into the token."""
+    """An event and its token. The coordinator passes the token back and never reads it."""
 
     event: Event
     token: Any
@@ -43,7 +44,7 @@ class Persist:
     """Write ``records`` before any answer whose ``after`` is ``number`` or more. Numbers rise by
     one.
 
-    ``owners``: key of a record -> who is charged for it, to be given back to
+    ``owners``: key of a record -> the owner that is charged for it, which the driver gives back to
     ``GroupCoordinator.load``.
     """
 
@@ -54,10 +55,10 @@ class Persist:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``asked`` is answered with ``result``, once the Persist of number ``after`` is on disk (0: at
+    """Answer ``asked`` with ``result`` once the Persist of number ``after`` is on disk (0: at
     once).
 
-    If it never gets there, the answer is ``asked.event.failed(...)`` instead.
+    If that write fails, the answer is ``asked.event.failed(...)`` instead.
     """
 
     asked: Asked
@@ -67,11 +68,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The coordinator raised ``error`` while it carried out ``what``, an event or a timer of
+    """The coordinator raised ``error`` while it handled ``what``, an event or a timer of
     ``group_id``: a bug.
 
-    It cost that one request, whose answer is among the effects, and where members may have changed
-    those of that group: they have to join again. All other groups go on.
+    The answer to the failed request is among the effects. If members may have changed, the group
+    was reset and its members have to join again. Other groups are not affected.
     """
 
     what: str
@@ -81,8 +82,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class LimitExceeded:
-    """A request of ``owner`` on ``group_id`` was refused because of ``limit``, a key of the
-    configuration.
+    """The coordinator refused a request of ``owner`` on ``group_id`` because of ``limit``, a
+    configuration key.
     """
 
     limit: str

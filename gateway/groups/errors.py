@@ -1,4 +1,4 @@
-"""The error codes that the group coordinator answers with."""
+"""Lists the error codes that the group coordinator returns, as an enum."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Defines the events of the group coordinator and their results, independent of API versions.
 
-Handlers make an event of a request and a response of the result. Every event can say what its
-answer is when the coordinator could not do it at all (``failed``).
+Handlers make an event from a request and a response from the result. ``failed`` of an event is its
+result when the coordinator could not handle it at all.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ NO_GENERATION = -1
 
 
 class Protocol(NamedTuple):
-    """One way of assigning partitions that a member can do, with its subscription for it."""
+    """An assignment protocol that a member supports, with its subscription for that protocol."""
 
     name: str
     metadata: bytes
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader sees it."""
+    """A member in the list that the group's leader receives."""
 
     member_id: str
     instance_id: str | None
@@ -46,10 +46,11 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroup:
-    """``member_id_required``: the client understands MEMBER_ID_REQUIRED (KIP-394).
-    ``can_skip_assignment``: KIP-814.
+    """A JoinGroup request.
 
-    ``owner`` is charged for what is kept of the member (``gateway.groups.usage``); "" is unknown.
+    ``member_id_required``: the client understands MEMBER_ID_REQUIRED (KIP-394).
+    ``can_skip_assignment``: KIP-814. ``owner`` is charged for the member's memory
+    (``gateway.groups.usage``); "" is unknown.
     """
 
     group_id: str
@@ -79,7 +80,9 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroup:
-    """``assignments``: member id to assignment; only the leader's count."""
+    """A SyncGroup request. ``assignments``: member id -> assignment; the coordinator uses only the
+    leader's.
+    """
 
     group_id: str
     member_id: str
@@ -106,7 +109,7 @@ class Heartbeat:
     generation: int
 
     def failed(self, error: Error) -> HeartbeatResult:
-        # While groups are read from disk their members are not known: as Kafka, let the member go
+        # While the coordinator loads, it does not know the members. As Kafka, it lets the member go
         # on.
         return HeartbeatResult(
             error=Error.NONE if error is Error.COORDINATOR_LOAD_IN_PROGRESS else error
@@ -156,10 +159,11 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit:
-    """``retention_ms``: -1 for the server's own (versions 2 to 4 can say).
-    ``knows_group_id_not_found``: version 9 and up.
+    """An OffsetCommit request.
 
-    ``owner`` is charged for the offsets (``gateway.groups.usage``); "" is unknown.
+    ``retention_ms``: -1 for the server's retention (versions 2 to 4 can set another).
+    ``knows_group_id_not_found``: version 9 and up. ``owner`` is charged for the offsets
+    (``gateway.groups.usage``); "" is unknown.
     """
 
     group_id: str
@@ -176,8 +180,8 @@ class OffsetCommit:
 
 
 class Committed(NamedTuple):
-    """A committed offset as it is kept. Times in ms since the epoch; ``expire_timestamp`` -1: by
-    the server's retention.
+    """A committed offset. Times are ms since the epoch; ``expire_timestamp`` -1: by the server's
+    retention.
 
     ``owner`` is charged for it; "" is unknown.
     """
@@ -192,7 +196,7 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedGroup:
-    """``offsets``: each partition asked for with what is committed there, or None."""
+    """``offsets``: each requested partition with its committed offset, or None."""
 
     group_id: str
     error: Error
@@ -206,10 +210,11 @@ class OffsetFetchResult:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetch:
-    """For each group the partitions asked for, or None for all that it committed.
+    """An OffsetFetch request: for each group the partitions, or None for all with a committed
+    offset.
 
-    There is no "require stable": answers always wait for the commits before them, and there are no
-    transactions here.
+    It has no "require stable": this coordinator has no transactions, and an answer always waits for
+    earlier commits.
     """
 
     groups: tuple[tuple[str, tuple[TopicPartition, ...] | None], ...]
@@ -251,7 +256,7 @@ class ListGroupsResult:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """``states``: lower-case names of the states wanted; empty for all (KIP-518)."""
+    """``states``: lower-case names of the requested states; empty for all (KIP-518)."""
 
     states: frozenset[str] = frozenset()
 

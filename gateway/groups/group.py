@@ -16,13 +16,13 @@ from gateway.groups.member import OVERHEAD, Member
 from gateway.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from gateway.groups.usage import Held, Usage
 
-#: Memory of a committed offset besides names and metadata, here and in the store, bytes (measured:
-#: 470).
+#: Memory of a committed offset besides names and metadata, in the group and in the store, bytes
+#: (measured: 470).
 _OFFSET_OVERHEAD: Final = 500
 
 
 class State(enum.Enum):
-    """``ClassicGroupState``. A dead group is one that is not there."""
+    """``ClassicGroupState``. A dead group is one that does not exist."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -31,7 +31,7 @@ class State(enum.Enum):
     DEAD = "Dead"
 
 
-#: From which states a state can be entered.
+#: The states from which a group may enter each state.
 ENTERED_FROM: Final = {
     State.EMPTY: (State.PREPARING_REBALANCE,),
     State.PREPARING_REBALANCE: (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY),
@@ -41,10 +41,10 @@ ENTERED_FROM: Final = {
 
 
 class Group:
-    """``ClassicGroup``, with the offsets it committed. ``usage`` is shared with all other groups.
+    """A classic group with its committed offsets. All groups share ``usage``.
 
-    Members are kept in the order in which they joined: where Kafka takes any, we take the first.
-    ``owner`` is charged for the group itself.
+    Members are kept in the order in which they joined; where Kafka takes any member, this takes the
+    first. ``owner`` is charged for the group itself. Follows ``ClassicGroup``.
     """
 
     def __init__(self, group_id: str, usage: Usage, wall_ms: int, owner: str = "") -> None:
@@ -54,14 +54,14 @@ class Group:
         self.state_since_ms = wall_ms
         self.generation = 0
         self.protocol_type: str | None = (
-            None  # None: no member ever joined: a "simple" group of offsets only
+            None  # None: no member ever joined, a "simple" group that only commits offsets
         )
         self.protocol_name: str | None = None
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}  # group.instance.id -> member id
         self.pending_members: set[str] = set()  # ids given with MEMBER_ID_REQUIRED, not used yet
-        self.pending_sync: set[str] = set()  # members that owe a SyncGroup for this generation
+        self.pending_sync: set[str] = set()  # members whose SyncGroup of this generation is missing
         self.new_member_added = False  # a member joined during the initial delay: wait for more
         self.initial_delay_left_ms = 0
         self.offsets: dict[TopicPartition, Committed] = {}
@@ -79,7 +79,7 @@ class Group:
 
     @property
     def is_blank(self) -> bool:
-        """True without members and committed offsets: the group need not exist."""
+        """True without members and committed offsets: the group may be removed."""
         return self.state is State.EMPTY and not self.pending_members and not self.offsets
 
     @property
@@ -104,13 +104,15 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True if a member subscribes to ``topic``; an unreadable subscription has all topics."""
+        """True if a member subscribes to ``topic``. An unreadable subscription counts as all
+        topics.
+        """
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Could a member with these protocols be in this group?"""
+        """True if the group accepts a member with these protocols."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and any(
@@ -118,8 +120,8 @@ class Group:
         )
 
     def select_protocol(self) -> str:
-        """The protocol that most members like best among those that all of them support; the
-        earliest vote breaks a tie.
+        """The protocol with the most votes among those that every member supports; the earliest
+        vote breaks a tie.
         """
         candidates = {name for name, count in self._supported.items() if count == len(self.members)}
         assert candidates, f"group {self.group_id!r}: its members have no protocol in common"
@@ -135,8 +137,8 @@ class Group:
         ]
 
     def member_fault(self, member_id: str, instance_id: str | None) -> Error:
-        """Is this who the group knows by that id (``validateMember``)? A static member's newest id
-        fences the others.
+        """The error of a request by this member id and instance id (``validateMember``). The newest
+        member id of a static member fences the earlier ones.
         """
         if instance_id is not None:
             known = self.static_members.get(instance_id)
@@ -147,8 +149,8 @@ class Group:
         return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
     def commit_fault(self, member_id: str, instance_id: str | None, generation: int) -> Error:
-        """May it commit offsets now (``validateOffsetCommit``)? Without a generation only while the
-        group is empty.
+        """The error of an offset commit (``validateOffsetCommit``). Without a generation it is
+        allowed only while the group is empty.
         """
         if generation < 0 and self.state is State.EMPTY:
             return Error.NONE
@@ -159,7 +161,7 @@ class Group:
             return fault
         if generation != self.generation:
             return Error.ILLEGAL_GENERATION
-        # It has the newest generation but not yet its assignment: what it commits belongs to the
+        # The member knows the newest generation but not its assignment yet: its commit is of the
         # one before.
         return (
             Error.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING_REBALANCE else Error.NONE
@@ -174,7 +176,7 @@ class Group:
         self.previous_state, self.state, self.state_since_ms = self.state, state, wall_ms
 
     def reset(self, wall_ms: int) -> None:
-        """Become empty, in a generation that no member knows, after a failure."""
+        """Empty the group after a failure, in a generation that no member knows."""
         assert not self.members
         self.previous_state, self.state, self.state_since_ms = self.state, State.EMPTY, wall_ms
         self.generation = (self.generation + 1) & 0x7FFFFFFF
@@ -191,7 +193,7 @@ class Group:
         self.enter(State.COMPLETING_REBALANCE if self.members else State.EMPTY, wall_ms)
 
     def learn_subscribed_topics(self) -> None:
-        """Read the topics out of the members' subscriptions (``computeSubscribedTopics``)."""
+        """Read the topics from the members' subscriptions (``computeSubscribedTopics``)."""
         self.subscribed_topics = None
         if self.uses_consumer_protocol and self.protocol_name is not None:
             name = self.protocol_name
@@ -202,7 +204,7 @@ class Group:
             self.subscribed_topics = frozenset()
 
     def add(self, member: Member) -> None:
-        """Take a new member in; the first of a group leads it and decides the protocol type."""
+        """Add a new member. The first member of a group leads it and decides the protocol type."""
         assert member.member_id not in self.members
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members
@@ -215,7 +217,7 @@ class Group:
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
-        """Let a member go; if it was the leader, the next in line is."""
+        """Remove a member. If it was the leader, the next member leads."""
         self._count(member, -1)
         del self.members[member.member_id]
         if member.instance_id is not None:
@@ -235,8 +237,8 @@ class Group:
         self._count(member, 1)
 
     def rename_static(self, member: Member, member_id: str) -> None:
-        """The same static member came back without its id and gets a new one; its place and
-        assignment stay.
+        """Give a static member that came back without its id a new one. It keeps its place and
+        assignment.
         """
         assert member.instance_id is not None
         self._count(member, -1)
@@ -270,7 +272,7 @@ class Group:
         return True
 
     def add_pending(self, member_id: str, owner: str = "") -> None:
-        """Promise ``member_id`` to a client that has to join once more with it (KIP-394)."""
+        """Add ``member_id``, with which a client has to join once more (KIP-394)."""
         self.pending_members.add(member_id)
         self._pending_owners[member_id] = owner
         self._charge(owner, members=1, member_bytes=OVERHEAD + len(member_id))
@@ -282,7 +284,7 @@ class Group:
             self._charge(owner, members=-1, member_bytes=-OVERHEAD - len(member_id))
 
     def commit(self, where: TopicPartition, committed: Committed | None) -> None:
-        """Keep a committed offset in place of the one before; None forgets it."""
+        """Replace the committed offset of a partition; None removes it."""
         before = self.offsets.pop(where, None)
         if before is not None:
             self._charge(before.owner, offset_bytes=-self.offset_size(where, before.metadata))
@@ -291,15 +293,15 @@ class Group:
             self._charge(committed.owner, offset_bytes=self.offset_size(where, committed.metadata))
 
     def offset_size(self, where: TopicPartition, metadata: str) -> int:
-        """Bytes that a committed offset takes here and in the store, which keeps its key and value
-        (about).
+        """Bytes that a committed offset takes in memory and in the store, which keeps its key and
+        value (about).
         """
         names = len(self.group_id) + 2 * len(where[0])
         # A character beyond ASCII takes up to four bytes, in memory and on disk.
         return _OFFSET_OVERHEAD + names + (2 if metadata.isascii() else 8) * len(metadata)
 
     def discard(self) -> None:
-        """The group is forgotten: give back what it counted for."""
+        """Return the group's memory to ``usage``, when the group is removed."""
         assert not self.members
         for member_id in list(self.pending_members):
             self.remove_pending(member_id)

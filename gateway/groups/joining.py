@@ -1,5 +1,6 @@
-"""JoinGroup: who is let in, as what, and whether that needs a rebalance. The phases of a rebalance
-are elsewhere.
+"""Handles JoinGroup: admits or refuses a member, and decides whether it needs a rebalance.
+
+The phases of a rebalance are in ``rebalance``. Follows Kafka's ``classicGroupJoin``.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from gateway.groups.group import Group, State
 from gateway.groups.member import OVERHEAD, Member, size_of
 from gateway.groups.rebalance import Rebalance, current_generation
 
-#: Characters of a client id or instance id that go into a member id. Kafka takes all; a string of
-#: the protocol ends at 32767 bytes, and such an id plus this suffix would not fit.
+#: Characters of a client id or instance id that go into a member id. Kafka takes all of them; a
+#: string of the protocol ends at 32767 bytes, so that a longer id and its suffix would not fit.
 _PREFIX_MAX: Final = 255
 
 
 class Joining:
-    """``classicGroupJoin`` and what belongs to it."""
+    """Handles the JoinGroup requests of all groups."""
 
     def __init__(self, state: CoordinatorState, rebalance: Rebalance) -> None:
         self._state = state
@@ -57,7 +58,7 @@ class Joining:
             self._refuse(asked, event, Error.INCONSISTENT_GROUP_PROTOCOL)
             self._state.forget_if_blank(group)
         elif event.instance_id is None and event.member_id_required:
-            self._promise_id(asked, event, group)
+            self._require_member_id(asked, event, group)
         elif event.instance_id in group.static_members:
             self._replace_static(asked, event, group)
         else:
@@ -68,7 +69,7 @@ class Joining:
         if group is None:
             self._refuse(asked, event, Error.UNKNOWN_MEMBER_ID)
         elif not self._accepts(group, event.member_id):
-            self._turn_away(asked, group, event)
+            self._refuse_when_full(asked, group, event)
         elif not group.supports(event.protocol_type, event.protocols):
             self._refuse(asked, event, Error.INCONSISTENT_GROUP_PROTOCOL)
         elif event.member_id in group.pending_members and event.instance_id is None:
@@ -81,8 +82,8 @@ class Joining:
             self._rejoin(asked, event, group, group.members[event.member_id])
 
     def _accepts(self, group: Group, member_id: str) -> bool:
-        """group.max.size, as Kafka counts it (``acceptJoiningMember``): in the join phase by who
-        has come.
+        """True if group.max.size admits the member. As in Kafka (``acceptJoiningMember``), the join
+        phase counts the members that have joined so far.
         """
         member = group.members.get(member_id)
         match group.state:
@@ -95,7 +96,7 @@ class Joining:
                 return True
 
     def _has_room(self, group: Group, event: JoinGroup, *, members: int = 0) -> bool:
-        """May the member of ``event`` be kept, in place of what is kept of it now?"""
+        """True if limits allow the new subscription of the member in place of the one it has."""
         known = group.members.get(event.member_id)
         if known is None:
             growth = {event.owner: _size(event)}
@@ -103,8 +104,8 @@ class Joining:
             growth = {known.owner: size_of(event.protocols) - size_of(known.protocols)}
         return self._state.has_room_for_members(group, growth, members=members)
 
-    def _turn_away(self, asked: Asked, group: Group, event: JoinGroup) -> None:
-        """The group is full, and this one is no longer, or never was, in it."""
+    def _refuse_when_full(self, asked: Asked, group: Group, event: JoinGroup) -> None:
+        """Refuse a member of a full group, and remove what the group holds of it."""
         self._state.answer(asked, JoinResult(error=Error.GROUP_MAX_SIZE_REACHED, member_id=""))
         if event.member_id in group.members:
             self._rebalance.drop(group, group.members[event.member_id])
@@ -113,9 +114,9 @@ class Joining:
             group.remove_pending(event.member_id)
             self._state.cancel("heartbeat", group, event.member_id)
 
-    def _promise_id(self, asked: Asked, event: JoinGroup, group: Group) -> None:
-        """KIP-394: a member is made only of a client that shows it got its id, or each of its
-        retries would become one.
+    def _require_member_id(self, asked: Asked, event: JoinGroup, group: Group) -> None:
+        """Give the client a member id and let it join again with it (KIP-394). Without this each
+        retry of a client that lost the answer would add a member.
         """
         member_id = self._new_member_id(event)
         group.add_pending(member_id, event.owner)
@@ -123,7 +124,7 @@ class Joining:
         self._state.answer(asked, JoinResult(error=Error.MEMBER_ID_REQUIRED, member_id=member_id))
 
     def _join_pending(self, asked: Asked, event: JoinGroup, group: Group) -> None:
-        if self._has_room(group, event):  # it counts as a member already
+        if self._has_room(group, event):  # a pending id counts as a member already
             self._add(asked, event, group, event.member_id)
         else:
             self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
@@ -145,7 +146,7 @@ class Joining:
             group.new_member_added = True
         group.add(member)
         self._rebalance.park_join(member, asked)
-        # A client that waits sends no heartbeats, and may be gone: after this time it is answered
+        # A waiting client sends no heartbeats and may be gone. After this time it gets an answer
         # and has to join again.
         self._state.schedule(
             "heartbeat", group, self._state.settings.new_member_join_timeout_ms, member_id
@@ -156,14 +157,14 @@ class Joining:
         same = member.protocols == event.protocols
         match group.state:
             case State.COMPLETING_REBALANCE if same:
-                # Perhaps it never got the answer: tell it again.
+                # The member may not have received the answer: send it again.
                 self._state.answer(
                     asked, current_generation(group, member, group.members_for_leader()), group
                 )
             case State.STABLE if same and group.leader != member.member_id:
                 self._state.answer(asked, current_generation(group, member, []), group)
             case _:
-                # A leader that joins again wants a rebalance for reasons of its own, such as new
+                # A leader joins again when it needs a rebalance, for instance because of new
                 # partitions.
                 self._update(asked, event, group, member)
                 self._rebalance.prepare_or_complete(group)
@@ -173,7 +174,7 @@ class Joining:
         self._rebalance.park_join(member, asked)
 
     def _replace_static(self, asked: Asked, event: JoinGroup, group: Group) -> None:
-        """A static member restarted: it gets a new id, which fences its old self, and keeps its
+        """Give a restarted static member a new id, which fences the old one, and keep its
         assignment (KIP-345).
         """
         assert event.instance_id is not None
@@ -191,8 +192,7 @@ class Joining:
                     member, self._kept(event, group, member, old_leader), group
                 )
             case State.STABLE | State.COMPLETING_REBALANCE:
-                # Its old id may already be with the leader, whose assignment would then miss the
-                # new one.
+                # The leader may already assign to the old member id, and would miss the new one.
                 self._rebalance.prepare(group)
             case _:
                 self._rebalance.maybe_complete(group)
@@ -209,9 +209,9 @@ class Joining:
     ) -> JoinResult:
         """The answer to a static member that takes its place again without a rebalance.
 
-        A leader that understands ``skip_assignment`` is told that it leads, and not to assign
-        (KIP-814). An older one is told the leader's old id, so that it takes itself for a follower:
-        its assignment would not be wanted.
+        A leader that understands ``skip_assignment`` learns that it leads and must not assign
+        (KIP-814). An older one gets the leader's old id, so that it acts as a follower and sends no
+        assignment.
         """
         leads = group.leader == member.member_id
         skip = leads and event.can_skip_assignment
@@ -246,7 +246,7 @@ def _size(event: JoinGroup) -> int:
 
 
 def _uuid_text(random_bytes: bytes) -> str:
-    """16 bytes in the form of ``java.util.UUID.toString``, marked as random (version 4)."""
+    """Format 16 bytes as ``java.util.UUID.toString`` does, marked as random (version 4)."""
     marked = bytearray(random_bytes)
     marked[6] = marked[6] & 0x0F | 0x40
     marked[8] = marked[8] & 0x3F | 0x80

@@ -1,5 +1,6 @@
-"""One member of a classic group: what it said when it joined, and who waits for its answers. It
-knows no group.
+"""Holds one member of a classic group: its subscription, timeouts and unanswered requests.
+
+It does not know its group. Follows Kafka's ``ClassicGroupMember``.
 """
 
 from __future__ import annotations
@@ -13,17 +14,16 @@ from gateway.groups.events import Protocol
 
 #: Memory of a member besides the bytes that it sent, about: objects, timers, dict entries.
 OVERHEAD: Final = 1000
-#: The same for one protocol that it supports: a tuple, two objects, a counter.
+#: The same for one protocol that the member supports: a tuple, two objects, a counter.
 _PROTOCOL_OVERHEAD: Final = 200
 
 
 @dataclass(slots=True)
 class Member:
-    """``ClassicGroupMember``. ``awaiting_join`` and ``awaiting_sync`` are the requests of it that
-    are not answered yet.
+    """A member. ``awaiting_join`` and ``awaiting_sync`` are its requests that have no answer yet.
 
-    ``is_new`` from joining until the first JoinGroup answer: it does not know its id yet, so it
-    cannot heartbeat.
+    ``is_new`` from joining until the first JoinGroup answer: the member does not know its id yet,
+    so it cannot heartbeat.
     """
 
     member_id: str
@@ -34,7 +34,7 @@ class Member:
     session_timeout_ms: int
     protocol_type: str
     protocols: tuple[Protocol, ...]
-    owner: str = ""  # who is charged for it
+    owner: str = ""  # the principal or address that is charged for its memory
     assignment: bytes = b""
     awaiting_join: Asked | None = None
     awaiting_sync: Asked | None = None
@@ -42,7 +42,7 @@ class Member:
 
     @property
     def size(self) -> int:
-        """Bytes that this member makes the server hold (about)."""
+        """Bytes that this member takes in memory (about)."""
         names = len(self.member_id) + len(self.client_id) + len(self.instance_id or "")
         return OVERHEAD + names + len(self.assignment) + size_of(self.protocols)
 
@@ -58,8 +58,8 @@ class Member:
 
     @property
     def is_excused(self) -> bool:
-        """Is it waiting for us, and therefore not to be expected to heartbeat
-        (``hasSatisfiedHeartbeat``)?
+        """True if the member waits for an answer, so that no heartbeat is due
+        (``hasSatisfiedHeartbeat``).
         """
         return not self.is_new and (
             self.awaiting_join is not None or self.awaiting_sync is not None

@@ -1,4 +1,7 @@
-"""SyncGroup, Heartbeat and LeaveGroup: what members of a generation ask."""
+"""Handles SyncGroup, Heartbeat and LeaveGroup, the requests of members of a generation.
+
+Follows Kafka's ``classicGroupSync``, ``classicGroupHeartbeat`` and ``classicGroupLeave``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from gateway.groups.rebalance import Rebalance, current_assignment
 
 
 class Membership:
-    """``classicGroupSync``, ``classicGroupHeartbeat``, ``classicGroupLeave``."""
+    """Handles the requests of members of all groups."""
 
     def __init__(self, state: CoordinatorState, rebalance: Rebalance) -> None:
         self._state = state
@@ -50,16 +53,16 @@ class Membership:
         for member in group.members.values():
             growth[member.owner] += len(wanted.get(member.member_id, b"")) - len(member.assignment)
         if not self._state.has_room_for_members(group, growth):
-            # As when Kafka's record of the group is too large: no member gets this assignment; the
-            # next one may be smaller.
+            # As Kafka when its record of the group is too large: no member gets this assignment,
+            # and the next one may be smaller.
             self._rebalance.refuse_syncs(group, Error.UNKNOWN_SERVER_ERROR)
             self._rebalance.prepare(group)
         else:
             self._rebalance.assign(group, wanted)
 
     def heartbeat(self, asked: Asked, event: Heartbeat) -> None:
-        """Start the member's session timeout again, and tell it to join when a rebalance waits for
-        it.
+        """Start the member's session timeout again, and tell the member to join if a rebalance
+        waits for it.
         """
         group = self._state.groups.get(event.group_id)
         fault = _heartbeat_fault(group, event)
@@ -69,7 +72,7 @@ class Membership:
         self._state.answer(asked, HeartbeatResult(error=fault))
 
     def leave(self, asked: Asked, event: LeaveGroup) -> None:
-        """Remove members at once; one rebalance for all of them."""
+        """Remove members at once, with one rebalance for all of them."""
         group = self._state.groups.get(event.group_id)
         if not event.group_id:
             self._state.answer(asked, event.failed(Error.INVALID_GROUP_ID))

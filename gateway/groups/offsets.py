@@ -1,5 +1,6 @@
-"""Committed offsets: commit, fetch, delete, and expiry (``OffsetMetadataManager``, without
-transactions).
+"""Commits, fetches, deletes and expires the offsets of groups.
+
+It has no transactions. Follows Kafka's ``OffsetMetadataManager``.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from gateway.groups.records import offset_record, offset_tombstone
 from gateway.groups.timers import Timer
 
 _LONG_MAX: Final = 2**63 - 1
-#: Offsets and groups that are looked at in one step of expiry: 15 ms where all of them expire. (A
-#: group is not divided.)
+#: Offsets and groups that one step of expiry examines: 15 ms if all of them expire. (A group is not
+#: divided.)
 _EXPIRY_SLICE: Final = 2000
 
 
 class Offsets:
-    """Works on the groups of ``state``."""
+    """Handles the offsets of the groups in ``state``."""
 
     def __init__(self, state: CoordinatorState, rebalance: Rebalance) -> None:
         self._state = state
         self._rebalance = rebalance
         self._to_expire: list[
             str
-        ] = []  # groups that the round of expiry under way has not looked at, the next one last
+        ] = []  # groups that this round of expiry has still to examine, the next one last
 
     def commit(self, asked: Asked, event: OffsetCommit) -> None:
         """Commit offsets of a member, or of any client while the group is empty."""
@@ -65,22 +66,26 @@ class Offsets:
             return
         member = group.members.get(event.member_id)
         if member is not None:
-            self._rebalance.await_heartbeat(group, member)  # a commit is a sign of life
+            # a commit proves that the member is alive
+            self._rebalance.await_heartbeat(group, member)
         self._keep(asked, event, group)
 
     def _has_room(self, group: Group, event: OffsetCommit) -> bool:
-        """True if limits allow the commit. An offset that exists can always be moved on."""
+        """True if limits allow the commit. A commit that replaces an offset without growth is
+        always allowed.
+        """
         growth = owner_growth = 0
         sizes: dict[TopicPartition, int] = {}
-        for said in event.offsets:
-            where = said.topic, said.partition
-            size = group.offset_size(where, said.metadata)
+        for wanted in event.offsets:
+            where = wanted.topic, wanted.partition
+            size = group.offset_size(where, wanted.metadata)
             known = sizes.get(where)
             if known is None:
                 before = group.offsets.get(where)
                 known = 0 if before is None else group.offset_size(where, before.metadata)
                 if size > known and before is not None and before.owner != event.owner:
-                    owner_growth += known  # what grows is charged to who makes it grow, as a whole
+                    # an offset that grows is charged as a whole to the client that grew it
+                    owner_growth += known
             growth += size - known
             owner_growth += max(size - known, 0)
             sizes[where] = size
@@ -88,20 +93,20 @@ class Offsets:
 
     def _keep(self, asked: Asked, event: OffsetCommit, group: Group) -> None:
         wall_ms = self._state.moment.wall_ms
-        # A client may ask for any int64 of milliseconds; the sum has to fit the record's int64.
+        # A client may send any int64 of milliseconds; the sum has to fit the record's int64.
         expires = -1 if event.retention_ms < 0 else min(wall_ms + event.retention_ms, _LONG_MAX)
         kept: list[tuple[TopicPartition, Committed]] = []
         records: list[Record] = []
         owners: dict[bytes, str] = {}
         errors = []
-        for said in event.offsets:
-            if len(said.metadata) > self._state.settings.offset_metadata_max:
+        for wanted in event.offsets:
+            if len(wanted.metadata) > self._state.settings.offset_metadata_max:
                 errors.append(Error.OFFSET_METADATA_TOO_LARGE)
                 continue
-            where = (said.topic, said.partition)
-            owner = self._owner(group, where, said.metadata, event.owner)
+            where = (wanted.topic, wanted.partition)
+            owner = self._owner(group, where, wanted.metadata, event.owner)
             committed = Committed(
-                said.offset, said.leader_epoch, said.metadata, wall_ms, expires, owner
+                wanted.offset, wanted.leader_epoch, wanted.metadata, wall_ms, expires, owner
             )
             record = offset_record(group.group_id, where, committed)
             records.append(record)
@@ -109,7 +114,7 @@ class Offsets:
                 owners[record[0]] = owner
             kept.append((where, committed))
             errors.append(Error.NONE)
-        # Nothing is kept before all of it is encoded: what is in memory is what will be on disk.
+        # Encode all records before keeping any offset: memory never holds what the disk will not.
         for where, committed in kept:
             group.commit(where, committed)
         self._state.persist(group, records, owners)
@@ -118,7 +123,7 @@ class Offsets:
 
     def _owner(self, group: Group, where: TopicPartition, metadata: str, owner: str) -> str:
         """The owner that an offset is charged to: the first to commit it, until another makes it
-        larger. So an offset can be moved on even by a principal that has used up its share.
+        larger. So a principal that has used up its share can still commit progress.
         """
         before = group.offsets.get(where)
         if before is None or not before.owner or len(metadata) > len(before.metadata):
@@ -145,7 +150,7 @@ class Offsets:
         return FetchedGroup(group_id, Error.NONE, [(where, offsets.get(where)) for where in wanted])
 
     def delete(self, asked: Asked, event: OffsetDelete) -> None:
-        """Forget offsets of topics that the group does not read at this moment (KIP-496)."""
+        """Delete offsets of topics that no member of the group subscribes to (KIP-496)."""
         group = self._state.groups.get(event.group_id)
         if not event.group_id:
             self._state.answer(asked, event.failed(Error.INVALID_GROUP_ID))
@@ -168,7 +173,7 @@ class Offsets:
         self._state.answer(asked, OffsetDeleteResult(error=Error.NONE, errors=errors), group)
 
     def delete_all(self, group: Group, records: list[Record]) -> None:
-        """Forget every offset of the group; ``records`` gets their tombstones."""
+        """Delete every offset of the group; ``records`` gets their tombstones."""
         for where in list(group.offsets):
             self._tombstone(group, where, records)
 
@@ -184,8 +189,8 @@ class Offsets:
         self._state.timers.schedule(Timer("expiry"), self._state.moment.now + interval_ms / 1000)
 
     def on_expiry_timer(self) -> None:
-        """Forget offsets whose retention is over, and empty groups that have none left; some groups
-        now, others in 1 ms.
+        """Delete offsets whose retention is over, and empty groups without offsets. Continues in 1
+        ms if groups are left.
         """
         self.schedule_expiry()
         if not self._to_expire:
@@ -210,8 +215,8 @@ class Offsets:
             self._state.timers.schedule(Timer("expiry"), self._state.moment.now + 0.001)
 
     def _is_expired(self, group: Group, where: TopicPartition, committed: Committed) -> bool:
-        """``ClassicGroup.offsetExpirationCondition``: counted from when the group became empty,
-        else from the commit.
+        """True if the retention is over (``ClassicGroup.offsetExpirationCondition``). It begins
+        when the group became empty, or else at the commit.
         """
         if group.is_subscribed_to(where[0]):
             return False
@@ -220,7 +225,7 @@ class Offsets:
             if group.state is State.EMPTY:
                 since = since if group.state_since_ms < 0 else group.state_since_ms
             elif not (group.state is State.STABLE and group.uses_consumer_protocol):
-                return False  # it may be reading the topic; its subscriptions are not known now
+                return False  # a member may read the topic; its subscriptions are not known
         if committed.expire_timestamp >= 0:
             return self._state.moment.wall_ms >= committed.expire_timestamp
         return self._state.moment.wall_ms - since >= self._state.settings.offsets_retention_ms

@@ -18,22 +18,20 @@ from gateway.groups.group import Group, State
 from gateway.groups.member import Member
 from gateway.groups.records import group_record
 
-#: Shortest timeout of a phase: with a rebalance timeout of 0, which a member may send, the timers
-#: would never pause.
+#: Shortest timeout of a phase: a member may send a rebalance timeout of 0, with which timers would
+#: fire in a busy loop.
 _WAIT_MS_MIN: Final = 1000
 
 
 class Rebalance:
-    """Works on the groups of ``state``; Kafka's ``GroupMetadataManager`` between JoinGroup and
-    SyncGroup.
-    """
+    """Runs the rebalances of the groups in ``state``."""
 
     def __init__(self, state: CoordinatorState) -> None:
         self._state = state
 
     def prepare_or_complete(self, group: Group) -> None:
-        """Something changed that the next generation must know: begin a rebalance, or see whether
-        the one under way is done.
+        """Start a rebalance after a change of membership, or complete the one under way if all
+        members have joined.
         """
         if group.state is State.PREPARING_REBALANCE:
             self.maybe_complete(group)
@@ -41,7 +39,7 @@ class Rebalance:
             self.prepare(group)
 
     def prepare(self, group: Group) -> None:
-        """Begin a rebalance: members learn of it by their heartbeats and have
+        """Start a rebalance. Members learn of it by their heartbeats and have
         ``rebalance_timeout_ms`` to join.
         """
         if group.state is State.COMPLETING_REBALANCE:
@@ -58,7 +56,7 @@ class Rebalance:
             self._state.schedule("join", group, group.rebalance_timeout_ms)
 
     def maybe_complete(self, group: Group) -> None:
-        """End the join phase if all members joined; the initial delay always passes first."""
+        """End the join phase if all members have joined. The initial delay always passes first."""
         if (
             group.state is State.PREPARING_REBALANCE
             and group.previous_state is not State.EMPTY
@@ -67,10 +65,10 @@ class Rebalance:
             self.complete(group)
 
     def complete(self, group: Group) -> None:
-        """End the join phase: drop dynamic members that did not come, and make the next generation
-        of those who did.
+        """End the join phase: remove dynamic members that did not join, and start the generation of
+        the others.
 
-        Static members that did not come keep their place: they are away for a restart (KIP-345).
+        Static members that did not join keep their place, since they may be restarting (KIP-345).
         """
         self._state.cancel("join", group)
         for member in list(group.members.values()):
@@ -78,7 +76,7 @@ class Rebalance:
                 self._state.cancel("heartbeat", group, member.member_id)
                 group.remove(member)
         if group.members and not group.elect_joined_leader():
-            # Only absent static members: wait on until one comes or their sessions end.
+            # Only absent static members: wait until one joins or their sessions end.
             self._state.schedule("join", group, max(group.rebalance_timeout_ms, _WAIT_MS_MIN))
             return
         group.next_generation(self._state.moment.wall_ms)
@@ -94,11 +92,11 @@ class Rebalance:
             self._answer_sync(group, member, SyncResult(error=error))
 
     def assign(self, group: Group, assignments: Mapping[str, bytes]) -> None:
-        """The leader's assignment is here: write it, give it to those who wait, and the group is
+        """Store the leader's assignment, answer the waiting members with it, and make the group
         stable.
 
-        Kafka makes it stable when the record is written; here the answers wait for that instead
-        (``Answer.after``).
+        Kafka makes the group stable when the record is written; here the answers wait for that
+        instead (``Answer.after``).
         """
         for member in group.members.values():
             group.assign(member, assignments.get(member.member_id, b""))
@@ -108,17 +106,16 @@ class Rebalance:
             self._answer_sync(group, member, current_assignment(group, member))
 
     def store(self, group: Group) -> None:
-        """Write the group as it is."""
+        """Write the group's record in its present state."""
         group.is_stored = True
         self._state.persist(group, [group_record(group)])
 
     def await_heartbeat(self, group: Group, member: Member) -> None:
-        """From now on the member has its session timeout to be heard of."""
+        """Start the member's session timeout."""
         self._state.schedule("heartbeat", group, member.session_timeout_ms, member.member_id)
 
     def drop(self, group: Group, member: Member) -> None:
-        """Remove a member; requests of it that are parked are answered, so that it joins anew if it
-        is still there.
+        """Remove a member and answer its parked requests, so that it joins again if it is alive.
 
         Kafka leaves a parked SyncGroup of a removed member without an answer; here every request
         gets one.
@@ -155,11 +152,10 @@ class Rebalance:
             self._state.answer(asked, SyncResult(error=error))
 
     def park_join(self, member: Member, asked: Asked) -> None:
-        """The member's JoinGroup waits for the end of the join phase.
+        """Park the member's JoinGroup until the end of the join phase.
 
-        An earlier one of the same member (its client gave up waiting and asked again) gets a
-        retriable error: Kafka forgets it, which would block the answers behind it if it came on the
-        same connection.
+        An earlier one of the same member (its client timed out and sent another) gets a retriable
+        error. Kafka forgets it, which would block later answers on the same connection.
         """
         self.release_join(
             member, JoinResult(error=Error.REBALANCE_IN_PROGRESS, member_id=member.member_id)
@@ -167,7 +163,7 @@ class Rebalance:
         member.awaiting_join = asked
 
     def park_sync(self, member: Member, asked: Asked) -> None:
-        """As ``park_join``: the SyncGroup waits for the leader's."""
+        """Park the member's SyncGroup until the leader sends its own."""
         self.release_sync(member, Error.REBALANCE_IN_PROGRESS)
         member.awaiting_sync = asked
 
@@ -180,7 +176,7 @@ class Rebalance:
     # Timers.
 
     def on_join_timer(self, group: Group) -> None:
-        """The initial delay or the rebalance timeout is over."""
+        """End the join phase after the initial delay or the rebalance timeout."""
         if group.state is not State.PREPARING_REBALANCE:
             return
         if (
@@ -188,14 +184,14 @@ class Rebalance:
             and group.new_member_added
             and group.initial_delay_left_ms > 0
         ):
-            # A member joined during the delay: wait once more, up to the rebalance timeout in all.
+            # A member joined during the delay: wait again, up to the rebalance timeout in all.
             self._extend_initial_delay(group)
         else:
             self.complete(group)
 
     def on_sync_timer(self, group: Group) -> None:
-        """Members that joined and never synced hold the others up (or the leader never assigned):
-        they go (KAFKA-13288).
+        """Remove members that joined and did not sync, or whose leader did not assign
+        (KAFKA-13288).
         """
         if group.pending_sync and group.state in (State.COMPLETING_REBALANCE, State.STABLE):
             for member_id in sorted(group.pending_sync):
@@ -203,7 +199,7 @@ class Rebalance:
             self.prepare(group)
 
     def on_heartbeat_timer(self, group: Group, member_id: str) -> None:
-        """A session timeout is over, or that of an id that was promised and never used."""
+        """End the session of a member, or of a pending member id that no client used."""
         if member_id in group.pending_members:
             group.remove_pending(member_id)
             self.maybe_complete(group)
@@ -211,7 +207,7 @@ class Rebalance:
             return
         member = group.members.get(member_id)
         if member is None or member.is_excused:
-            return  # it waits for our answer; the answer starts its session again
+            return  # the member waits for an answer, which starts its session again
         self.drop(group, member)
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
             self.prepare(group)
@@ -223,7 +219,7 @@ class Rebalance:
     def _begin_initial_delay(self, group: Group) -> None:
         delay_ms = self._state.settings.initial_rebalance_delay_ms
         if delay_ms == 0:
-            # A timer of 0 ms would be the same with a round of the event loop in between.
+            # A timer of 0 ms has the same effect, one round of the event loop later.
             self.complete(group)
             return
         group.new_member_added = False
@@ -249,14 +245,14 @@ class Rebalance:
         asked, member.awaiting_sync = member.awaiting_sync, None
         if asked is not None:
             self._state.answer(asked, result, group)
-            # Its session timer may have passed, excused, while it waited.
+            # The member's session timer may have fired while the member was excused.
             self.await_heartbeat(group, member)
 
 
 def current_generation(
     group: Group, member: Member, members_for_leader: list[JoinedMember]
 ) -> JoinResult:
-    """The JoinGroup result of a member; that of the leader lists all members."""
+    """The JoinGroup result of a member in this generation; the leader's lists all members."""
     return JoinResult(
         error=Error.NONE,
         member_id=member.member_id,

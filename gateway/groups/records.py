@@ -1,5 +1,4 @@
-"""The coordinator's records, as Kafka writes them to ``__consumer_offsets``: made of groups and
-offsets, and read back.
+"""Encodes groups and offsets as the records of ``__consumer_offsets``, and reads such records.
 
 A key is an int16 of the record's type and an ``OffsetCommitKey`` or ``GroupMetadataKey``; a value
 is an int16 of its version and the message. ``kafka-dump-log.sh --offsets-decoder`` reads them.
@@ -25,17 +24,17 @@ from kwire.messages.offset_commit_key import OffsetCommitKey
 from kwire.messages.offset_commit_value import OffsetCommitValue
 
 _INT16: Final = struct.Struct(">h")
-#: Kafka wrote offset keys as type 0 and 1 (before and since 0.9), group keys as 2.
+#: Kafka writes offset keys as type 1 (before 0.9 as type 0) and group keys as type 2.
 _OFFSET_TYPES: Final = (0, 1)
 _GROUP_TYPE: Final = 2
 _GROUP_VERSION: Final = 3
 _OFFSET_VERSION: Final = 3
-#: The only version that says when an offset expires.
+#: The only version that has an expiry time.
 _OFFSET_VERSION_WITH_EXPIRY: Final = 1
 
 
 def group_record(group: Group) -> Record:
-    """The whole group: generation, leader, members with subscriptions and assignments
+    """The record of a group: generation, leader, members with subscriptions and assignments
     (``newGroupMetadataRecord``).
     """
     name = group.protocol_name
@@ -94,13 +93,13 @@ def read_record(
     kind, version = _prefix(key), _prefix(value)
     if kind in _OFFSET_TYPES:
         whose = OffsetCommitKey.decode(key[2:], 0)
-        said = OffsetCommitValue.decode(value[2:], _known(version, OffsetCommitValue))
+        read = OffsetCommitValue.decode(value[2:], _known(version, OffsetCommitValue))
         committed = Committed(
-            said.offset,
-            said.leader_epoch,
-            said.metadata,
-            said.commit_timestamp,
-            said.expire_timestamp,
+            read.offset,
+            read.leader_epoch,
+            read.metadata,
+            read.commit_timestamp,
+            read.expire_timestamp,
         )
         return whose.group, (whose.topic, whose.partition), committed
     if kind == _GROUP_TYPE:
@@ -112,15 +111,15 @@ def read_record(
 
 
 class GroupMetadata:
-    """A group as it was read."""
+    """A group that was read from its record."""
 
     def __init__(self, group_id: str, value: GroupMetadataValue) -> None:
         self.group_id = group_id
         self._value = value
 
     def restore(self, group: Group) -> None:
-        """Put what was read into ``group``, which is new. With members it is stable: they heartbeat
-        on as if nothing was.
+        """Restore ``group``, which is new. A group with members becomes stable: they go on with
+        heartbeats.
         """
         value = self._value
         group.generation = value.generation
@@ -128,8 +127,8 @@ class GroupMetadata:
         group.protocol_name = value.protocol
         group.state_since_ms = value.current_state_timestamp
         group.is_stored = True
-        for said in value.members:
-            group.add(_member(said, value))
+        for member in value.members:
+            group.add(_member(member, value))
         if group.members:
             group.state = State.STABLE
             group.leader = (
@@ -138,19 +137,19 @@ class GroupMetadata:
         group.learn_subscribed_topics()
 
 
-def _member(said: MemberMetadata, value: GroupMetadataValue) -> Member:
+def _member(member: MemberMetadata, value: GroupMetadataValue) -> Member:
     return Member(
-        member_id=said.member_id,
-        instance_id=said.group_instance_id,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        rebalance_timeout_ms=said.session_timeout
-        if said.rebalance_timeout == -1
-        else said.rebalance_timeout,
-        session_timeout_ms=said.session_timeout,
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.session_timeout
+        if member.rebalance_timeout == -1
+        else member.rebalance_timeout,
+        session_timeout_ms=member.session_timeout,
         protocol_type=value.protocol_type,
-        protocols=(Protocol(value.protocol or "", said.subscription),),
-        assignment=said.assignment,
+        protocols=(Protocol(value.protocol or "", member.subscription),),
+        assignment=member.assignment,
     )
 
 
@@ -160,8 +159,8 @@ def restore_groups(
     wall_ms: int,
     owners: Mapping[bytes, str] = MappingProxyType({}),
 ) -> dict[str, Group]:
-    """Every group of these records (key, newest value). Raises DecodeError for one that cannot be
-    read.
+    """Restore every group of these records (key, newest value). Raises DecodeError for one that
+    cannot be read.
 
     ``owners``: key of an offset -> the owner that it is charged to. A group is charged to the owner
     of its first offset; its members have no owner until they join again, since Kafka's records do
@@ -180,13 +179,13 @@ def restore_groups(
             owner = owners.get(key, "")
             first_owner.setdefault(group_id, owner)
             offsets.append((group_id, where, committed._replace(owner=owner)))
-    for said in metadata:
-        group = groups[said.group_id] = Group(
-            said.group_id, usage, wall_ms, first_owner.get(said.group_id, "")
+    for group_read in metadata:
+        group = groups[group_read.group_id] = Group(
+            group_read.group_id, usage, wall_ms, first_owner.get(group_read.group_id, "")
         )
-        said.restore(group)
+        group_read.restore(group)
     for group_id, where, committed in offsets:
-        if group_id not in groups:  # no member ever joined it
+        if group_id not in groups:  # a group without a group record: no member ever joined it
             groups[group_id] = Group(group_id, usage, wall_ms, first_owner[group_id])
         groups[group_id].commit(where, committed)
     return groups

@@ -1,4 +1,6 @@
-"""Settings of the group coordinator: Kafka's timings, and limits on memory."""
+"""Defines the settings of the group coordinator: Kafka's timings, and this gateway's limits on
+memory.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,7 @@ MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Kafka's keys and defaults, then limits of our own (Kafka has none there, and trusts its
-    clients).
-    """
+    """Kafka's keys and defaults, then limits on memory that Kafka does not have."""
 
     initial_rebalance_delay_ms: int = 3000  #: group.initial.rebalance.delay.ms
     min_session_timeout_ms: int = 6000  #: group.min.session.timeout.ms

@@ -1,5 +1,6 @@
-"""The topics in the subscriptions of consumers: the one thing the coordinator reads of what members
-tell each other.
+"""Reads the topics from the subscriptions of consumers.
+
+Nothing else of the members' metadata is read: the protocol of a group belongs to its clients.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscr
 #: ``ConsumerProtocol.PROTOCOL_TYPE``
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _VERSION_BYTES: Final = 2
-#: Array elements in one subscription; more is not read, and then the topics are not known.
+#: The most array elements that are read of one subscription. The topics of a longer one are
+#: unknown.
 _ELEMENTS_MAX: Final = 100_000
 
 
@@ -21,8 +23,8 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """Every topic of these subscriptions (each an int16 version and a
     ConsumerProtocolSubscription), None if one is unreadable.
 
-    Every version begins as version 0 does, so that is what is read: newer clients are understood
-    too.
+    Every version begins with the fields of version 0. Only those are read, so that newer clients
+    are understood, too.
     """
     topics: set[str] = set()
     for data in subscriptions:

@@ -1,4 +1,4 @@
-"""Named deadlines in one heap. It reads no clock: the caller says what time it is."""
+"""Keeps named deadlines in one heap. It reads no clock: the caller passes the time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 
 class Timer(NamedTuple):
-    """The name of a deadline: what is due (``heartbeat``, ``join``, ``sync``, ``expiry``), of which
-    group and member.
+    """The name of a deadline: its kind (``heartbeat``, ``join``, ``sync``, ``expiry``), group and
+    member.
     """
 
     kind: str
@@ -17,10 +17,10 @@ class Timer(NamedTuple):
 
 
 class Timers:
-    """At most one deadline a name.
+    """At most one deadline for each name.
 
-    Heartbeats put a deadline off many times before it passes, so that costs a dict entry only: the
-    heap keeps the old, earlier time and the entry is moved when it comes up.
+    Heartbeats postpone a deadline many times before it passes. That costs one dict entry: the heap
+    keeps the earlier time, and the entry is moved when it reaches the top.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Timers:
         return len(self._deadlines)
 
     def schedule(self, timer: Timer, deadline: float) -> None:
-        """Set the deadline of ``timer`` (seconds), in place of the one it had."""
+        """Set the deadline of ``timer`` (seconds), and replace its earlier one."""
         before = self._deadlines.get(timer)
         self._deadlines[timer] = deadline
         if before is None or deadline < before:
@@ -41,7 +41,7 @@ class Timers:
             heapq.heapify(self._heap)
 
     def cancel(self, timer: Timer) -> None:
-        """Forget the deadline of ``timer``, if it has one."""
+        """Remove the deadline of ``timer``, if it has one."""
         self._deadlines.pop(timer, None)
 
     def next_deadline(self) -> float | None:
@@ -59,7 +59,7 @@ class Timers:
         return timer
 
     def _settle(self) -> None:
-        """Make the top of the heap a deadline that holds."""
+        """Remove stale entries from the top of the heap."""
         while self._heap:
             when, timer = self._heap[0]
             holds = self._deadlines.get(timer)
@@ -67,7 +67,7 @@ class Timers:
                 return
             if (
                 holds is None or holds < when
-            ):  # cancelled; or set earlier since, and then it is in the heap once more
+            ):  # cancelled, or set to an earlier time, which has an entry of its own
                 heapq.heappop(self._heap)
             else:
                 heapq.heapreplace(self._heap, (holds, timer))

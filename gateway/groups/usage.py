@@ -26,9 +26,7 @@ BYTES_MAX_PER_GROUP: Final = "groups.bytes.max.per.group"
 
 @dataclass(slots=True)
 class Held:
-    """Numbers of groups and of members (promised ids are members), and bytes of members and of
-    offsets.
-    """
+    """Counts of groups and of members, pending ids included; bytes of members and of offsets."""
 
     groups: int = 0
     members: int = 0
@@ -51,7 +49,7 @@ class Held:
 
 @dataclass(slots=True)
 class Usage(Held):
-    """Memory of all groups, and of each owner. The owner "" is unknown: it has no share."""
+    """Memory of all groups, and of each owner. The owner "" is unknown and has no own limit."""
 
     by_owner: dict[str, Held] = field(default_factory=dict)
 
@@ -64,7 +62,7 @@ class Usage(Held):
         member_bytes: int = 0,
         offset_bytes: int = 0,
     ) -> None:
-        """Add to what all and ``owner`` hold; negative numbers give back."""
+        """Add to the totals and to those of ``owner``; negative numbers subtract."""
         self.add(groups, members, member_bytes, offset_bytes)
         if owner:
             held = self.by_owner.get(owner)
@@ -96,8 +94,9 @@ def exceeded_by_members(
 ) -> str | None:
     """The key of the limit that members of one group would exceed, or None.
 
-    ``held`` is what the group holds, ``growth`` bytes by owner, ``members`` how many would be new.
-    What stays within the group's reserve is never refused because of what other groups hold.
+    ``held`` is the group's memory, ``growth`` bytes by owner, ``members`` the number of new
+    members. A group within its reserve (groups.bytes.reserved.per.group) is never refused because
+    of other groups.
     """
     total = sum(growth.values())
     after = held.member_bytes + total
@@ -123,9 +122,8 @@ def exceeded_by_offsets(
 ) -> str | None:
     """The key of the limit that offsets of one group would exceed, or None.
 
-    ``held_bytes`` is what the group's offsets take, ``growth`` how many more they would,
-    ``owner_growth`` how many more the owner would be charged. An offset can always be moved on,
-    since that takes no more than before.
+    ``held_bytes`` is the memory of the group's offsets, ``growth`` its increase, ``owner_growth``
+    the increase of the owner's share. A commit without growth is always allowed.
     """
     if growth <= 0:
         return None

@@ -1,4 +1,4 @@
-"""Reads how to connect to Kafka as a client, from the properties file of ``--command-config``.
+"""Reads the security of a client's connection from the properties file of ``--command-config``.
 
 The keys mean what they mean to Kafka's tools, so that one file serves both. A missing key, and a
 key whose loss would weaken the connection, is refused; keys that do not concern security are
@@ -93,8 +93,8 @@ class ClientPropertiesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How to connect. The default is PLAINTEXT. The text form names protocol and user, never a
-    secret.
+    """The security of a client's connection, PLAINTEXT by default. The text form names protocol and
+    user, never a secret.
 
     ``warnings``: settings that protect less than they seem to, one sentence each.
     """

@@ -1,9 +1,8 @@
-"""Key stores and trust stores, PEM and PKCS12, brought to one form: PEM text. It opens no file and
-no connection.
+"""Reads key stores and trust stores, PEM and PKCS12, into one form: PEM text.
 
-What keytool writes under the type JKS is PKCS12 unless it was told otherwise, so a store is known
-by its first bytes, as Java itself does it. Java's own old formats are refused with the command that
-converts them: no kept library reads them.
+It opens no file and no connection. keytool writes PKCS12 under the type JKS unless told otherwise,
+so the first bytes of a store decide its format, as in Java. Java's own old formats are refused with
+the command that converts them: the cryptography package does not read them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from gateway.security.secret import Secret
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-#: What ``ssl.keystore.type`` and ``ssl.truststore.type`` may be.
+#: The values of ``ssl.keystore.type`` and ``ssl.truststore.type``.
 TYPES: Final = ("JKS", "PKCS12", "PEM")
 _OLD_FORMATS: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
 _PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
@@ -32,13 +31,13 @@ _CERTIFICATE_KINDS: Final = (b"CERTIFICATE", b"X509 CERTIFICATE")
 
 
 class StoreError(ValueError):
-    """A store cannot be used. A sentence that fits behind the store's name, without secrets."""
+    """A store cannot be used. The text fits behind the store's name and has no secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A private key (PEM, PKCS8, not encrypted) and its certificates (PEM, our own first, then its
-    issuers).
+    """A private key (PEM, PKCS8, not encrypted) and its certificates (PEM, the key's own first,
+    then its issuers).
     """
 
     key: Secret
@@ -46,8 +45,8 @@ class KeyPair:
 
 
 def trusted_certificates(data: bytes, kind: str, password: Secret | None) -> str:
-    """The certificates in a trust store of type ``kind``, as PEM. Raises StoreError, also if there
-    are none.
+    """Return the certificates in a trust store of type ``kind``, as PEM. Raises StoreError, also if
+    there are none.
     """
     if kind == "PEM":
         certificates = _pem_certificates(data)
@@ -63,8 +62,8 @@ def trusted_certificates(data: bytes, kind: str, password: Secret | None) -> str
 def key_pair(
     data: bytes, kind: str, password: Secret | None, key_password: Secret | None
 ) -> KeyPair:
-    """The private key in a key store of type ``kind``, with its certificates. Raises StoreError,
-    also if there is none.
+    """Return the private key in a key store of type ``kind``, with its certificates. Raises
+    StoreError, also if there is none.
     """
     if kind == "PEM":
         return pem_key_pair(data, data, key_password)
@@ -118,7 +117,7 @@ def _pem_key(data: bytes, password: Secret | None) -> Any:
         ) from None
     except UnsupportedAlgorithm:
         raise StoreError(
-            "its private key is of a kind, or encrypted in a way, that is not known here"
+            "its private key has an algorithm, or an encryption, that is not supported"
         ) from None
 
 
@@ -129,7 +128,7 @@ def _expect_pem(data: bytes) -> None:
             if data[:1] == b"\x30"
             else f"a {_OLD_FORMATS.get(data[:4], 'binary')} file"
         )
-        raise StoreError(f"it is no PEM text but looks like {found}: set its type to what it is")
+        raise StoreError(f"it is no PEM text but looks like {found}: set its type accordingly")
 
 
 def _pkcs12(data: bytes, password: Secret | None) -> Any:
@@ -138,8 +137,8 @@ def _pkcs12(data: bytes, password: Secret | None) -> Any:
 
     if old := _OLD_FORMATS.get(data[:4]):
         raise StoreError(
-            f"it is in Java's old format {old}, which is not read here; convert it with: keytool -importkeystore "
-            f"-srckeystore OLD -destkeystore NEW.p12 -deststoretype PKCS12"
+            f"it is in Java's old format {old}, which is not supported; convert it with: keytool"
+            " -importkeystore -srckeystore OLD -destkeystore NEW.p12 -deststoretype PKCS12"
         )
     if b"-----BEGIN " in data[:4096]:
         raise StoreError("it is PEM text: set its type to PEM")
@@ -154,8 +153,8 @@ def _pkcs12(data: bytes, password: Secret | None) -> Any:
         raise StoreError(why) from None
     except UnsupportedAlgorithm:
         raise StoreError(
-            "it is encrypted in a way that is no longer read; write it anew with: keytool -importkeystore -srckeystore OLD "
-            "-destkeystore NEW.p12 -deststoretype PKCS12"
+            "its encryption is no longer supported; convert it with: keytool -importkeystore"
+            " -srckeystore OLD -destkeystore NEW.p12 -deststoretype PKCS12"
         ) from None
 
 
@@ -183,16 +182,14 @@ def _public_bytes(certificate: Certificate) -> bytes | None:
         return certificate.public_key().public_bytes(
             Encoding.DER, PublicFormat.SubjectPublicKeyInfo
         )
-    except (
-        ValueError,
-        UnsupportedAlgorithm,
-    ):  # another certificate of the store, with a key that we need not know
+    except (ValueError, UnsupportedAlgorithm):
+        # A key of another certificate in the store, which need not be supported.
         return None
 
 
 def _issuers(own: Certificate, certificates: Sequence[Certificate]) -> list[Certificate]:
-    """``own``, who issued it, who issued that, as far as they are there: a store may hold others
-    too, in any order.
+    """Return ``own``, its issuer, that one's issuer and so on, as far as the store has them. A
+    store may hold other certificates too, in any order.
     """
     chain, left = [own], [one for one in certificates if one != own]
     while issuer := next((one for one in left if one.subject == chain[-1].issuer), None):

@@ -1,8 +1,9 @@
-"""What each listener asks of its clients, and this node of the others, from a server's keys: all of
-it is checked at the start.
+"""Reads the security of each listener, and of this node's connections to its peers, from the
+configuration.
 
-Fail closed: what is asked for and cannot be had, what is missing, and what would protect less than
-it says keeps the server from starting. It reads key stores, and opens no connection.
+All of it is checked at the start, and it fails closed: a key that is missing, impossible, or
+protects less than it says keeps the server from starting. It reads key stores and opens no
+connection.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from gateway.config import Config
 
 _CLIENT_AUTH: Final = ("none", "requested", "required")
-#: What a client asks nobody.
+#: Keys of a server that a client does not have.
 _OF_SERVERS: Final = frozenset({"ssl.client.auth", "ssl.principal.mapping.rules"})
 _CONTROLLER_MECHANISM: Final = "sasl.mechanism.controller.protocol"
 _USER: Final = "user_"
@@ -40,8 +41,8 @@ _USER: Final = "user_"
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """One listener's. ``mechanisms``: those of SASL with the ms that a session lives (0: no end),
-    None without SASL.
+    """The security of one listener. ``mechanisms``: SASL mechanism -> lifetime of a session in ms
+    (0: no end); None without SASL.
 
     ``passwords``: of PLAIN, by user. ``client_auth``, ``rules``: ``ssl.client.auth``,
     ``ssl.principal.mapping.rules``.
@@ -56,10 +57,10 @@ class ListenerSecurity:
 
 
 def read_listeners(config: Config) -> dict[str, ListenerSecurity]:
-    """By listener. Blocks on files. Raises ConfigError with everything that is wrong, with the
-    authorizer too.
+    """Return the security of each listener, by name. Blocks on files. Raises ConfigError with every
+    fault, those of the authorizer included.
     """
-    problems = [*_strangers(config), *_authorizer_problems(config)]
+    problems = [*_ineffective_keys(config), *_authorizer_problems(config)]
     found = {}
     for listener in config.listeners:
         wrong: list[str] = []
@@ -71,8 +72,8 @@ def read_listeners(config: Config) -> dict[str, ListenerSecurity]:
 
 
 def node_security(config: Config) -> ClientSecurity:
-    """How this node connects to the others of its own quorum: as their controller listener, which
-    is like its own, wants it.
+    """Return how this node connects to the other nodes of its quorum: with the security of its own
+    controller listener, which is like theirs.
 
     Blocks on files. Raises ConfigError.
     """
@@ -90,12 +91,14 @@ def node_security(config: Config) -> ClientSecurity:
         mechanism = config.security.get(_CONTROLLER_MECHANISM, "")
         if mechanism not in MECHANISMS:
             raise ConfigError(
-                f"{_CONTROLLER_MECHANISM}: {mechanism or 'missing'}: set it to one of {', '.join(MECHANISMS)}"
+                f"{_CONTROLLER_MECHANISM}: {mechanism or 'missing'}: set it to one of"
+                f" {', '.join(MECHANISMS)}"
             )
         jaas = f"{mechanism.lower()}.sasl.jaas.config"
         if jaas not in keys:
             raise ConfigError(
-                f"listener.name.{listener.lower()}.{jaas}: missing: it says who this node is to the others"
+                f"listener.name.{listener.lower()}.{jaas}: missing: this node needs a user name to"
+                " connect to the other voters"
             )
         values |= {"sasl.mechanism": mechanism, "sasl.jaas.config": keys[jaas]}
     try:
@@ -110,10 +113,10 @@ def node_security(config: Config) -> ClientSecurity:
 
 
 def check_own_principal(config: Config, security: ClientSecurity) -> None:
-    """Raise ConfigError where the other nodes of a quorum would let nobody vote: this one is not
-    among their super users.
+    """Raise ConfigError if the other nodes of the quorum would refuse this node's vote: it is not
+    one of their super users.
 
-    ACLs do not help: nobody knows which are committed before there is a leader.
+    ACLs do not help: without a leader no node knows which ACLs are committed.
     """
     others = len(config.controller_quorum_voters) > 1 or config.controller_quorum_bootstrap_servers
     if config.authorizer_class_name is None or not others:
@@ -121,7 +124,8 @@ def check_own_principal(config: Config, security: ClientSecurity) -> None:
     own = _own_principal(config, security)
     if own not in parse_super_users(config.super_users):
         raise ConfigError(
-            f"super.users: this node is {own} to the others of its quorum, and has to be one of them to vote"
+            f"super.users: {own} is missing: the other voters know this node by that name and would"
+            " refuse its vote"
         )
 
 
@@ -151,11 +155,13 @@ def _listener(config: Config, name: str, problems: list[str]) -> ListenerSecurit
         )
         if tls.own is None and not problems:
             problems.append(
-                "ssl.keystore.location: missing: a listener that speaks TLS needs a key and its certificate"
+                "ssl.keystore.location: missing: a listener that speaks TLS needs a key and its"
+                " certificate"
             )
         if client_auth != "none" and tls.trusted is None:
             problems.append(
-                f"ssl.client.auth={client_auth}: ssl.truststore.location says which clients, and is missing"
+                f"ssl.client.auth={client_auth}: needs ssl.truststore.location, the issuers of the"
+                " clients"
             )
     if not protocol.startswith("SASL"):
         return ListenerSecurity(protocol, tls, client_auth, rules=_rules(values, problems))
@@ -163,7 +169,8 @@ def _listener(config: Config, name: str, problems: list[str]) -> ListenerSecurit
     passwords = _passwords(values, problems) if PLAIN in mechanisms else {}
     if any(one != PLAIN for one in mechanisms) and not config.source_kind.has_quorum:
         problems.append(
-            f"sasl.enabled.mechanisms: SCRAM needs users that are in the log, which source={config.source_kind} does not keep"
+            "sasl.enabled.mechanisms: SCRAM needs users in the metadata log, which"
+            f" source={config.source_kind} does not have"
         )
     return ListenerSecurity(protocol, tls, client_auth, mechanisms, passwords)
 
@@ -180,7 +187,9 @@ def _rules(values: Mapping[str, str], problems: list[str]) -> PrincipalRules:
 def _client_auth(
     config: Config, name: str, protocol: str, values: Mapping[str, str], problems: list[str]
 ) -> str:
-    """With SASL a certificate is asked for only where the listener's own key says so (KIP-684)."""
+    """Return ``ssl.client.auth``. A SASL listener asks for a certificate only if its own key says
+    so (KIP-684).
+    """
     key = "ssl.client.auth"
     own = {each.lower(): value for each, value in config.security.items()}.get(
         f"listener.name.{name.lower()}.{key}"
@@ -197,7 +206,8 @@ def _mechanisms(values: Mapping[str, str], problems: list[str]) -> dict[str, int
     named = [one.strip() for one in values.get(key, "").split(",") if one.strip()]
     if not named:
         problems.append(
-            f"{key}: missing (Kafka's default is GSSAPI, which is not supported): some of {', '.join(MECHANISMS)}"
+            f"{key}: missing (Kafka's default is GSSAPI, which is not supported): some of"
+            f" {', '.join(MECHANISMS)}"
         )
     problems.extend(
         f"{key}: {one!r} is none of {', '.join(MECHANISMS)}"
@@ -221,7 +231,7 @@ def _max_reauth_ms(values: Mapping[str, str], mechanism: str, problems: list[str
 
 
 def _passwords(values: Mapping[str, str], problems: list[str]) -> dict[str, Secret]:
-    """The users of PLAIN: ``user_NAME="PASSWORD"`` among the options of its login module."""
+    """Return the users of PLAIN: ``user_NAME="PASSWORD"`` among the options of its login module."""
     key = "plain.sasl.jaas.config"
     if key not in values:
         problems.append(f"{key}: missing: it holds the users of PLAIN, user_NAME=PASSWORD each")
@@ -235,7 +245,7 @@ def _passwords(values: Mapping[str, str], problems: list[str]) -> dict[str, Secr
     for name in (name for name, password in users.items() if not name or not password):
         problems.append(f"{key}: the user {name!r} has no name or no password")
     if not users and not problems:
-        problems.append(f"{key}: no user_NAME in it: nobody could come in")
+        problems.append(f"{key}: it has no user_NAME: no client could authenticate")
     return users
 
 
@@ -252,8 +262,8 @@ def _options(text: str, mechanism: str, problems: list[str]) -> Mapping[str, Sec
     return module.options
 
 
-def _strangers(config: Config) -> list[str]:
-    """Keys for listeners that there are not, or that would not heed them."""
+def _ineffective_keys(config: Config) -> list[str]:
+    """Return the keys of listeners that do not exist, or that would ignore them."""
     problems, names = [], {listener.name for listener in config.listeners}
     if config.source_kind is SourceKind.CONTROLLER:
         names |= set(config.controller_listener_names[:1])
@@ -267,7 +277,8 @@ def _strangers(config: Config) -> list[str]:
             f".{LISTENER_MAX_CONNECTIONS}"
         ):
             problems.append(
-                f"{key}: means nothing for a listener with PLAINTEXT: see listener.security.protocol.map"
+                f"{key}: has no effect on a listener with PLAINTEXT: see"
+                " listener.security.protocol.map"
             )
     return problems
 
@@ -280,7 +291,7 @@ def _authorizer_problems(config: Config) -> list[str]:
             "allow.everyone.if.no.acl.found": config.allow_everyone_if_no_acl_found,
         }
         return [
-            f"{key}: means nothing without authorizer.class.name: everybody may do everything"
+            f"{key}: has no effect without authorizer.class.name: every client may do everything"
             for key in given
             if given[key]
         ]
@@ -289,7 +300,8 @@ def _authorizer_problems(config: Config) -> list[str]:
         problems.append(f"authorizer.class.name: {name!r} is not {STANDARD_AUTHORIZER}")
     if not config.source_kind.has_quorum:
         problems.append(
-            f"authorizer.class.name: source={config.source_kind} keeps no ACLs; it needs 'controller' or 'observer'"
+            f"authorizer.class.name: source={config.source_kind} has no ACLs; set it to"
+            " 'controller' or 'observer'"
         )
     try:
         parse_super_users(config.super_users)

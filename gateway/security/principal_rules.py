@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 _RULE: Final = re.compile(
-    r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*(?:,|$)"
+    r"\s*(?:(?P<default>DEFAULT)"
+    r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*(?:,|$)"
 )
 #: In a replacement: a group, or an escaped character.
 _REFERENCE: Final = re.compile(r"\$(?P<group>[0-9])|\\(?P<escaped>.)", re.DOTALL)
@@ -44,7 +45,8 @@ class PrincipalRules:
             match = _RULE.match(text, at)
             if match is None or match.end() == at:
                 raise ValueError(
-                    f"no rule at character {at + 1}: DEFAULT or RULE:PATTERN/REPLACEMENT/[LU], comma separated"
+                    f"no rule at character {at + 1}: DEFAULT or RULE:PATTERN/REPLACEMENT/[LU],"
+                    " comma separated"
                 )
             self._rules.append(_Rule() if match["default"] else _rule(match))
             at = match.end()

@@ -1,10 +1,10 @@
-"""SCRAM (RFC 5802, RFC 7677) as a client speaks it to Kafka. Pure: the nonce comes from outside,
-messages in and out.
+"""Implements the client's side of SCRAM (RFC 5802, RFC 7677). Pure: the caller passes the nonce and
+the messages.
 
-Own code and not a library: as in Kafka (``ScramFormatter.normalize``) name and password are UTF-8
-as they are, where libraries prepare them by SASLprep and get another key for the same password. And
-what a server says is checked before it costs anything: the iteration count must be within Kafka's
-own bounds, the nonce must continue ours, nothing may be mandatory that is not known.
+It is not a library's, because libraries prepare names and passwords by SASLprep and get another key
+for the same password; Kafka (``ScramFormatter.normalize``) takes them as UTF-8. It checks a
+server's message before any work: the iteration count must be within Kafka's bounds, the nonce must
+continue the client's, and no unknown extension may be mandatory.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final
 
 from gateway.security.secret import Secret
 
-#: ``ScramMechanism``: fewer iterations than the least are no protection, Kafka stores no credential
+#: ``ScramMechanism``: fewer iterations than the least do not protect; Kafka stores no credential
 #: with more than the most.
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
-#: Mechanism to the name of its hash.
+#: Mechanism -> the name of its hash.
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
-#: Channel binding: none, and no authorisation id ("n,,"), in base64.
+#: Channel binding: none, and no authorization id ("n,,"), in base64.
 _GS2_HEADER: Final = "n,,"
 _SALT_MAX: Final = 1024
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
@@ -38,8 +38,8 @@ _SERVER_ERROR: Final = re.compile(r"e=([a-z0-9-]{1,40})(?:,.*)?", re.DOTALL)
 
 
 class SaslError(Exception):
-    """The server's part of an authentication is not what it must be. The text is ours, with no
-    secret in it.
+    """The server's part of an authentication is invalid. The text is this client's own and has no
+    secret.
     """
 
 
@@ -49,8 +49,8 @@ class ScramClient:
     """
 
     def __init__(self, mechanism: str, username: str, password: Secret, nonce: str) -> None:
-        """``nonce``: printable ASCII without comma, from a good source, used for nothing else.
-        Raises KeyError, ValueError.
+        """``nonce``: printable ASCII without comma, from a secure source, used once. Raises
+        KeyError, ValueError.
         """
         if not re.fullmatch(_NONCE, nonce):
             raise ValueError("a nonce is printable ASCII without commas")
@@ -63,14 +63,14 @@ class ScramClient:
         self.complete = False  #: The server has proved that it knows the password's keys.
 
     def first(self) -> bytes:
-        """The client-first message."""
+        """Return the client-first message."""
         return f"{_GS2_HEADER}{self._bare()}".encode()
 
     def respond(self, message: bytes) -> bytes | None:
-        """The answer to a message of the server, None to its last. Takes up to tens of ms: not for
-        an event loop.
+        """Return the response to a message of the server; None to its last one. Takes up to tens of
+        ms: not for an event loop.
 
-        Raises SaslError before any work is done for a message that does not deserve it.
+        Raises SaslError; an invalid message is refused before any work is done for it.
         """
         text = _text(message)
         if self._server_signature is None:
@@ -95,18 +95,20 @@ class ScramClient:
 
     def _server_first(self, text: str) -> tuple[str, bytes, int]:
         if text.startswith("m="):
-            raise SaslError("the server demands a SCRAM extension that is not known here")
+            raise SaslError("the server demands a SCRAM extension that is not supported")
         match = _SERVER_FIRST.fullmatch(text)
         if match is None:
             raise SaslError("the server's first SCRAM message is malformed")
         nonce, salt, iterations = match[1], _base64(match[2]), int(match[3])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise SaslError(
-                "the server's SCRAM nonce does not continue ours: the message was made for somebody else"
+                "the server's SCRAM nonce does not continue ours: the message was made for somebody"
+                " else"
             )
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise SaslError(
-                f"the server asks for {iterations} SCRAM iterations, {ITERATIONS_MIN} to {ITERATIONS_MAX} are allowed"
+                f"the server asks for {iterations} SCRAM iterations, {ITERATIONS_MIN} to"
+                f" {ITERATIONS_MAX} are allowed"
             )
         if len(salt) > _SALT_MAX:
             raise SaslError(

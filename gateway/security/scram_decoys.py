@@ -1,10 +1,10 @@
-"""SCRAM credentials for names that have none, so that the server's first message does not tell
+"""Makes SCRAM credentials for names without one, so that the server's first message does not reveal
 which users exist.
 
-A decoy has what real credentials of the mechanism have: as many iterations, and a salt of the same
-form. It is a keyed hash of the name, so that every node with the same secret gives the same decoy
-at any time. Pure: the caller brings secret and records. Kafka (``ScramSaslServer``) has nothing
-like it: it ends the authentication of an unknown user after the first message.
+A decoy looks like a real credential of the mechanism: the same number of iterations, and a salt of
+the same form. It is a keyed hash of the name, so that every node with the same secret makes the
+same decoy at any time. Pure: the caller passes secret and records. Kafka (``ScramSaslServer``) has
+no decoys: it ends the authentication of an unknown user after the first message.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _BITS: Final = 130
 _KAFKA_SALT: Final = range(20, 27)
-#: Credentials that are counted to find what most of them have: some ms of the event loop.
+#: Credentials that are counted to find the most common form: some ms of the event loop.
 _COUNTED_MAX: Final = 2000
 
 
 class Form(NamedTuple):
-    """How credentials look from outside. ``salt_bytes``: random bytes of the salt, 0 for a salt of
-    Kafka's own tools.
+    """The form of a credential as a client sees it. ``salt_bytes``: random bytes of the salt, 0 for
+    a salt of Kafka's tools.
     """
 
     iterations: int = ITERATIONS_MIN
@@ -41,7 +41,9 @@ class Form(NamedTuple):
 
 
 def form_of(records: Iterable[UserScramCredentialRecord]) -> Form:
-    """The form that most of these credentials have; of two as common the one with more iterations."""
+    """Return the most common form of these credentials; of two as common, the one with more
+    iterations.
+    """
     counted = Counter(
         Form(record.iterations, _random_bytes(bytes(record.salt)))
         for record in islice(records, _COUNTED_MAX)
@@ -56,7 +58,7 @@ def _random_bytes(salt: bytes) -> int:
 
 
 class ScramDecoys:
-    """Decoys by mechanism and name, from a secret that all nodes of a cluster share."""
+    """Makes decoys by mechanism and name, from a secret that all nodes of a cluster share."""
 
     def __init__(self, secret: Secret | None, cluster_id: str) -> None:
         """``secret``: ``delegation.token.secret.key``. Without it decoys come from the cluster id,
@@ -66,11 +68,11 @@ class ScramDecoys:
         self._key = hmac.digest(shared.encode("utf-8", "surrogatepass"), b"SCRAM decoys", "sha512")
 
     def user(self, mechanism: str, name: str, form: Form) -> ScramCredential:
-        """The decoy of a user. Nothing matches its keys."""
+        """Return the decoy of a user. No password matches its keys."""
         return self._credential(mechanism, f"user:{name}", form)
 
     def token(self, mechanism: str, token_id: str) -> ScramCredential:
-        """The decoy of a delegation token. A token that exists has the same salt."""
+        """Return the decoy of a delegation token. Existing tokens have salts of the same form."""
         return self._credential(mechanism, f"token:{token_id}", Form())
 
     def _credential(self, mechanism: str, name: str, form: Form) -> ScramCredential:

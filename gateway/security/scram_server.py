@@ -1,9 +1,9 @@
-"""SCRAM (RFC 5802, RFC 7677) as Kafka's brokers speak it to clients. Pure: nonce and credentials
-come from outside.
+"""Implements the server's side of SCRAM (RFC 5802, RFC 7677). Pure: the caller passes nonce and
+credentials.
 
-A user who does not exist gets as far as one with a wrong password, by a decoy in place of the
-credential (:mod:`gateway.security.scram_decoys`): a client does not learn which users exist. (Kafka
-ends after the first message.)
+A name without a credential gets a decoy (:mod:`gateway.security.scram_decoys`) and fails where a
+wrong password does, so that a client does not learn which users exist. (Kafka ends after the first
+message.)
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ MECHANISM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _NAME: Final = r"(?:[^=,\x00]|=2C|=3D)+"
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64: Final = r"[A-Za-z0-9+/]+={0,2}"
-#: Mandatory extensions ("m=") are not known here, nor is channel binding.
+#: Mandatory extensions ("m=") and channel binding are not supported.
 _CLIENT_FIRST: Final = re.compile(
-    rf"(?P<header>n,(?:a=(?P<authzid>{_NAME}))?,)(?P<bare>n=(?P<name>{_NAME}),r=(?P<nonce>{_NONCE})(?P<more>(?:,[A-Za-z]+=[^,\x00]+)*))"
+    rf"(?P<header>n,(?:a=(?P<authzid>{_NAME}))?,)"
+    rf"(?P<bare>n=(?P<name>{_NAME}),r=(?P<nonce>{_NONCE})(?P<more>(?:,[A-Za-z]+=[^,\x00]+)*))"
 )
 _CLIENT_FINAL: Final = re.compile(
-    rf"(?P<bare>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_NONCE})(?:,[A-Za-z]+=[^,\x00]+)*?),p=(?P<proof>{_BASE64})"
+    rf"(?P<bare>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_NONCE})(?:,[A-Za-z]+=[^,\x00]+)*?)"
+    rf",p=(?P<proof>{_BASE64})"
 )
 _TOKEN_AUTH: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What is kept of one user's password for one mechanism (``UserScramCredentialRecord``)."""
+    """The stored form of one user's password for one mechanism (``UserScramCredentialRecord``)."""
 
     salt: bytes
     stored_key: bytes = field(repr=False)
@@ -49,7 +51,7 @@ class ScramCredential:
 
 @dataclass(frozen=True, slots=True)
 class ScramToken:
-    """A delegation token: whose it is, and its keys for one mechanism. It is valid for
+    """A delegation token: its owner, and its keys for one mechanism. It is valid for
     ``remaining_ms`` more.
     """
 
@@ -59,8 +61,8 @@ class ScramToken:
 
 
 class ScramServer:
-    """One authentication: a message of the client in, ours out, twice. ``username`` is proved once
-    it is ``complete``.
+    """One authentication: two messages of the client, each with a response. ``username`` is
+    authenticated once ``complete`` is true.
     """
 
     def __init__(
@@ -71,12 +73,11 @@ class ScramServer:
         decoy: Callable[[str, bool], ScramCredential],
         token: Callable[[str], ScramToken | None] = lambda id: None,
     ) -> None:
-        """``nonce``: printable ASCII without comma, used for nothing else. ``decoy``: the
-        credential in place of one that does not exist, by the name of a user, or (true) by the id
-        of a token.
+        """``nonce``: printable ASCII without comma, used once. ``credential`` and ``token`` look up
+        a user's name and a token's id. ``decoy`` returns the credential for a name without one; its
+        second argument is true for a token's id.
 
-        ``credential`` and ``token`` find what there is by a user's name, or by a token's id. Raises
-        KeyError for an unknown mechanism.
+        Raises KeyError for an unknown mechanism.
         """
         self.mechanism = mechanism
         self._hash = HASHES[mechanism]
@@ -90,7 +91,7 @@ class ScramServer:
         self.token: TokenUse | None = None
 
     def evaluate(self, message: bytes) -> bytes:
-        """The answer. Raises SaslFailed, after which there is nothing more to say."""
+        """Return the response to a message. Raises SaslFailed, which ends the authentication."""
         try:
             text = message.decode("utf-8")
         except UnicodeDecodeError:
@@ -104,11 +105,11 @@ class ScramServer:
         name = _plain(match["name"])
         if match["authzid"] is not None and _plain(match["authzid"]) != name:
             raise SaslFailed(
-                "Authentication failed: Client requested an authorization id that is different from username"
+                "Authentication failed: Client requested an authorization id that is different from"
+                " username"
             )
         by_token = _TOKEN_AUTH.search(match["more"]) is not None
-        # Made for every name, so that the answer for a user takes as long as for a name that is
-        # none.
+        # Made for every name, so that the response takes as long for a user as for an unknown name.
         decoy = self._decoy(name, by_token)
         found = self._by_token(name) if by_token else self._by_name(name)
         is_used = found is not None and found.iterations >= ITERATIONS_MIN
@@ -131,7 +132,7 @@ class ScramServer:
         return found.credential
 
     def _server_final(self, text: str) -> bytes:
-        assert self._first is not None and not self.complete, "a message that nobody waits for"
+        assert self._first is not None and not self.complete, "no message is expected"
         header, nonce, so_far, credential, is_known = self._first
         match = _CLIENT_FINAL.fullmatch(text)
         if match is None or match["nonce"] != nonce or _bytes(match["binding"]) != header.encode():
@@ -156,8 +157,8 @@ class ScramServer:
 def scram_credential(
     mechanism: str, password: Secret, salt: bytes, iterations: int = ITERATIONS_MIN
 ) -> ScramCredential:
-    """What is kept of a password (``ScramFormatter.generateCredential``). Takes some ms of the
-    processor.
+    """Return the stored form of a password (``ScramFormatter.generateCredential``). Takes some ms
+    of CPU.
     """
     name = HASHES[mechanism]
     salted = hashlib.pbkdf2_hmac(name, password.reveal().encode(), salt, iterations)

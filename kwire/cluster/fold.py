@@ -79,7 +79,8 @@ def _partition_change(image: Image, record: Any) -> None:
     if before is None:
         name = image.topics[record.topic_id]
         raise FoldError(
-            f"PartitionChangeRecord for partition {record.partition_id} of {name}, which does not exist"
+            f"PartitionChangeRecord for partition {record.partition_id} of {name}, which does not"
+            " exist"
         )
     partitions[record.partition_id] = merge(before, record)
 

@@ -39,11 +39,27 @@ _RESOURCE_TYPES: Final = dict(
 _PATTERN_TYPES: Final = dict(enumerate(("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")))
 _PERMISSION_TYPES: Final = dict(enumerate(("UNKNOWN", "ANY", "DENY", "ALLOW")))
 _OPERATIONS: Final = dict(
-    enumerate((
-        "UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS",
-        "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT",
-    ))
-)  # fmt: skip
+    enumerate(
+        (
+            "UNKNOWN",
+            "ANY",
+            "ALL",
+            "READ",
+            "WRITE",
+            "CREATE",
+            "DELETE",
+            "ALTER",
+            "DESCRIBE",
+            "CLUSTER_ACTION",
+            "DESCRIBE_CONFIGS",
+            "ALTER_CONFIGS",
+            "IDEMPOTENT_WRITE",
+            "CREATE_TOKENS",
+            "DESCRIBE_TOKENS",
+            "TWO_PHASE_COMMIT",
+        )
+    )
+)
 _SECURITY_PROTOCOLS: Final = dict(enumerate(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")))
 SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _CONFIG_TYPES: Final = {
@@ -187,9 +203,9 @@ def broker_fields(broker: Any) -> Fields:
         "inControlledShutdown": broker.in_controlled_shutdown,
         "isMigratingZkBroker": broker.is_migrating_zk_broker,
         "directories": _texts(broker.log_dirs),
-        "cordonedDirectories": None
-        if broker.cordoned_log_dirs is None
-        else _texts(broker.cordoned_log_dirs),
+        "cordonedDirectories": (
+            None if broker.cordoned_log_dirs is None else _texts(broker.cordoned_log_dirs)
+        ),
     }
 
 

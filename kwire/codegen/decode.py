@@ -246,7 +246,8 @@ class DecodeEmitter:
         with self.out.block("else:"):
             nullable = self.version in f.nullable
             self.out(
-                f'{target}, p, b = {"compact_" if flexible else ""}numbers(d, p, n, b, "{code}", {nullable})'
+                f'{target}, p, b = {"compact_" if flexible else ""}numbers(d, p, n, b, "{code}",'
+                f" {nullable})"
             )
 
     def struct_elements(self, struct: Struct, target: str) -> None:
@@ -294,7 +295,8 @@ class DecodeEmitter:
                 f"u{i}" if f.type == "uuid" else f"{var}.{f.attr}" for i, f in enumerate(present)
             ]
             with self.out.block(
-                f"for {', '.join([var, *values])} in zip({', '.join([items, *('v' for _ in values)])}):"
+                f"for {', '.join([var, *values])} in"
+                f" zip({', '.join([items, *('v' for _ in values)])}):"
             ):
                 for value, f in zip(values, present, strict=True):
                     if f.type == "uuid":

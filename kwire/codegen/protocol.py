@@ -18,6 +18,10 @@ MARK: Final = (
 )
 
 
+#: Columns of a generated line.
+_WIDTH: Final = 100
+
+
 def newest(directory: Path) -> Path:
     """The facts of the newest release in ``directory``."""
     return max(directory.glob("*.json"), key=lambda path: tuple(map(int, path.stem.split("."))))
@@ -47,19 +51,33 @@ def protocol_files(path: Path) -> dict[str, str]:
 
 _TITLES: Final = {
     "error_code.py": "Kafka's error codes, their names, and which a client may retry (``Errors``)",
-    "api_key.py": "Kafka's API keys, the listeners that serve them, and which a broker forwards (``ApiKeys``)",
-    "acl.py": "The enums of Kafka's ACLs (``AclOperation``, ``AclPermissionType``, ``ResourceType``, ``PatternType``)",
-    "config.py": "The enums of Kafka's configurations (``ConfigResource.Type``, ``DescribeConfigsResponse``)",
+    "api_key.py": (
+        "Kafka's API keys, the listeners that serve them, and which a broker forwards (``ApiKeys``)"
+    ),
+    "acl.py": (
+        "The enums of Kafka's ACLs: operations, permission types, resource types, pattern types"
+    ),
+    "config.py": (
+        "The enums of Kafka's configurations (``ConfigResource.Type``, ``DescribeConfigsResponse``)"
+    ),
     "security_protocol.py": "Kafka's security protocols (``SecurityProtocol``)",
-    "group.py": "States and types of Kafka's groups as they stand in responses (``GroupState``, ``GroupType``)",
+    "group.py": (
+        "States and types of Kafka's groups as they stand in responses (``GroupState``,"
+        " ``GroupType``)"
+    ),
     "topic.py": "Names and ids of Kafka's internal topics (``Topic``, ``Uuid``)",
-    "metadata_version.py": "Levels of metadata.version, their releases and what each supports (``MetadataVersion``)",
-    "features.py": "Kafka's features beside metadata.version and their levels (``Feature``, ``FeatureVersion``)",
+    "metadata_version.py": (
+        "Levels of metadata.version, their releases and what each supports (``MetadataVersion``)"
+    ),
+    "features.py": (
+        "Kafka's features beside metadata.version and their levels (``Feature``,"
+        " ``FeatureVersion``)"
+    ),
 }
 
 
 def stale(files: dict[str, str], package: Path) -> list[str]:
-    """What differs between ``files`` and the generated modules of ``package``: ``changed X``,
+    """The differences between ``files`` and the generated modules of ``package``: ``changed X``,
     ``missing X``, ``left over X``.
     """
     found = {path.name: path.read_text(encoding="utf-8") for path in package.glob("*.py")}
@@ -76,7 +94,9 @@ def stale(files: dict[str, str], package: Path) -> list[str]:
 
 
 def _head(name: str, release: str) -> str:
-    return f'"""{_TITLES[name]}. Kafka {release}."""\n\nfrom __future__ import annotations\n'
+    return (
+        f'"""{_TITLES[name]}.\n\nFrom Kafka {release}.\n"""\n\nfrom __future__ import annotations\n'
+    )
 
 
 def _enum(name: str, about: str, rows: list[dict[str, Any]]) -> str:
@@ -123,7 +143,10 @@ def error_name(code: int) -> str:
 def _apis(rows: list[dict[str, Any]]) -> str:
     members = "".join(f"    {row['name']} = {row['key']}\n" for row in rows)
     table = "".join(
-        f'    ApiKey.{row["name"]}: _Api("{row["title"]}", {_span(row)}, {_listeners(row)}, {row["forwardable"]}),\n'
+        _fitted(
+            f"    ApiKey.{row['name']}: _Api(",
+            f'"{row["title"]}", {_span(row)}, {_listeners(row)}, {row["forwardable"]}',
+        )
         for row in rows
     )
     return f'''import enum
@@ -131,7 +154,7 @@ from typing import Final, NamedTuple
 
 
 class ApiKey(enum.IntEnum):
-    """The number of an API in a request header. Keys whose versions were all removed are here too."""
+    """The number of an API in a request header. An API may have no version any more."""
 
 {members}
     @property
@@ -171,6 +194,12 @@ _APIS: Final = {{
 '''
 
 
+def _fitted(call: str, arguments: str) -> str:
+    """An element that is a call, on three lines where one would be too long."""
+    line = f"{call}{arguments}),"
+    return f"{line}\n" if len(line) <= _WIDTH else f"{call}\n        {arguments}\n    ),\n"
+
+
 def _span(row: dict[str, Any]) -> str:
     if row["oldest"] is None:
         return "range(0)"
@@ -193,15 +222,18 @@ def _listeners(row: dict[str, Any]) -> str:
 
 def _acl(facts: dict[str, Any]) -> str:
     supported = "".join(
-        f"    ResourceType.{name}: (\n{''.join(f'        AclOperation.{one},{chr(10)}' for one in operations)}    ),\n"
+        f"    ResourceType.{name}:"
+        f" (\n{''.join(f'        AclOperation.{one},{chr(10)}' for one in operations)}    ),\n"
         for name, operations in facts["supportedOperations"].items()
     )
-    classes = "\n\n".join((
-        _enum_class("AclOperation", "AclOperation", facts["operations"]),
-        _enum_class("PermissionType", "AclPermissionType", facts["permissionTypes"]),
-        _enum_class("ResourceType", "ResourceType", facts["resourceTypes"]),
-        _enum_class("PatternType", "PatternType", facts["patternTypes"]),
-    ))  # fmt: skip
+    classes = "\n\n".join(
+        (
+            _enum_class("AclOperation", "AclOperation", facts["operations"]),
+            _enum_class("PermissionType", "AclPermissionType", facts["permissionTypes"]),
+            _enum_class("ResourceType", "ResourceType", facts["resourceTypes"]),
+            _enum_class("PatternType", "PatternType", facts["patternTypes"]),
+        )
+    )
     return f"""import enum
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -237,7 +269,7 @@ def _groups(facts: dict[str, Any]) -> str:
 
 
 def _topics(facts: dict[str, str]) -> str:
-    return f'''from typing import Final
+    return f"""from typing import Final
 
 from kwire.uuid import METADATA_TOPIC_ID
 
@@ -257,7 +289,7 @@ CLUSTER_METADATA_PARTITION: Final = "{facts["clusterMetadata"]}-0"
 GROUP_METADATA_TOPIC: Final = "{facts["groupMetadata"]}"
 TRANSACTION_STATE_TOPIC: Final = "{facts["transactionState"]}"
 SHARE_GROUP_STATE_TOPIC: Final = "{facts["shareGroupState"]}"
-'''
+"""
 
 
 def _levels(facts: dict[str, Any]) -> str:
@@ -277,7 +309,7 @@ METADATA_VERSION: Final = "metadata.version"
 
 
 class MetadataVersion(enum.IntEnum):
-    """The levels of metadata.version, under Kafka's names. The newest may not be for production yet."""
+    """The levels of metadata.version, under Kafka's names. The newest may not be for production."""
 
 {members}
     @property
@@ -292,7 +324,8 @@ LATEST_PRODUCTION_METADATA_VERSION: Final = {facts["latestProduction"]}
 #: Level -> its name.
 RELEASES: Final[Mapping[int, str]] = MappingProxyType({{
 {releases}}})  # fmt: skip
-#: Levels that brought records, or fields of records, which a lower level does not know (``didMetadataChange``).
+#: Levels that brought records, or fields of records, which a lower level does not know
+#: (``didMetadataChange``).
 LEVELS_WITH_NEW_METADATA: Final = frozenset(({changes}))
 {functions}'''
 
@@ -306,16 +339,16 @@ def _function(name: str, steps: list[list[Any]]) -> str:
             for level, value in reversed(known[1:])
         )
         return (
-            f'\n\ndef {snake}(level: int) -> int:\n    """``MetadataVersion.{name}`` at a level of metadata.version."""\n'
-            f"{lines}    return {known[0][1]}\n"
+            f'\n\ndef {snake}(level: int) -> int:\n    """``MetadataVersion.{name}`` at a level of'
+            f' metadata.version."""\n{lines}    return {known[0][1]}\n'
         )
     (_, first), *later = steps
     if len(later) > 1:
         raise ValueError(f"{name} changes more than once")
     comparison = f"level {'<' if first else '>='} {later[0][0]}" if later else str(first)
     return (
-        f'\n\ndef {snake}(level: int) -> bool:\n    """``MetadataVersion.{name}`` at a level of metadata.version."""\n'
-        f"    return {comparison}\n"
+        f'\n\ndef {snake}(level: int) -> bool:\n    """``MetadataVersion.{name}`` at a level of'
+        f' metadata.version."""\n    return {comparison}\n'
     )
 
 
@@ -341,11 +374,13 @@ def _constant(name: str) -> str:
 
 def _feature(row: dict[str, Any]) -> str:
     levels = "".join(
-        f"            FeatureLevel({one['level']}, {one['bootstrapMetadataVersion']}, {json.dumps(one['dependencies'])}),\n"
+        f"            FeatureLevel({one['level']}, {one['bootstrapMetadataVersion']},"
+        f" {json.dumps(one['dependencies'])}),\n"
         for one in row["levels"]
     )
     constant = _constant(row["name"])
     return (
-        f"    {constant}: Feature(\n        {constant},\n        minimum={row['minimum']},\n"
-        f"        latest_production={row['latestProduction']},\n        levels=(\n{levels}        ),\n    ),\n"
+        f"    {constant}: Feature(\n        {constant},\n        minimum={row['minimum']},\n       "
+        f" latest_production={row['latestProduction']},\n        levels=(\n{levels}        ),\n   "
+        " ),\n"
     )

@@ -28,17 +28,35 @@ MESSAGE_TYPES = (
 
 #: type -> bytes on the wire, or None where that depends on the value.
 PRIMITIVES: Mapping[str, int | None] = {
-    "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16,
-    "string": None, "bytes": None, "records": None, "Header": None, "ApiMessage": None,
-}  # fmt: skip
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "float64": 8,
+    "uuid": 16,
+    "string": None,
+    "bytes": None,
+    "records": None,
+    "Header": None,
+    "ApiMessage": None,
+}
 
 INTEGERS: Mapping[str, tuple[int, int]] = {
     "int8": (-(2**7), 2**7 - 1), "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**16 - 1),
     "int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1), "int64": (-(2**63), 2**63 - 1),
 }  # fmt: skip
 
-_ENTITY_TYPES = {"unknown": None, "transactionalId": "string", "producerId": "int64", "groupId": "string",
-                 "topicName": "string", "brokerId": "int32"}  # fmt: skip
+_ENTITY_TYPES = {
+    "unknown": None,
+    "transactionalId": "string",
+    "producerId": "int64",
+    "groupId": "string",
+    "topicName": "string",
+    "brokerId": "int32",
+}
 
 _MESSAGE_MEMBERS = frozenset(
     [
@@ -151,11 +169,18 @@ class _Parser:
         if listeners and kind != "request":
             raise self.fail(name, "only requests have listeners")
         return Schema(
-            source=self.source, name=name, type=kind, api_key=api_key, valid=valid, flexible=flexible,
+            source=self.source,
+            name=name,
+            type=kind,
+            api_key=api_key,
+            valid=valid,
+            flexible=flexible,
             deprecated=self.versions(raw, "deprecatedVersions", name, NONE),
-            unstable=self.flag(raw, "latestVersionUnstable", name), listeners=tuple(listeners), root=root,
+            unstable=self.flag(raw, "latestVersionUnstable", name),
+            listeners=tuple(listeners),
+            root=root,
             structs=tuple(self.structs.values()),
-        )  # fmt: skip
+        )
 
     def read_common(self, raw: Any, name: str) -> None:
         if not isinstance(raw, list | tuple):
@@ -262,11 +287,22 @@ class _Parser:
                 path, f"entityType {entity} needs type {_ENTITY_TYPES[entity]}, not {element}"
             )
         return Field(
-            name=name, attr=attribute(name), type=element, array=array, versions=versions, nullable=nullable, tagged=tagged,
-            tag=tag, default=self.default(raw, element, array, struct, versions, nullable, path),
-            ignorable=self.flag(raw, "ignorable", path), map_key=map_key, flexible=own_flexible, zero_copy=zero_copy,
-            entity=entity, struct=struct,
-        )  # fmt: skip
+            name=name,
+            attr=attribute(name),
+            type=element,
+            array=array,
+            versions=versions,
+            nullable=nullable,
+            tagged=tagged,
+            tag=tag,
+            default=self.default(raw, element, array, struct, versions, nullable, path),
+            ignorable=self.flag(raw, "ignorable", path),
+            map_key=map_key,
+            flexible=own_flexible,
+            zero_copy=zero_copy,
+            entity=entity,
+            struct=struct,
+        )
 
     def tag(
         self,
@@ -326,7 +362,8 @@ class _Parser:
             if element not in self.common:
                 raise self.fail(
                     path,
-                    f"struct {element} is declared elsewhere: make it a common struct to use it twice",
+                    f"struct {element} is declared elsewhere: make it a common struct to use it"
+                    " twice",
                 )
         elif element in self.common:
             struct = self.common_struct(element, flexible, path.split(".", 1)[0].split("/", 1)[0])
@@ -341,9 +378,15 @@ class _Parser:
         return struct
 
     def default(
-        self, raw: Mapping[str, Any], element: str, array: bool, struct: Struct | None, versions: Versions,
-        nullable: Versions, path: str,
-    ) -> Any:  # fmt: skip
+        self,
+        raw: Mapping[str, Any],
+        element: str,
+        array: bool,
+        struct: Struct | None,
+        versions: Versions,
+        nullable: Versions,
+        path: str,
+    ) -> Any:
         # A JSON null is no default at all to Kafka, only the string "null" is one.
         value = raw.get("default")
         text = (

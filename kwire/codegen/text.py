@@ -12,8 +12,17 @@ from kwire.codegen.model import Field, Schema, Struct
 
 #: Struct format character of every type with one fixed size. bool is "?": any byte but 0 is true,
 #: as in Java.
-FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",
-         "uuid": "16s"}  # fmt: skip
+FIXED = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
 
 #: Types whose wire form is a length and that many bytes. Header and ApiMessage (KIP-590) travel as
 #: bytes.
@@ -163,7 +172,10 @@ def not_default(field: Field, value: str) -> str:
         # Attribute by attribute: a call of __eq__ would cost more than the whole rest of a small
         # struct.
         parts = [not_default(f, f"{value}.{f.attr}") for f in field.struct.fields]
-        return f"({value} is not _D_{field.struct.cls} and ({' or '.join([*parts, f'{value}.unknown_tags'])}))"
+        return (
+            f"({value} is not _D_{field.struct.cls} and"
+            f" ({' or '.join([*parts, f'{value}.unknown_tags'])}))"
+        )
     if field.type in BLOBS:
         return f"({value} is None or len({value}) > 0)" if field.nullable else f"len({value}) > 0"
     if field.type == "bool":

@@ -1,4 +1,4 @@
-"""Kafka's numbers and names: error codes, API keys, ACL enums, levels of features, topics.
+"""Names Kafka's numbers: error codes, API keys, ACL enums, levels of features, topics.
 
     >>> from kwire.protocol import ApiKey, ErrorCode
     >>> ErrorCode(3).name, ErrorCode(3).retriable
@@ -6,8 +6,9 @@
     >>> ApiKey.FETCH.versions, sorted(ApiKey.FETCH.listeners)
     (range(4, 19), ['broker', 'controller'])
 
-The tables are generated from facts that ``python -m tools.import_kafka`` reads from Kafka's jars (``schemas/facts``). The
-package imports the standard library and ``kwire.uuid`` alone; schemas of messages are in ``kwire.messages``.
+The tables are generated from facts that ``python -m tools.import_kafka`` reads from Kafka's jars
+(``schemas/facts``). The package imports the standard library and ``kwire.uuid`` alone; schemas of
+messages are in ``kwire.messages``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a feature of a cluster is: its levels, what each needs, and which is the default at a metadata.version (KIP-1022)."""
+"""Describes a feature of a cluster: its levels, their dependencies, and the default level at each
+metadata.version (KIP-1022).
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,9 @@ from dataclasses import dataclass, field
 class FeatureLevel:
     """One level (``FeatureVersion``).
 
-    ``metadata_version`` is the level of metadata.version from which on a new cluster has it (``bootstrapMetadataVersion``).
-    ``dependencies``: feature -> the level that it must have, for this one to be finalized.
+    ``metadata_version`` is the level of metadata.version from which on a new cluster has it
+    (``bootstrapMetadataVersion``). ``dependencies``: feature -> the level that it must have, for
+    this one to be finalized.
     """
 
     level: int

@@ -1,6 +1,6 @@
 """Kafka's records: batches read and written, control records, and the frame of metadata records.
 
-    for batch in decode_batches(data):                      # bytes of a segment, or of a Fetch answer
+    for batch in decode_batches(data):  # the bytes of a segment, or of a Fetch response
         for record in batch.records:
             type, version, message = decode_metadata_record(record.value)
 

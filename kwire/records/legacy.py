@@ -165,10 +165,21 @@ def _header(outer: _Message, records: list[Record], position: int) -> BatchHeade
     first = records[0].offset
     stamp = records[0].timestamp if outer.magic == 1 else -1
     return BatchHeader(
-        base_offset=first, length=outer.length, partition_leader_epoch=-1, magic=outer.magic, crc=outer.crc,
-        attributes=outer.attributes, last_offset_delta=outer.offset - first, base_timestamp=stamp, max_timestamp=outer.timestamp,
-        producer_id=-1, producer_epoch=-1, base_sequence=-1, record_count=len(records), position=position,
-    )  # fmt: skip
+        base_offset=first,
+        length=outer.length,
+        partition_leader_epoch=-1,
+        magic=outer.magic,
+        crc=outer.crc,
+        attributes=outer.attributes,
+        last_offset_delta=outer.offset - first,
+        base_timestamp=stamp,
+        max_timestamp=outer.timestamp,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=len(records),
+        position=position,
+    )
 
 
 assert _HEAD.size == LOG_OVERHEAD + 6

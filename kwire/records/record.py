@@ -92,7 +92,10 @@ class Record:
 
     def __repr__(self) -> str:
         headers = f", headers={list(self.headers)!r}" if self.headers else ""
-        return f"Record(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, value={self.value!r}{headers})"
+        return (
+            f"Record(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r},"
+            f" value={self.value!r}{headers})"
+        )
 
 
 #: Bits of a batch's attributes beside the three of the compression (``DefaultRecordBatch``).

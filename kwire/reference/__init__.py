@@ -5,7 +5,7 @@ can say where in the bytes every value stands:
 
     from kwire.reference import reference
     fetch = reference("FetchRequest", 12)
-    value = fetch.parse(data)            # dicts by the schema's names, lists, ints, str, bytes, None
+    value = fetch.parse(data)          # dicts by the schema's names, lists, ints, str, bytes, None
     fetch.build(value) == data
     fetch.dissect(data)                  # a tree of nodes with byte ranges
 """

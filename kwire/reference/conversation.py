@@ -117,7 +117,8 @@ class _Connection:
         elif side.direction.lost:
             yield self._give_up(
                 side,
-                f"{side.direction.missing} bytes were not captured; the rest of this direction is left out",
+                f"{side.direction.missing} bytes were not captured; the rest of this direction is"
+                " left out",
             )
         elif side.buffer and self._knows_client(side):
             yield from self._frames(side)
@@ -130,7 +131,8 @@ class _Connection:
             if side.direction.missing:
                 yield self._give_up(
                     side,
-                    f"{side.direction.missing} bytes were not captured; what follows them is left out",
+                    f"{side.direction.missing} bytes were not captured; what follows them is"
+                    " left out",
                 )
             elif side.buffer:
                 yield self._give_up(side, f"the capture ends {len(side.buffer)} bytes into a frame")
@@ -223,7 +225,10 @@ class _Connection:
 def _why_no_frame(start: bytes) -> str:
     if start[0] in (0x15, 0x16, 0x17) and start[1] == 3:
         return "this direction is encrypted (TLS)"
-    return f"no frame of Kafka's protocol has {struct.unpack('>i', start)[0]} bytes; the rest of this direction is left out"
+    return (
+        f"no frame of Kafka's protocol has {struct.unpack('>i', start)[0]} bytes; the rest of this"
+        " direction is left out"
+    )
 
 
 def _like_request(data: bytes | bytearray) -> bool:

@@ -16,11 +16,19 @@ from kwire.message import FieldInfo, Struct
 
 #: Kafka's type -> Spark's and Arrow's; the unsigned ones take the next wider, uuids their text.
 _TYPES: dict[str, tuple[str, pa.DataType]] = {
-    "bool": ("boolean", pa.bool_()), "int8": ("tinyint", pa.int8()), "int16": ("smallint", pa.int16()),
-    "uint16": ("int", pa.int32()), "int32": ("int", pa.int32()), "uint32": ("bigint", pa.int64()),
-    "int64": ("bigint", pa.int64()), "float64": ("double", pa.float64()), "string": ("string", pa.string()),
-    "uuid": ("string", pa.string()), "bytes": ("binary", pa.binary()), "records": ("binary", pa.binary()),
-}  # fmt: skip
+    "bool": ("boolean", pa.bool_()),
+    "int8": ("tinyint", pa.int8()),
+    "int16": ("smallint", pa.int16()),
+    "uint16": ("int", pa.int32()),
+    "int32": ("int", pa.int32()),
+    "uint32": ("bigint", pa.int64()),
+    "int64": ("bigint", pa.int64()),
+    "float64": ("double", pa.float64()),
+    "string": ("string", pa.string()),
+    "uuid": ("string", pa.string()),
+    "bytes": ("binary", pa.binary()),
+    "records": ("binary", pa.binary()),
+}
 
 Row = dict[str, Any]
 

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 Job = Callable[["SparkSession", str], "DataFrame"]
 
-_PARTITION: Final = "isr array<int>, replicas array<int>, addingReplicas array<int>, removingReplicas array<int>, leader int"
+_PARTITION: Final = (
+    "isr array<int>, replicas array<int>, addingReplicas array<int>, removingReplicas array<int>,"
+    " leader int"
+)
 _ORDER: Final = ("offset", "n")
 #: A topic that lived less than this is short-lived.
 SHORT_LIVED_S: Final = 3600
@@ -44,9 +47,15 @@ def isr(spark: SparkSession, path: str) -> DataFrame:
         F.when(F.size(joined) == 0, "shrink").when(F.size(left) == 0, "expand").otherwise("change")
     )
     return both.select(
-        "offset", "timestamp", "topic", "partition", event.alias("event"), left.alias("left"), joined.alias("joined"),
+        "offset",
+        "timestamp",
+        "topic",
+        "partition",
+        event.alias("event"),
+        left.alias("left"),
+        joined.alias("joined"),
         F.col("after.isr").alias("isr"),
-    ).orderBy(*_ORDER)  # fmt: skip
+    ).orderBy(*_ORDER)
 
 
 def flapping(spark: SparkSession, path: str) -> DataFrame:
@@ -94,9 +103,15 @@ def configs(spark: SparkSession, path: str) -> DataFrame:
     found = _changes(spark, path, "config", kind)
     one = F.coalesce("after", "before")
     return found.select(
-        "offset", "timestamp", one.resourceType.alias("resourceType"), one.resourceName.alias("resourceName"),
-        one["name"].alias("name"), F.col("before.value").alias("before"), F.col("after.value").alias("after"), "type",
-    ).orderBy("offset", "resourceName", "name")  # fmt: skip
+        "offset",
+        "timestamp",
+        one.resourceType.alias("resourceType"),
+        one.resourceName.alias("resourceName"),
+        one["name"].alias("name"),
+        F.col("before.value").alias("before"),
+        F.col("after.value").alias("after"),
+        "type",
+    ).orderBy("offset", "resourceName", "name")
 
 
 def security(spark: SparkSession, path: str) -> DataFrame:
@@ -122,10 +137,14 @@ def topics(spark: SparkSession, path: str) -> DataFrame:
     )
     lives = read_table(spark, path, "topics", history=True).join(partitions, "topicId", "left")
     return lives.select(
-        "name", "topicId", F.coalesce("partitions", F.lit(0)).alias("partitions"), F.col("validFromTime").alias("created"),
-        F.col("validToTime").alias("deleted"), F.round(seconds, 3).alias("seconds"),
+        "name",
+        "topicId",
+        F.coalesce("partitions", F.lit(0)).alias("partitions"),
+        F.col("validFromTime").alias("created"),
+        F.col("validToTime").alias("deleted"),
+        F.round(seconds, 3).alias("seconds"),
         F.coalesce(seconds < SHORT_LIVED_S, F.lit(False)).alias("shortLived"),
-    ).orderBy("created", "name")  # fmt: skip
+    ).orderBy("created", "name")
 
 
 def reassignments(spark: SparkSession, path: str) -> DataFrame:
@@ -142,9 +161,15 @@ def reassignments(spark: SparkSession, path: str) -> DataFrame:
     spans = edges.withColumns({"ended": ended, "last": last}).where("now")
     seconds = F.col("ended").cast("double") - F.col("timestamp").cast("double")
     return spans.select(
-        "topic", "partition", F.col("timestamp").alias("started"), "ended", F.round(seconds, 3).alias("seconds"),
-        F.array_except("after.replicas", "after.addingReplicas").alias("from"), F.col("last.replicas").alias("to"), "offset",
-    ).orderBy("offset")  # fmt: skip
+        "topic",
+        "partition",
+        F.col("timestamp").alias("started"),
+        "ended",
+        F.round(seconds, 3).alias("seconds"),
+        F.array_except("after.replicas", "after.addingReplicas").alias("from"),
+        F.col("last.replicas").alias("to"),
+        "offset",
+    ).orderBy("offset")
 
 
 def brokers(spark: SparkSession, path: str) -> DataFrame:
@@ -177,17 +202,31 @@ def load(spark: SparkSession, path: str) -> DataFrame:
     and in the busiest minute.
     """
     by_minute = read_table(spark, path, "load")
-    return by_minute.groupBy("type").agg(
-        F.sum("records").alias("records"), F.sum("bytes").alias("bytes"), F.round(F.avg("records"), 1).alias("aMinute"),
-        F.max("records").alias("busiestMinute"), F.max_by("minute", "records").alias("when"),
-    ).orderBy(F.desc("records"))  # fmt: skip
+    return (
+        by_minute.groupBy("type")
+        .agg(
+            F.sum("records").alias("records"),
+            F.sum("bytes").alias("bytes"),
+            F.round(F.avg("records"), 1).alias("aMinute"),
+            F.max("records").alias("busiestMinute"),
+            F.max_by("minute", "records").alias("when"),
+        )
+        .orderBy(F.desc("records"))
+    )
 
 
 #: By name, as ``kwire spark`` has them.
 JOBS: Final[dict[str, Job]] = {
-    "isr": isr, "flapping": flapping, "leaders": leaders, "configs": configs, "security": security, "topics": topics,
-    "reassignments": reassignments, "brokers": brokers, "load": load,
-}  # fmt: skip
+    "isr": isr,
+    "flapping": flapping,
+    "leaders": leaders,
+    "configs": configs,
+    "security": security,
+    "topics": topics,
+    "reassignments": reassignments,
+    "brokers": brokers,
+    "load": load,
+}
 
 
 def _changes(spark: SparkSession, path: str, entity: str, columns: str) -> DataFrame:

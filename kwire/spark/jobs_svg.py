@@ -77,19 +77,31 @@ def _spans(
 
 
 _PICTURES: Final = {
-    "isr": _an_hour, "configs": _an_hour, "security": _an_hour,
+    "isr": _an_hour,
+    "configs": _an_hour,
+    "security": _an_hour,
     "leaders": _column(lambda row: _when(row["hour"]), "moves"),
     "flapping": _column(lambda row: f"broker {row['broker']}, {_when(row['hour'])}", "flaps"),
     "load": _column(lambda row: str(row["type"]), "records"),
     "topics": _spans(lambda row: str(row["name"]), "created", "deleted", lambda row: "topic"),
-    "reassignments": _spans(lambda row: f"{row['topic']}-{row['partition']}", "started", "ended", lambda row: "reassignment"),
-    "brokers": _spans(lambda row: f"broker {row['id']}", "since", "until", lambda row: str(row["state"])),
-}  # fmt: skip
+    "reassignments": _spans(
+        lambda row: f"{row['topic']}-{row['partition']}",
+        "started",
+        "ended",
+        lambda row: "reassignment",
+    ),
+    "brokers": _spans(
+        lambda row: f"broker {row['id']}", "since", "until", lambda row: str(row["state"])
+    ),
+}
 
 
 def _svg(title: str, lines: Sequence[str]) -> str:
     height = _TOP + _LINE * (1 + sum(line.count('class="label"') for line in lines))
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif" font-size="12">'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}"'
+        ' font-family="sans-serif" font-size="12">'
+    )
     return "\n".join(
         [head, f'<text x="8" y="20" font-size="15">{escape(title)}</text>', *lines, "</svg>\n"]
     )
@@ -102,7 +114,10 @@ def _text(text: str, line: int, x: float = 8) -> str:
 
 def _box(line: int, start: float, end: float, colour: str, tip: str = "") -> str:
     room = _WIDTH - _LEFT - 80
-    shape = f'x="{_LEFT + room * start:.1f}" y="{_TOP + _LINE * line + 2}" width="{max(1.0, room * (end - start)):.1f}" height="14"'
+    shape = (
+        f'x="{_LEFT + room * start:.1f}" y="{_TOP + _LINE * line + 2}"'
+        f' width="{max(1.0, room * (end - start)):.1f}" height="14"'
+    )
     return f'<rect {shape} fill="{colour}"><title>{escape(tip)}</title></rect>'
 
 

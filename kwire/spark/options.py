@@ -57,7 +57,8 @@ def kafka_options(
     if max_offsets_per_trigger is not None:
         if max_offsets_per_trigger < 1:
             raise ValueError(
-                f"max_offsets_per_trigger is a number of records from 1, not {max_offsets_per_trigger}"
+                "max_offsets_per_trigger is a number of records from 1, not"
+                f" {max_offsets_per_trigger}"
             )
         options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
     if fail_on_data_loss is not None:

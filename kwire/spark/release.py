@@ -16,5 +16,6 @@ def check_release(version: str) -> None:
     """
     if ".".join(version.split(".")[:2]) not in SUPPORTED:
         raise ImportError(
-            f"kwire.spark runs with PySpark {' and '.join(SUPPORTED)}, and this is {version}: pip install 'kwire[spark]'"
+            f"kwire.spark runs with PySpark {' and '.join(SUPPORTED)}, and this is {version}: pip"
+            " install 'kwire[spark]'"
         )

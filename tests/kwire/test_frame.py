@@ -1,4 +1,4 @@
-"""The splitter gives the same frames however the bytes arrive, and holds no more than it was given."""
+"""The splitter gives the same frames however the bytes arrive, and buffers no more than those."""
 
 from __future__ import annotations
 

@@ -27,9 +27,19 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 
 @pytest.mark.parametrize(
     ("value", "data"),
-    [(0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02"), (16383, "ff7f"), (16384, "808001"),
-     (2**28 - 1, "ffffff7f"), (2**31 - 1, "ffffffff07"), (2**32 - 1, "ffffffff0f")],
-)  # fmt: skip
+    [
+        (0, "00"),
+        (1, "01"),
+        (127, "7f"),
+        (128, "8001"),
+        (300, "ac02"),
+        (16383, "ff7f"),
+        (16384, "808001"),
+        (2**28 - 1, "ffffff7f"),
+        (2**31 - 1, "ffffffff07"),
+        (2**32 - 1, "ffffffff0f"),
+    ],
+)
 def test_unsigned_varint(value: int, data: str) -> None:
     assert write_unsigned_varint(value).hex() == data
     assert read_unsigned_varint(bytes.fromhex(data)) == (value, len(data) // 2)
@@ -37,9 +47,20 @@ def test_unsigned_varint(value: int, data: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "data"),
-    [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (-64, "7f"), (64, "8001"), (-65, "8101"), (8191, "fe7f"), (-8192, "ff7f"),
-     (2**31 - 1, "feffffff0f"), (-(2**31), "ffffffff0f")],
-)  # fmt: skip
+    [
+        (0, "00"),
+        (-1, "01"),
+        (1, "02"),
+        (63, "7e"),
+        (-64, "7f"),
+        (64, "8001"),
+        (-65, "8101"),
+        (8191, "fe7f"),
+        (-8192, "ff7f"),
+        (2**31 - 1, "feffffff0f"),
+        (-(2**31), "ffffffff0f"),
+    ],
+)
 def test_zigzag_varint(value: int, data: str) -> None:
     assert write_varint(value).hex() == write_varlong(value).hex() == data
     assert (

@@ -35,7 +35,8 @@ def test_a_tool_is_run_with_its_class_path_and_its_failure_is_told(
 ) -> None:
     program = tmp_path / "java"
     program.write_text(
-        '#!/bin/sh\nfor last; do :; done\necho "$@"\ntest "$last" != fail || { echo "no such topic" >&2; exit 1; }\n'
+        '#!/bin/sh\nfor last; do :; done\necho "$@"\ntest "$last" != fail || { echo "no such topic"'
+        " >&2; exit 1; }\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

@@ -92,9 +92,14 @@ def test_static_voters_stand_in_the_properties(
 
 def test_protocols_directories_and_properties_of_a_node(tmp_path: Path) -> None:
     shape = Shape(
-        "4.3.1", brokers=1, controllers=1, controller_protocol="SSL", log_dirs=2, properties={"a": "all", "b": "all"},
+        "4.3.1",
+        brokers=1,
+        controllers=1,
+        controller_protocol="SSL",
+        log_dirs=2,
+        properties={"a": "all", "b": "all"},
         node_properties=lambda node: {"b": f"of {node.node_id}"},
-    )  # fmt: skip
+    )
     controller, broker = nodes = make_nodes(shape, tmp_path)
     assert properties(broker)["listener.security.protocol.map"] == "BROKER:PLAINTEXT,CONTROLLER:SSL"
     assert [properties(node)["log.dirs"].count(",") for node in nodes] == [0, 1]

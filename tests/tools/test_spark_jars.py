@@ -1,4 +1,4 @@
-"""Which jars are asked for, in which order, and what is said about it; Maven itself is not asked."""
+"""The jars that are requested from a fake Maven, their order, and the messages about them."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def _machine() -> str:
         cwd=Path(__file__).parent,
     ).stdout.strip()
     return (
-        f"{processor}, {platform.system()} {platform.release()}, {platform.python_implementation()} "
-        f"{platform.python_version()}, commit {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}"
+        f"{processor}, {platform.system()} {platform.release()}, {platform.python_implementation()}"
+        f" {platform.python_version()}, commit {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}"
     )
 
 

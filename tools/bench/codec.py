@@ -25,15 +25,17 @@ _BARS = {
 _FETCH_BARS = {("kafka-python", "decode"): 1.4}
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
 
-_ALL_OF_OURS = "import kwire; [kwire.message_type(name) for name in kwire.message_names()]"
+_ALL_OF_KWIRE = "import kwire; [kwire.message_type(name) for name in kwire.message_names()]"
 _ALL_OF_KIO = """
 import importlib, pkgutil, kio.schema
-for module in pkgutil.walk_packages(kio.schema.__path__, "kio.schema."): importlib.import_module(module.name)
+for module in pkgutil.walk_packages(kio.schema.__path__, "kio.schema."):
+    importlib.import_module(module.name)
 """
 _ALL_OF_KAFKA_PYTHON = """
 import importlib, pkgutil, kafka.protocol
 for module in pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol."):
-    if ".old" not in module.name and "generate_stubs" not in module.name: importlib.import_module(module.name)
+    if ".old" not in module.name and "generate_stubs" not in module.name:
+        importlib.import_module(module.name)
 """
 
 
@@ -61,9 +63,15 @@ def _message(sample: Sample, names: tuple[str, ...]) -> Iterator[dict[str, Any]]
         for codec in codecs[1:]:
             theirs, mine = timings[codec.name], timings[own.name]
             yield {
-                "what": f"{direction} {sample.title}", "unit": "µs", "ours": mine, "peer": codec.name, "theirs": theirs,
-                "ratio": theirs / mine, "bar": _bar(sample, codec.name, direction), "bytes": len(data),
-            }  # fmt: skip
+                "what": f"{direction} {sample.title}",
+                "unit": "µs",
+                "ours": mine,
+                "peer": codec.name,
+                "theirs": theirs,
+                "ratio": theirs / mine,
+                "bar": _bar(sample, codec.name, direction),
+                "bytes": len(data),
+            }
 
 
 def _decoder(codec: Codec, data: bytes) -> Any:
@@ -82,15 +90,35 @@ def _bar(sample: Sample, peer: str, direction: str) -> float | None:
 
 def _imports() -> Iterator[dict[str, Any]]:
     alone_ms, alone_mib = import_cost("import kwire", path=[_ROOT])
-    yield {"what": "import kwire alone", "unit": "ms", "ours": alone_ms, "ok": alone_ms < 15, "notes": "below 15 ms",
-           "MiB": alone_mib}  # fmt: skip
-    all_ms, all_mib = import_cost(_ALL_OF_OURS, path=[_ROOT])
+    yield {
+        "what": "import kwire alone",
+        "unit": "ms",
+        "ours": alone_ms,
+        "ok": alone_ms < 15,
+        "notes": "below 15 ms",
+        "MiB": alone_mib,
+    }
+    all_ms, all_mib = import_cost(_ALL_OF_KWIRE, path=[_ROOT])
     for peer, statement, bars in (
         ("kio", _ALL_OF_KIO, (10.0, 2.0)),
         ("kafka-python", _ALL_OF_KAFKA_PYTHON, (None, None)),
     ):
         theirs_ms, theirs_mib = import_cost(statement)
-        yield {"what": "import every message", "unit": "ms", "ours": all_ms, "peer": peer, "theirs": theirs_ms,
-               "ratio": theirs_ms / all_ms, "bar": bars[0]}  # fmt: skip
-        yield {"what": "import every message, memory", "unit": "MiB", "ours": all_mib, "peer": peer, "theirs": theirs_mib,
-               "ratio": theirs_mib / all_mib, "bar": bars[1]}  # fmt: skip
+        yield {
+            "what": "import every message",
+            "unit": "ms",
+            "ours": all_ms,
+            "peer": peer,
+            "theirs": theirs_ms,
+            "ratio": theirs_ms / all_ms,
+            "bar": bars[0],
+        }
+        yield {
+            "what": "import every message, memory",
+            "unit": "MiB",
+            "ours": all_mib,
+            "peer": peer,
+            "theirs": theirs_mib,
+            "ratio": theirs_mib / all_mib,
+            "bar": bars[1],
+        }

@@ -45,9 +45,12 @@ def _start() -> Iterator[dict[str, Any]]:
             with gateway("--data-dir", str(Path(scratch) / str(number))) as server:
                 starts.append(server.started_in_s)
     yield {
-        "what": "start of a fresh quorum of one to ready", "unit": "s", "ours": statistics.median(starts),
-        "ok": statistics.median(starts) < _START_S_MAX, "notes": f"below {_START_S_MAX} s",
-    }  # fmt: skip
+        "what": "start of a fresh quorum of one to ready",
+        "unit": "s",
+        "ours": statistics.median(starts),
+        "ok": statistics.median(starts) < _START_S_MAX,
+        "notes": f"below {_START_S_MAX} s",
+    }
 
 
 def _compare(controllers: int, bar: float | None) -> Iterator[dict[str, Any]]:
@@ -69,14 +72,26 @@ def _compare(controllers: int, bar: float | None) -> Iterator[dict[str, Any]]:
     for what, figure in _PERCENTILES.items():
         own, their = (figure(sides[name].latencies) for name in ("ours", "theirs"))
         yield {
-            "what": f"createTopics one at a time, {who}", "unit": f"ms ({what})", "ours": own, "peer": peer, "theirs": their,
-            "ratio": their / own, "bar": bar, "notes": f"{len(sides['ours'].latencies)} topics",
-        }  # fmt: skip
+            "what": f"createTopics one at a time, {who}",
+            "unit": f"ms ({what})",
+            "ours": own,
+            "peer": peer,
+            "theirs": their,
+            "ratio": their / own,
+            "bar": bar,
+            "notes": f"{len(sides['ours'].latencies)} topics",
+        }
     own, their = (statistics.median(sides[name].rates) for name in ("ours", "theirs"))
     yield {
-        "what": f"createTopics in batches of {_BATCH}, {who}", "unit": "topics/s", "ours": own, "peer": peer, "theirs": their,
-        "ratio": own / their, "bar": bar, "notes": f"{_ROUNDS * _BATCHES * _BATCH} topics",
-    }  # fmt: skip
+        "what": f"createTopics in batches of {_BATCH}, {who}",
+        "unit": "topics/s",
+        "ours": own,
+        "peer": peer,
+        "theirs": their,
+        "ratio": own / their,
+        "bar": bar,
+        "notes": f"{_ROUNDS * _BATCHES * _BATCH} topics",
+    }
 
 
 def _percentile(share: int) -> Callable[[list[float]], float]:

@@ -29,8 +29,11 @@ _ROUNDS = 3
 _TOPIC_ALREADY_EXISTS = 36
 _DAY_S = 86_400
 _STARTS, _CAUGHT_UP, _WAITS, _UNFENCED = (
-    "is now STARTING", "has caught up", "Waiting for the broker to be unfenced", "has been unfenced",
-)  # fmt: skip
+    "is now STARTING",
+    "has caught up",
+    "Waiting for the broker to be unfenced",
+    "has been unfenced",
+)
 _LINE = re.compile(rf"(\d\d:\d\d:\d\d\.\d+) INFO .*({_STARTS}|{_CAUGHT_UP}|{_WAITS}|{_UNFENCED})")
 
 

@@ -64,11 +64,15 @@ def _metadata() -> MetadataResponse:
 def _topic(number: int) -> MetadataResponseTopic:
     partitions = [
         MetadataResponsePartition(
-            partition_index=index, leader_id=index, leader_epoch=7, replica_nodes=[0, 1, 2], isr_nodes=[0, 1, 2],
+            partition_index=index,
+            leader_id=index,
+            leader_epoch=7,
+            replica_nodes=[0, 1, 2],
+            isr_nodes=[0, 1, 2],
             offline_replicas=[],
         )
         for index in range(3)
-    ]  # fmt: skip
+    ]
     topic_id = Uuid(number.to_bytes(16, "big"))
     return MetadataResponseTopic(
         name=f"topic-{number:05d}", topic_id=topic_id, partitions=partitions
@@ -95,11 +99,15 @@ def _fetch_request() -> FetchRequest:
 def _fetch_response() -> FetchResponse:
     partitions = [
         PartitionData(
-            partition_index=n, high_watermark=2000, last_stable_offset=2000, log_start_offset=0, aborted_transactions=None,
+            partition_index=n,
+            high_watermark=2000,
+            last_stable_offset=2000,
+            log_start_offset=0,
+            aborted_transactions=None,
             records=_RECORDS,
         )
         for n in range(_PARTITIONS)
-    ]  # fmt: skip
+    ]
     return FetchResponse(
         responses=[FetchableTopicResponse(topic="topic-00000", partitions=partitions)]
     )

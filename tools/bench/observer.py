@@ -67,9 +67,12 @@ def _idle(pid: int) -> Iterator[dict[str, Any]]:
     time.sleep(_IDLE_S)
     percent = 100 * (cpu_seconds(pid) - before) / _IDLE_S
     yield {
-        "what": "CPU while the cluster is idle (two records a second)", "unit": "%", "ours": percent,
-        "ok": percent < _IDLE_PERCENT_MAX, "notes": f"below {_IDLE_PERCENT_MAX} %",
-    }  # fmt: skip
+        "what": "CPU while the cluster is idle (two records a second)",
+        "unit": "%",
+        "ours": percent,
+        "ok": percent < _IDLE_PERCENT_MAX,
+        "notes": f"below {_IDLE_PERCENT_MAX} %",
+    }
 
 
 def _latency(cluster: Cluster, leader: str, bootstrap: str, how: str) -> Iterator[dict[str, Any]]:

@@ -96,10 +96,21 @@ def java_consumer(bootstrap: str, topic: str, count: int) -> float:
     """
     output = java.run_tool(
         java.CONSUMER_PERFORMANCE,
-        ["--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count), "--group", f"g-{uuid.uuid4().hex[:8]}",
-         "--hide-header", "--timeout", "30000"],
+        [
+            "--bootstrap-server",
+            bootstrap,
+            "--topic",
+            topic,
+            "--num-records",
+            str(count),
+            "--group",
+            f"g-{uuid.uuid4().hex[:8]}",
+            "--hide-header",
+            "--timeout",
+            "30000",
+        ],
         timeout_s=_TIMEOUT_S,
-    )  # fmt: skip
+    )
     fields = [field.strip() for field in output.strip().splitlines()[-1].split(",")]
     if len(fields) < 8 or int(fields[4]) < count:
         raise PassError(f"kafka-consumer-perf-test did not read {count} records: {output[-1000:]}")

@@ -93,9 +93,15 @@ def _compare(sample: Sample) -> Iterator[dict[str, Any]]:
         for codec in codecs[1:]:
             theirs, mine = timings[codec.name], timings["kwire"]
             yield {
-                "what": f"{direction} {sample.title}", "unit": "µs", "ours": mine, "peer": codec.name, "theirs": theirs,
-                "ratio": theirs / mine, "bar": _BARS.get((codec.name, direction)), "bytes": len(data),
-            }  # fmt: skip
+                "what": f"{direction} {sample.title}",
+                "unit": "µs",
+                "ours": mine,
+                "peer": codec.name,
+                "theirs": theirs,
+                "ratio": theirs / mine,
+                "bar": _BARS.get((codec.name, direction)),
+                "bytes": len(data),
+            }
 
 
 def _call(function: Callable[[Any], Any], argument: Any) -> Callable[[], Any]:
@@ -125,9 +131,14 @@ def _kafka_python() -> Codec:
 
     def encode(records: Sequence[Record]) -> bytes:
         made = builder(
-            magic=2, compression_type=0, is_transactional=False, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+            magic=2,
+            compression_type=0,
+            is_transactional=False,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
             batch_size=1 << 30,
-        )  # fmt: skip
+        )
         for record in records:
             made.append(record.offset, record.timestamp, record.key, record.value, record.headers)
         return bytes(made.build())

@@ -46,7 +46,10 @@ def markdown(rows: Sequence[Row], machine: str) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Printed by `make bench`; the ratio says how many times better kwire is than the peer, the bar is the ratio to reach.",
+        (
+            "Printed by `make bench`; the ratio says how many times better kwire is than the peer,"
+            " the bar is the ratio to reach."
+        ),
         "",
         f"Measured on: {machine}",
         "",

@@ -75,9 +75,12 @@ def _start_and_memory(node: Path, batches: Sequence[largelog.Batch]) -> Iterator
             _first_records(server.bootstrap)
             starts.append(time.perf_counter() - began)
     yield {
-        "what": f"start to first records, {count:,} records", "unit": "s", "ours": statistics.median(starts),
-        "ok": statistics.median(starts) < _START_S_MAX, "notes": f"below {_START_S_MAX} s",
-    }  # fmt: skip
+        "what": f"start to first records, {count:,} records",
+        "unit": "s",
+        "ours": statistics.median(starts),
+        "ok": statistics.median(starts) < _START_S_MAX,
+        "notes": f"below {_START_S_MAX} s",
+    }
     with gateway("--source", "log", "--log-dir", str(node)) as server:
         for _, client, _ in _CLIENTS:
             client(server.bootstrap, TOPIC_NAME, count)
@@ -143,14 +146,24 @@ def _compare(
     ratio = statistics.median(their / own for own, their in zip(*seconds, strict=True))
     peer = f"Kafka {KAFKA_VERSION}"
     yield {
-        "what": f"{name}, {count:,} records", "unit": "records/s", "ours": ours, "peer": peer, "theirs": theirs,
-        "ratio": ratio, "bar": 1.0, "notes": f"{ours * megabytes / count:.0f} and {theirs * megabytes / count:.0f} MB/s",
-    }  # fmt: skip
+        "what": f"{name}, {count:,} records",
+        "unit": "records/s",
+        "ours": ours,
+        "peer": peer,
+        "theirs": theirs,
+        "ratio": ratio,
+        "bar": 1.0,
+        "notes": f"{ours * megabytes / count:.0f} and {theirs * megabytes / count:.0f} MB/s",
+    }
     own_cpu, kafka_cpu = (statistics.mean(side) for side in cpu)
     yield {
-        "what": f"{name}, server CPU a pass", "unit": "s", "ours": own_cpu, "peer": peer, "theirs": kafka_cpu,
+        "what": f"{name}, server CPU a pass",
+        "unit": "s",
+        "ours": own_cpu,
+        "peer": peer,
+        "theirs": kafka_cpu,
         "ratio": kafka_cpu / max(own_cpu, 0.01),
-    }  # fmt: skip
+    }
 
 
 def fill(cluster: Cluster, batches: Sequence[largelog.Batch]) -> None:

@@ -38,9 +38,12 @@ _ROOT = Path(__file__).resolve().parent.parent.parent
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 STOCK, THEIRS, BULK, ALONE, SOURCE = (
-    "stock source", "stock source, Kafka's server", "stock source + decode", "stock source + decode, one by one",
+    "stock source",
+    "stock source, Kafka's server",
+    "stock source + decode",
+    "stock source + decode, one by one",
     'format("kwire")',
-)  # fmt: skip
+)
 
 
 @dataclass
@@ -172,9 +175,14 @@ def _rows(passes: dict[str, Passes]) -> Iterator[dict[str, Any]]:
     yield _compared(passes, SOURCE, BULK, 1.0, peer=BULK)
     for name, one in passes.items():
         yield {
-            "what": f"{name}, CPU for {RECORDS:,} records", "unit": "s", "ours": statistics.median(one.cpu),
-            "notes": f"{RECORDS / statistics.median(one.wall):,.0f} records/s, the median of {len(one.wall)} passes",
-        }  # fmt: skip
+            "what": f"{name}, CPU for {RECORDS:,} records",
+            "unit": "s",
+            "ours": statistics.median(one.cpu),
+            "notes": (
+                f"{RECORDS / statistics.median(one.wall):,.0f} records/s, the median of"
+                f" {len(one.wall)} passes"
+            ),
+        }
 
 
 def _compared(
@@ -183,9 +191,15 @@ def _compared(
     ratios = [b / a for a, b in zip(passes[ours].wall, passes[theirs].wall, strict=False)]
     rates = [RECORDS / statistics.median(passes[name].wall) for name in (ours, theirs)]
     return {
-        "what": f"{ours}, {RECORDS:,} records", "unit": "records/s", "ours": rates[0], "peer": peer, "theirs": rates[1],
-        "ratio": statistics.median(ratios), "bar": bar, "notes": f"median of {len(ratios)} turns",
-    }  # fmt: skip
+        "what": f"{ours}, {RECORDS:,} records",
+        "unit": "records/s",
+        "ours": rates[0],
+        "peer": peer,
+        "theirs": rates[1],
+        "ratio": statistics.median(ratios),
+        "bar": bar,
+        "notes": f"median of {len(ratios)} turns",
+    }
 
 
 def _tree_cpu_seconds(spark: SparkSession) -> float:

@@ -160,7 +160,10 @@ def plain_text(fix: bool) -> str:
 
 def imports(_fix: bool) -> str:
     """The contracts of setup.cfg on imports."""
-    program = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+    program = (
+        "import sys; from importlinter.cli import lint_imports_command;"
+        " sys.exit(lint_imports_command())"
+    )
     return _last_line(_quiet([sys.executable, "-c", program, "--config", "setup.cfg"]))
 
 

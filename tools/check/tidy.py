@@ -144,7 +144,7 @@ def _defined(tree: ast.Module) -> Iterator[_Defined]:
 
 
 def _prose(text: str, docstrings: set[int]) -> Iterator[tuple[int, str]]:
-    """(line, text) of each comment, and of each line of the docstrings that begin at those lines."""
+    """(line, text) of each comment, and of each line of a docstring; these begin at those lines."""
     line, position, after_comment = 1, 0, -1
     for found in _STRING_OR_COMMENT.finditer(text):
         line += text.count("\n", position, found.start())

@@ -95,7 +95,8 @@ def _judge(samples: Sequence[Sample], allowed: float) -> int:
         if len(warm) > 1:
             growth = growth_per_hour(warm)
             print(
-                f"node {node_id}: {_span(warm)} after ten minutes, a line through it gains {growth:.2f} MiB an hour"
+                f"node {node_id}: {_span(warm)} after ten minutes, a line through it gains"
+                f" {growth:.2f} MiB an hour"
             )
             status |= growth > allowed
     return status
@@ -105,9 +106,9 @@ def _span(samples: Sequence[Sample]) -> str:
     first, last = samples[0], samples[-1]
     most = max(one.rss_kib for one in samples) / 1024
     return (
-        f"{first.rss_kib / 1024:.1f} to {last.rss_kib / 1024:.1f} MiB (at most {most:.1f}), "
-        f"{first.descriptors} to {last.descriptors} file descriptors, {last.topics - first.topics} topics, "
-        f"{last.groups - first.groups} groups"
+        f"{first.rss_kib / 1024:.1f} to {last.rss_kib / 1024:.1f} MiB (at most {most:.1f}),"
+        f" {first.descriptors} to {last.descriptors} file descriptors, {last.topics - first.topics}"
+        f" topics, {last.groups - first.groups} groups"
     )
 
 

@@ -123,10 +123,14 @@ class Load:
         mine = sync_group.SyncGroupRequestAssignment(member_id=member_id, assignment=b"assignment")
         admin.send(
             sync_group.SyncGroupRequest(
-                group_id=group_id, generation_id=generation, member_id=member_id, assignments=[mine],
-                protocol_type="consumer", protocol_name="range",
+                group_id=group_id,
+                generation_id=generation,
+                member_id=member_id,
+                assignments=[mine],
+                protocol_type="consumer",
+                protocol_name="range",
             )
-        )  # fmt: skip
+        )
         partition = offset_commit.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=1
         )
@@ -153,9 +157,12 @@ def _join(admin: Admin, group_id: str) -> tuple[str, int]:
     metadata = b"\0\0" + ConsumerProtocolSubscription(topics=[_TOPIC]).encode(0)
     protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=metadata)
     request = join_group.JoinGroupRequest(
-        group_id=group_id, session_timeout_ms=10_000, rebalance_timeout_ms=10_000, protocol_type="consumer",
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
         protocols=[protocol],
-    )  # fmt: skip
+    )
     answer = admin.send(request, accept=(_MEMBER_ID_REQUIRED,))
     if answer.error_code == _MEMBER_ID_REQUIRED:
         request.member_id = answer.member_id

@@ -19,9 +19,10 @@ def draw(samples: Sequence[Sample], title: str) -> str:
     memory = _chart(samples, f"{title}: resident memory, MiB", lambda one: one.rss_kib / 1024)
     files = _chart(samples, "file descriptors", lambda one: one.descriptors)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {2 * _HEIGHT}" font-family="sans-serif" '
-        f'font-size="12">\n<rect width="{_WIDTH}" height="{2 * _HEIGHT}" fill="white"/>\n{memory}\n'
-        f'<g transform="translate(0 {_HEIGHT})">\n{files}\n</g>\n</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {2 * _HEIGHT}"'
+        f' font-family="sans-serif" font-size="12">\n<rect width="{_WIDTH}" height="{2 * _HEIGHT}"'
+        f' fill="white"/>\n{memory}\n<g transform="translate(0'
+        f' {_HEIGHT})">\n{files}\n</g>\n</svg>\n'
     )
 
 

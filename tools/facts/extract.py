@@ -42,7 +42,8 @@ def read_facts(version: str) -> dict[str, Any]:
     )
     if done.returncode != 0:
         raise JavaError(
-            f"{PROGRAM.name} with the jars of {version} ended with {done.returncode}:\n{done.stderr[-4000:]}"
+            f"{PROGRAM.name} with the jars of {version} ended with"
+            f" {done.returncode}:\n{done.stderr[-4000:]}"
         )
     return compact(json.loads(done.stdout))
 

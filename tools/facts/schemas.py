@@ -18,9 +18,16 @@ from kwire.codegen.schema import load_json, parse
 from tools.maven import resolve
 
 ARTIFACTS = (
-    "kafka-clients", "kafka-metadata", "kafka-raft", "kafka-group-coordinator", "kafka-transaction-coordinator",
-    "kafka-share-coordinator", "kafka-server-common", "kafka-storage", "kafka-server",
-)  # fmt: skip
+    "kafka-clients",
+    "kafka-metadata",
+    "kafka-raft",
+    "kafka-group-coordinator",
+    "kafka-transaction-coordinator",
+    "kafka-share-coordinator",
+    "kafka-server-common",
+    "kafka-storage",
+    "kafka-server",
+)
 #: Versions that newer Kafka dropped and that are still served: release -> schemas, written to
 #: ``schemas/old``.
 _OLD_SCHEMAS = (
@@ -32,10 +39,33 @@ _OLD_SCHEMAS = (
 OLD = {"3.9.1": ("kafka-clients", _OLD_SCHEMAS)}
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 
-_MESSAGE_ORDER = ("apiKey", "type", "listeners", "name", "validVersions", "deprecatedVersions", "flexibleVersions",
-                  "latestVersionUnstable", "commonStructs", "fields")  # fmt: skip
-_FIELD_ORDER = ("name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "flexibleVersions", "default",
-                "ignorable", "mapKey", "zeroCopy", "entityType", "fields")  # fmt: skip
+_MESSAGE_ORDER = (
+    "apiKey",
+    "type",
+    "listeners",
+    "name",
+    "validVersions",
+    "deprecatedVersions",
+    "flexibleVersions",
+    "latestVersionUnstable",
+    "commonStructs",
+    "fields",
+)
+_FIELD_ORDER = (
+    "name",
+    "type",
+    "versions",
+    "nullableVersions",
+    "taggedVersions",
+    "tag",
+    "flexibleVersions",
+    "default",
+    "ignorable",
+    "mapKey",
+    "zeroCopy",
+    "entityType",
+    "fields",
+)
 
 
 def import_jars(

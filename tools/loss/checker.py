@@ -76,7 +76,10 @@ def _one_value(facts: _Facts) -> Iterator[str]:
     for read in facts.history.reads:
         for batch in read.batches:
             if whole[batch.base_offset] != batch:
-                yield f"node {read.node} gave {_name(batch)}, and somebody gave {_name(whole[batch.base_offset])}"
+                yield (
+                    f"node {read.node} gave {_name(batch)}, and somebody gave"
+                    f" {_name(whole[batch.base_offset])}"
+                )
     for one, other in _neighbours(facts.log):
         if other.base_offset <= one.last_offset:
             yield f"{_name(one)} and {_name(other)} overlap"
@@ -100,9 +103,15 @@ def _same_on_all_nodes(facts: _Facts) -> Iterator[str]:
         if read is None or not read.batches:
             yield f"node {node}: its log was not read after healing"
         elif read.batches[0].base_offset != 0:
-            yield f"node {node}: its log begins at {read.batches[0].base_offset}: what was before cannot be checked"
+            yield (
+                f"node {node}: its log begins at {read.batches[0].base_offset}: what was before"
+                " cannot be checked"
+            )
         elif read.batches[-1].last_offset != facts.log[-1].last_offset:
-            yield f"node {node}: its log ends at {read.batches[-1].last_offset}, another's at {facts.log[-1].last_offset}"
+            yield (
+                f"node {node}: its log ends at {read.batches[-1].last_offset}, another's at"
+                f" {facts.log[-1].last_offset}"
+            )
 
 
 def _acknowledged_is_there(facts: _Facts) -> Iterator[str]:
@@ -114,7 +123,10 @@ def _acknowledged_is_there(facts: _Facts) -> Iterator[str]:
     for attempt in _with(facts, Outcome.ACKNOWLEDGED):
         for node, ids in finals:
             if attempt.id not in ids:
-                yield f"append {attempt.id}, acknowledged by node {attempt.node}, is not in the log of node {node}"
+                yield (
+                    f"append {attempt.id}, acknowledged by node {attempt.node}, is not in the log"
+                    f" of node {node}"
+                )
 
 
 def _failed_is_not(facts: _Facts) -> Iterator[str]:
@@ -122,7 +134,10 @@ def _failed_is_not(facts: _Facts) -> Iterator[str]:
     for attempt in _with(facts, Outcome.FAILED):
         if attempt.id in facts.places:
             where = facts.places[attempt.id][0]
-            yield f"append {attempt.id}, refused by node {attempt.node} ({attempt.detail}), stands at offset {where}"
+            yield (
+                f"append {attempt.id}, refused by node {attempt.node} ({attempt.detail}), stands at"
+                f" offset {where}"
+            )
 
 
 def _at_most_once(facts: _Facts) -> Iterator[str]:
@@ -150,7 +165,10 @@ def _real_time_order(facts: _Facts) -> Iterator[str]:
     for offset, attempt in sorted(placed, key=lambda pair: pair[0], reverse=True):
         if by is not None and earliest < attempt.sent:
             pending = facts.places[by.id][0]
-            yield f"append {by.id} at offset {pending} was acknowledged before {attempt.id} at offset {offset} was sent"
+            yield (
+                f"append {by.id} at offset {pending} was acknowledged before {attempt.id} at offset"
+                f" {offset} was sent"
+            )
         if (
             attempt.outcome is Outcome.ACKNOWLEDGED
             and attempt.answered is not None
@@ -208,9 +226,15 @@ def _no_stale_answer(facts: _Facts) -> Iterator[str]:
         if before < 0:
             continue
         if one.epoch < epochs[before]:
-            yield f"{one.said_by} answered as the leader of epoch {one.epoch}, and epoch {epochs[before]} had acknowledged"
+            yield (
+                f"{one.said_by} answered as the leader of epoch {one.epoch}, and epoch"
+                f" {epochs[before]} had acknowledged"
+            )
         elif one.high_watermark is not None and one.high_watermark < ends[before]:
-            yield f"{one.said_by} told the high watermark {one.high_watermark}, and {ends[before] - 1} was acknowledged"
+            yield (
+                f"{one.said_by} told the high watermark {one.high_watermark}, and"
+                f" {ends[before] - 1} was acknowledged"
+            )
 
 
 def _enough_happened(facts: _Facts) -> Iterator[str]:
@@ -270,4 +294,7 @@ def _running_max(values: Iterable[int]) -> list[int]:
 
 
 def _name(batch: SeenBatch) -> str:
-    return f"batch {batch.base_offset}-{batch.last_offset} of epoch {batch.epoch} (digest {batch.digest:08x})"
+    return (
+        f"batch {batch.base_offset}-{batch.last_offset} of epoch {batch.epoch} (digest"
+        f" {batch.digest:08x})"
+    )

@@ -73,7 +73,8 @@ def wait_for_end(address: str, end: int, timeout_s: float = 60) -> None:
             trouble = repr(error)
         if time.monotonic() > deadline:
             raise ReadError(
-                f"the node at {address} did not come to offset {end} in {timeout_s:.0f} s: {trouble}"
+                f"the node at {address} did not come to offset {end} in {timeout_s:.0f} s:"
+                f" {trouble}"
             )
         time.sleep(0.05)
 

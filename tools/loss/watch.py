@@ -96,9 +96,12 @@ def ask(client: WireClient, node: Node) -> Leadership | None:
         return None
     by_itself = partition.leader_id == node.node_id
     return Leadership(
-        f"node {node.node_id}", partition.leader_epoch, partition.leader_id,
-        asked if by_itself else None, partition.high_watermark if by_itself and partition.high_watermark >= 0 else None,
-    )  # fmt: skip
+        f"node {node.node_id}",
+        partition.leader_epoch,
+        partition.leader_id,
+        asked if by_itself else None,
+        partition.high_watermark if by_itself and partition.high_watermark >= 0 else None,
+    )
 
 
 def leader_end(node: Node) -> int:

@@ -126,8 +126,9 @@ class Writers:
             )
             if self.acknowledged < target:
                 raise AdminError(
-                    f"{more - (target - self.acknowledged)} of {more} appends were acknowledged in {timeout_s:.0f} s "
-                    f"(all in all {self.unknown} unknown, {self.failed} refused); {self._error!r}"
+                    f"{more - (target - self.acknowledged)} of {more} appends were acknowledged in"
+                    f" {timeout_s:.0f} s (all in all {self.unknown} unknown, {self.failed}"
+                    f" refused); {self._error!r}"
                 )
 
     def _run(self, number: int, kind: str, hold: threading.Lock) -> None:

@@ -151,8 +151,9 @@ class BatchReader(_Reader, api.DataSourceReader):
         for name, offset in (("startingOffsets", start), ("endingOffsets", end)):
             if self.settings.fail_on_data_loss and not state.start <= offset <= state.end:
                 raise DataLossError(
-                    f"{name} is {offset}, and the log at {self.settings.bootstrap} goes from {state.start} to {state.end};"
-                    " take offsets in between, or failOnDataLoss=false to read what there is"
+                    f"{name} is {offset}, and the log at {self.settings.bootstrap} goes from"
+                    f" {state.start} to {state.end}; take offsets in between, or"
+                    " failOnDataLoss=false to read what there is"
                 )
         return max(start, state.start), min(end, state.end)
 

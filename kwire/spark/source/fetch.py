@@ -45,7 +45,8 @@ def read_range(settings: Settings, start: int, end: int) -> Iterator[Columns]:
                 now_at, records = coming.result()
                 if now_at == at and time.monotonic() > deadline:
                     raise ServerError(
-                        f"{settings.bootstrap} gave nothing at offset {at} for {settings.poll_timeout_ms} ms"
+                        f"{settings.bootstrap} gave nothing at offset {at} for"
+                        f" {settings.poll_timeout_ms} ms"
                     )
                 begin, at = at, now_at
                 deadline = deadline if at == begin else _deadline(settings)
@@ -125,7 +126,8 @@ def _after_loss(log: ServerLog, at: int, end: int, settings: Settings) -> int:
     state = log.state()
     if settings.fail_on_data_loss:
         raise DataLossError(
-            f"offset {at} of {METADATA_TOPIC} is not at {settings.bootstrap}: the log goes from {state.start} to {state.end}"
+            f"offset {at} of {METADATA_TOPIC} is not at {settings.bootstrap}: the log goes from"
+            f" {state.start} to {state.end}"
         )
     return state.start if at < state.start else end
 

@@ -46,7 +46,8 @@ def find_files(paths: Sequence[str], files: Files) -> list[str]:
         here = [file for match in matches for file in _files_at(match, files)]
         if not here:
             raise FileNotFoundError(
-                f"path {path}: no {'files' if files == 'all' else files} of a metadata log are there"
+                f"path {path}: no {'files' if files == 'all' else files} of a metadata log are"
+                " there"
             )
         found.update(dict.fromkeys(here))
     return list(found)

@@ -98,23 +98,27 @@ def loss_at(position: Position, state: LogState, end_of_epoch: EndOfEpoch) -> Lo
     ):
         if theirs and ours and theirs != ours:
             return Loss(
-                f"the checkpoint is of {what} {ours} and the server now has {what} {theirs}: it is another log",
+                f"the checkpoint is of {what} {ours} and the server now has {what} {theirs}: it is"
+                " another log",
                 state.start,
             )
     if position.offset < state.start:
         return Loss(
-            f"the log now starts at offset {state.start}: {position.offset} to {state.start - 1} are gone",
+            f"the log now starts at offset {state.start}: {position.offset} to {state.start - 1}"
+            " are gone",
             state.start,
         )
     common = _common_end(position, state, end_of_epoch)
     if position.offset > state.end:
         return Loss(
-            f"the log ends at offset {state.end}, before offset {position.offset} of the checkpoint",
+            f"the log ends at offset {state.end}, before offset {position.offset} of the"
+            " checkpoint",
             common,
         )
     if common < position.offset:
         return Loss(
-            f"the log was replaced: of epoch {position.epoch} it has nothing up to offset {position.offset} of the checkpoint",
+            f"the log was replaced: of epoch {position.epoch} it has nothing up to offset"
+            f" {position.offset} of the checkpoint",
             common,
         )
     return None

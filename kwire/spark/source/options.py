@@ -21,11 +21,24 @@ Files = Literal["segments", "snapshots", "all"]
 
 #: Options that are passed to kafka-python under its names; Kafka's names with dots are accepted
 #: too.
-_TEXTS: Final = frozenset((
-    "client_id", "security_protocol", "sasl_kerberos_domain_name", "sasl_kerberos_name", "sasl_kerberos_service_name",
-    "sasl_mechanism", "sasl_plain_password", "sasl_plain_username", "ssl_cafile", "ssl_certfile", "ssl_ciphers", "ssl_crlfile",
-    "ssl_keyfile", "ssl_password",
-))  # fmt: skip
+_TEXTS: Final = frozenset(
+    (
+        "client_id",
+        "security_protocol",
+        "sasl_kerberos_domain_name",
+        "sasl_kerberos_name",
+        "sasl_kerberos_service_name",
+        "sasl_mechanism",
+        "sasl_plain_password",
+        "sasl_plain_username",
+        "ssl_cafile",
+        "ssl_certfile",
+        "ssl_ciphers",
+        "ssl_crlfile",
+        "ssl_keyfile",
+        "ssl_password",
+    )
+)
 _NUMBERS: Final = frozenset(["bootstrap_timeout_ms", "request_timeout_ms"])
 _FETCH_NUMBERS: Final = frozenset(["fetch_max_bytes", "max_partition_fetch_bytes"])
 _FLAGS: Final = frozenset(["ssl_check_hostname"])
@@ -34,9 +47,17 @@ _CLIENTS: Final = _TEXTS | _NUMBERS | _FETCH_NUMBERS | _FLAGS
 _FOR_BOTH: Final = ("entities", "excludeRecordTypes", "keep", "mode", "recordTypes", "secrets")
 _FOR_FILES: Final = ("files", "path", "paths")
 _FOR_SERVERS: Final = (
-    "bootstrap.servers", "endingOffsets", "endingTimestamp", "failOnDataLoss", "kafka.bootstrap.servers",
-    "maxOffsetsPerTrigger", "minPartitions", "pollTimeoutMs", "startingOffsets", "startingTimestamp",
-)  # fmt: skip
+    "bootstrap.servers",
+    "endingOffsets",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "kafka.bootstrap.servers",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    "pollTimeoutMs",
+    "startingOffsets",
+    "startingTimestamp",
+)
 _KNOWN: Final = {name.lower(): name for name in (*_FOR_BOTH, *_FOR_FILES, *_FOR_SERVERS)}
 
 
@@ -93,7 +114,8 @@ def settings_of(options: Mapping[str, str]) -> Settings:
     for name in keep:
         if name not in KEPT or keep.count(name) > 1 or (name == "file" and bootstrap):
             raise ValueError(
-                f"keep names columns among {', '.join(KEPT)} (file with path only), each once, not {name!r}"
+                f"keep names columns among {', '.join(KEPT)} (file with path only), each once, not"
+                f" {name!r}"
             )
     client, fetch = _client(given)
     return Settings(
@@ -122,7 +144,8 @@ def _check_names(given: Mapping[str, str]) -> None:
             name.startswith("kafka.") and _plain(name) in _CLIENTS
         ):
             raise ValueError(
-                f"kwire has no option {name!r}; there are {', '.join(_KNOWN.values())}, and with kafka. before them "
+                f"kwire has no option {name!r}; there are {', '.join(_KNOWN.values())}, and with"
+                " kafka. before them "
                 + ", ".join(
                     (*sorted(_CLIENTS), *(name.removeprefix("kafka.") for name in KAFKAS_OWN))
                 )

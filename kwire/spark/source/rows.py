@@ -16,9 +16,12 @@ from kwire.spark.source.options import Settings
 _SOURCE: Final = {"offset": "bigint", "timestamp": "timestamp"}
 _KEPT: Final = {"value": "binary", "file": "string"}
 _ARROW: Final[dict[str, pa.DataType]] = {
-    "bigint": pa.int64(), "timestamp": pa.timestamp("us", tz="UTC"), "string": pa.string(), "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "string": pa.string(),
+    "int": pa.int32(),
     "binary": pa.binary(),
-}  # fmt: skip
+}
 
 
 def schema_of(keep: Sequence[str]) -> str:

@@ -58,7 +58,8 @@ def translated(given: Mapping[str, str]) -> dict[str, str]:
 def _pem(path: str, name: str) -> str:
     if path.lower().endswith((".jks", ".p12", ".pfx", ".pkcs12")):
         raise ValueError(
-            f"{name}: only PEM files can be read; openssl pkcs12 -in STORE -out FILE.pem makes one of a PKCS12 store"
+            f"{name}: only PEM files can be read; openssl pkcs12 -in STORE -out FILE.pem makes one"
+            " of a PKCS12 store"
         )
     return path
 
@@ -89,14 +90,16 @@ def _jaas(value: str) -> tuple[str, dict[str, str]]:
     entry = _JAAS.fullmatch(value)
     if entry is None or entry[1] not in _MODULES:
         raise ValueError(
-            f'kafka.sasl.jaas.config is MODULE required username="..." password="..."; with {" or ".join(_MODULES)}'
+            'kafka.sasl.jaas.config is MODULE required username="..." password="..."; with'
+            f" {' or '.join(_MODULES)}"
         )
     options, at, text = {}, 0, entry[2]
     while at < len(text):
         option = _JAAS_OPTION.match(text, at)
         if option is None:
             raise ValueError(
-                "kafka.sasl.jaas.config: the options of the login module are not NAME=VALUE, or a quote is missing"
+                "kafka.sasl.jaas.config: the options of the login module are not NAME=VALUE, or a"
+                " quote is missing"
             )
         options[option[1]] = (
             re.sub(r"\\(.)", r"\1", option[2]) if option[2] is not None else option[3]
@@ -110,5 +113,6 @@ def _check_mechanism(given: Mapping[str, str]) -> None:
     module, _ = _jaas(given["kafka.sasl.jaas.config"])
     if not mechanism.upper().startswith(module):
         raise ValueError(
-            f"kafka.sasl.jaas.config is for {module}, and kafka.sasl.mechanism is {mechanism or 'not given'}"
+            f"kafka.sasl.jaas.config is for {module}, and kafka.sasl.mechanism is"
+            f" {mechanism or 'not given'}"
         )

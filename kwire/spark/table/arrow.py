@@ -23,10 +23,19 @@ RECORD: Final = "_record"
 SINCE: Final = {"validFromOffset": pa.int64(), "validFromTime": _TIME}
 UNTIL: Final = {"validToOffset": pa.int64(), "validToTime": _TIME}
 CHANGES: Final = {
-    "offset": pa.int64(), "effectiveOffset": pa.int64(), "n": pa.int32(), "epoch": pa.int32(), "timestamp": _TIME,
-    "type": pa.string(), "entity": pa.string(), "key": pa.string(), "topic": pa.string(), "op": pa.string(),
-    "before": pa.string(), "after": pa.string(),
-}  # fmt: skip
+    "offset": pa.int64(),
+    "effectiveOffset": pa.int64(),
+    "n": pa.int32(),
+    "epoch": pa.int32(),
+    "timestamp": _TIME,
+    "type": pa.string(),
+    "entity": pa.string(),
+    "key": pa.string(),
+    "topic": pa.string(),
+    "op": pa.string(),
+    "before": pa.string(),
+    "after": pa.string(),
+}
 ERRORS: Final = {
     "offset": pa.int64(),
     "timestamp": _TIME,

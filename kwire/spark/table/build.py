@@ -78,7 +78,8 @@ def tables(
     missing = {"offset", "timestamp", "value"} - set(source.columns)
     if missing:
         raise ValueError(
-            f'the source has no column {", ".join(sorted(missing))}; format("kwire") gives value with keep=value'
+            f'the source has no column {", ".join(sorted(missing))}; format("kwire") gives value'
+            " with keep=value"
         )
     if not source.isStreaming:
         builder(source, 0)
@@ -107,7 +108,8 @@ def read_table(
     """
     if name not in TABLES or (name in _ONLY_APPENDED and (history or as_of is not None)):
         raise ValueError(
-            f"tables are {', '.join(TABLES)}; history and as_of are for those of a kind, not {name!r}"
+            f"tables are {', '.join(TABLES)}; history and as_of are for those of a kind, not"
+            f" {name!r}"
         )
     if isinstance(as_of, datetime) and as_of.tzinfo is None:
         raise ValueError(f"{as_of} has no time zone: give an aware datetime")
@@ -116,8 +118,13 @@ def read_table(
         check_delta(spark)
     if name in _ONLY_APPENDED:
         rows = _appended(spark, store, name, table_columns(name))
-        return rows.groupBy("minute", "type").agg(F.sum("records").alias("records"), F.sum("bytes").alias("bytes")) \
-            if name == "load" else rows  # fmt: skip
+        return (
+            rows.groupBy("minute", "type").agg(
+                F.sum("records").alias("records"), F.sum("bytes").alias("bytes")
+            )
+            if name == "load"
+            else rows
+        )
     if not history and as_of is None:
         return _now(spark, store, name)
     ever = _ever(spark, store, name)

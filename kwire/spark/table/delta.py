@@ -28,10 +28,18 @@ _CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _APPENDED: Final = ("changes", "errors", "load")
 #: The columns that tell an entity from the others of its kind.
 _KEYS: Final = {
-    "feature": ("name",), "topic": ("topicId",), "partition": ("topicId", "partition"),
-    "config": ("resourceType", "resourceName", "name"), "broker": ("id",), "controller": ("id",), "acl": ("id",),
-    "quota": ("entity", "name"), "user": ("name", "mechanism"), "token": ("tokenId",), "producer_ids": (),
-}  # fmt: skip
+    "feature": ("name",),
+    "topic": ("topicId",),
+    "partition": ("topicId", "partition"),
+    "config": ("resourceType", "resourceName", "name"),
+    "broker": ("id",),
+    "controller": ("id",),
+    "acl": ("id",),
+    "quota": ("entity", "name"),
+    "user": ("name", "mechanism"),
+    "token": ("tokenId",),
+    "producer_ids": (),
+}
 
 
 def check_delta(spark: SparkSession) -> None:
@@ -46,18 +54,20 @@ def check_delta(spark: SparkSession) -> None:
             for spark_release, delta in BUILT_FOR.items()
         )
         raise ValueError(
-            f'format="delta" runs with {runs}, and this is PySpark {spark.version}, for which no Delta is built:'
-            " take one of these, or format=\"parquet\""
-        )  # fmt: skip
+            f'format="delta" runs with {runs}, and this is PySpark {spark.version}, for which no'
+            ' Delta is built: take one of these, or format="parquet"'
+        )
     found = _delta_version(spark)
     if found is None:
         raise ValueError(
-            f'format="delta" needs Delta {wanted}, and this session has none: give spark.jars its jars, spark.sql.extensions'
-            f" {_EXTENSION} and spark.sql.catalog.spark_catalog {_CATALOG} before the session starts"
+            f'format="delta" needs Delta {wanted}, and this session has none: give spark.jars its'
+            f" jars, spark.sql.extensions {_EXTENSION} and spark.sql.catalog.spark_catalog"
+            f" {_CATALOG} before the session starts"
         )
     if ".".join(found.split(".")[:2]) != wanted:
         raise ValueError(
-            f'format="delta" with PySpark {spark.version} needs Delta {wanted}, and this session has {found}'
+            f'format="delta" with PySpark {spark.version} needs Delta {wanted}, and this session'
+            f" has {found}"
         )
 
 
@@ -99,7 +109,8 @@ class Delivery:
             name for name in (*_APPENDED, *(kind.table for kind in KINDS)) if _is_there(store, name)
         ]:
             raise TablesError(
-                f"{store.uri('')}: {', '.join(names)} are there, without a manifest; take an empty directory"
+                f"{store.uri('')}: {', '.join(names)} are there, without a manifest; take an empty"
+                " directory"
             )
 
     def deliver(self) -> None:
@@ -152,7 +163,10 @@ class Delivery:
         )
         # Rows that ended before are not looked at: Delta knows from its statistics which files have
         # none but these.
-        open_then = f"(old.validToOffset IS NULL OR old.validToOffset >= {self._store.manifest.outbox.since})"
+        open_then = (
+            "(old.validToOffset IS NULL OR old.validToOffset >="
+            f" {self._store.manifest.outbox.since})"
+        )
         path = self._store.uri(kind.table).replace("`", "``")
         try:
             self._spark.sql(

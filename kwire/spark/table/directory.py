@@ -37,13 +37,15 @@ def directory_rows(spark: SparkSession, path: str, since: int = 0) -> DataFrame:
     )
     if snapshot is None:
         raise ValueError(
-            f"{path}: the log starts at offset {start}, and no snapshot that covers what was before is there"
+            f"{path}: the log starts at offset {start}, and no snapshot that covers what was before"
+            " is there"
         )
     end = _offset(snapshot)
     first = end - _next_offset(snapshot)
     if first < since:
         raise ValueError(
-            f"{path}: the log starts at offset {start}, and {since} is wanted; build the tables anew"
+            f"{path}: the log starts at offset {start}, and {since} is wanted; build the tables"
+            " anew"
         )
     state = spark.read.format("kwire").options(keep="value").load(snapshot).drop("data")
     # A snapshot counts its own records.

@@ -172,10 +172,14 @@ class Fold:
         if row.offset > self.state.next_offset and self._is_snapshot(record, rows, n):
             self._reset(row)
         elif name == "TOPIC_RECORD" and self._says_again(row):
-            self._trouble(row, name, FoldError(
-                "a topic that there is already: these are records of a snapshot, and what was between is missing; build the"
-                " tables anew"
-            ))  # fmt: skip
+            self._trouble(
+                row,
+                name,
+                FoldError(
+                    "a topic that there is already: these are records of a snapshot, and what was"
+                    " between is missing; build the tables anew"
+                ),
+            )
         if not self.state.next_offset:
             self._check_beginning(row, name, record)
         self._load(row, name, version, record)
@@ -194,7 +198,7 @@ class Fold:
             self._origin.clear()
 
     # --- one record's changes
-    # -----------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------
 
     def _change(self, image: Image, record: Message) -> None:
         row, name, _ = self._origin[id(record)]
@@ -215,10 +219,20 @@ class Fold:
             op = DELETE if now is None else PATCH if name in PATCHES else SET
             self.folded.changes.append(
                 Change(
-                    row.offset, self._row.offset, n, row.epoch, row.timestamp, name, kind.entity, kind.text(key),
-                    topic or topic_of(image, (kind, key)), op, _json(was), _json(now),
+                    row.offset,
+                    self._row.offset,
+                    n,
+                    row.epoch,
+                    row.timestamp,
+                    name,
+                    kind.entity,
+                    kind.text(key),
+                    topic or topic_of(image, (kind, key)),
+                    op,
+                    _json(was),
+                    _json(now),
                 )
-            )  # fmt: skip
+            )
             n += 1
 
     def _version(self, kind: Kind, key: Key, was: Fields | None, now: Fields | None) -> None:
@@ -237,7 +251,7 @@ class Fold:
         self.folded.dirty.add((kind.entity, kind.bucket(key)))
 
     # --- a log that begins anew at a snapshot
-    # -------------------------------------------------------------------------
+    # ----------------------------------------------------------------------
 
     def _is_snapshot(self, record: Any, rows: Sequence[Row], n: int) -> bool:
         """Are the records behind a gap those of a snapshot, because the log's start passed us?
@@ -280,22 +294,39 @@ class Fold:
             self.state.since[kind.entity] = {}
         lost = json_text({"nextOffset": self.state.next_offset})
         self.folded.changes.append(
-            Change(row.offset, row.offset, -1, row.epoch, row.timestamp, "", "log", "", None, RESET, lost,
-                   json_text({"nextOffset": row.offset}))
-        )  # fmt: skip
+            Change(
+                row.offset,
+                row.offset,
+                -1,
+                row.epoch,
+                row.timestamp,
+                "",
+                "log",
+                "",
+                None,
+                RESET,
+                lost,
+                json_text({"nextOffset": row.offset}),
+            )
+        )
         self.state.image, self.state.held = Image(), []
         self._begin(self.state.image)
 
     def _check_beginning(self, row: Row, name: str, record: Any) -> None:
         first = name == "FEATURE_LEVEL_RECORD" and record.name == METADATA_VERSION
         if row.offset and not first and name not in ("BEGIN_TRANSACTION_RECORD", "NO_OP_RECORD"):
-            self._trouble(row, name, FoldError(
-                f"the records begin at offset {row.offset}, with neither a log's first record nor a snapshot's: what was"
-                " before is missing; begin at earliest, and let the server put the snapshot in front"
-            ))  # fmt: skip
+            self._trouble(
+                row,
+                name,
+                FoldError(
+                    f"the records begin at offset {row.offset}, with neither a log's first record"
+                    " nor a snapshot's: what was before is missing; begin at earliest, and let the"
+                    " server put the snapshot in front"
+                ),
+            )
 
     # --- trouble
-    # ------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------
 
     def _refused(self, error: FoldError) -> None:
         self._trouble(self._row, None, error)

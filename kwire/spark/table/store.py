@@ -106,7 +106,8 @@ class Store:
             self.manifest.kept = kept
         elif kept not in (None, self.manifest.kept):
             raise TablesError(
-                f"{self._prefix} has tables as {self.manifest.kept}: ask for that, or take another directory"
+                f"{self._prefix} has tables as {self.manifest.kept}: ask for that, or take another"
+                " directory"
             )
 
     def read_manifest(self) -> Manifest:

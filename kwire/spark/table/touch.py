@@ -17,10 +17,15 @@ Place = tuple[Kind, Key]
 _Entities = Callable[[Image, Any], Iterator[tuple[str, Key]]]
 
 #: Record types that say a part of what an entity is.
-PATCHES = frozenset((
-    "PARTITION_CHANGE_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD", "FENCE_BROKER_RECORD", "UNFENCE_BROKER_RECORD",
-    "CLEAR_ELR_RECORD",
-))  # fmt: skip
+PATCHES = frozenset(
+    (
+        "PARTITION_CHANGE_RECORD",
+        "BROKER_REGISTRATION_CHANGE_RECORD",
+        "FENCE_BROKER_RECORD",
+        "UNFENCE_BROKER_RECORD",
+        "CLEAR_ELR_RECORD",
+    )
+)
 
 
 def touched(image: Image, record: Message) -> list[Place]:

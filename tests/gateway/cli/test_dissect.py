@@ -231,7 +231,10 @@ def test_a_capture(tmp_path: Path) -> None:
     ]
     tree = run("-", "-o", "tree", stdin=path.read_bytes())
     assert tree.exit_code == 0
-    headline = "2023-11-14T22:13:22.500000Z  10.0.0.1:40000 -> 10.0.0.2:9092  request ApiVersions v3, correlation id 1"
+    headline = (
+        "2023-11-14T22:13:22.500000Z  10.0.0.1:40000 -> 10.0.0.2:9092  request ApiVersions v3,"
+        " correlation id 1"
+    )
     assert tree.stdout.splitlines()[0] == headline
 
 

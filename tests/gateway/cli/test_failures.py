@@ -61,15 +61,48 @@ HOSTS: dict[str, Sequence[str]] = {
     "state": ("state", "-b", "{host}:9092"),
     "diff": ("diff", "{host}:9092", LOG),
     "quorum": ("quorum", "describe", "--status", "-b", "{host}:9092"),
-    "quorum controllers": ("quorum", "describe", "--status", "--bootstrap-controller", "{host}:9092"),
+    "quorum controllers": (
+        "quorum",
+        "describe",
+        "--status",
+        "--bootstrap-controller",
+        "{host}:9092",
+    ),
     "apis": ("apis", "-b", "{host}:9092"),
     "serve": ("serve", "--check-config", "--listeners", "PLAINTEXT://{host}:9092"),
-    "serve advertised": ("serve", "--check-config", "--advertised-listeners", "PLAINTEXT://{host}:9092"),
+    "serve advertised": (
+        "serve",
+        "--check-config",
+        "--advertised-listeners",
+        "PLAINTEXT://{host}:9092",
+    ),
     "serve voters": ("serve", "--check-config", "--controller-quorum-voters", "1@{host}:9093"),
-    "serve observer": ("serve", "--check-config", "--bootstrap-controller", "{host}:9093", "--data-dir", "{empty}"),
-    "serve management": ("serve", "--check-config", "--source", "sample", "--management-listener", "{host}:1"),
-    "format": ("format", "-t", "random", "-I", "1@{host}:9093:lzJaB1TCSYWnS1bFxNvWVQ", "--data-dir", "{empty}"),
-}  # fmt: skip
+    "serve observer": (
+        "serve",
+        "--check-config",
+        "--bootstrap-controller",
+        "{host}:9093",
+        "--data-dir",
+        "{empty}",
+    ),
+    "serve management": (
+        "serve",
+        "--check-config",
+        "--source",
+        "sample",
+        "--management-listener",
+        "{host}:1",
+    ),
+    "format": (
+        "format",
+        "-t",
+        "random",
+        "-I",
+        "1@{host}:9093:lzJaB1TCSYWnS1bFxNvWVQ",
+        "--data-dir",
+        "{empty}",
+    ),
+}
 #: Where each subcommand takes a file. "{file}" is replaced.
 FILES: dict[str, Sequence[str]] = {
     "serve log": ("serve", "--check-config", "--log-dir", "{file}"),
@@ -116,8 +149,13 @@ def run(
     ]
     return subprocess.run(
         ["bash", "-c", f'"$@" {redirect}', "bash", *KWIRE, *words],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=60, check=False,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=60,
+        check=False,
+    )
 
 
 def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
@@ -248,7 +286,8 @@ def test_file_that_cannot_be_used_is_named_in_a_sentence(
 ) -> None:
     if file == "{pipe}" and name not in ("serve log", "state", "diff", "decode"):
         pytest.skip(
-            "a named pipe may stand for this file: the command waits for its writer, as every program does"
+            "a named pipe may stand for this file: the command waits for its writer, as every"
+            " program does"
         )
     if file == "/" and name in ("format data", "generate out", "generate schemas"):
         pytest.skip("would read all files of the machine, or write among them")

@@ -62,8 +62,10 @@ def test_standalone(tmp_path: Path) -> None:
 def test_standalone_with_the_listeners_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "node.properties"
     file.write_text(
-        f"node.id=4\ndata.dir={tmp_path / 'data'}\nlisteners=PLAINTEXT://127.0.0.1:0,CTL://0.0.0.0:9095\n"
-        "controller.listener.names=CTL\nlistener.security.protocol.map=CTL:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
+        f"node.id=4\ndata.dir={tmp_path / 'data'}\n"
+        "listeners=PLAINTEXT://127.0.0.1:0,CTL://0.0.0.0:9095\n"
+        "controller.listener.names=CTL\n"
+        "listener.security.protocol.map=CTL:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
         "advertised.listeners=CTL://node4.example:9095\n"
     )
     done = run("-t", CLUSTER_ID, "-c", str(file), "-s")
@@ -158,7 +160,10 @@ def test_as_text(tmp_path: Path) -> None:
         (["-s", "-t", "abc"], "'abc' has 2 bytes, not 16; 'kwire format --random-uuid' makes one"),
         (
             ["-t", CLUSTER_ID],
-            "controller.quorum.voters is not set: give one of --standalone, --initial-controllers and",
+            (
+                "controller.quorum.voters is not set: give one of --standalone,"
+                " --initial-controllers and"
+            ),
         ),
         (["-t", CLUSTER_ID, "-s", "-N"], "give only one of --standalone"),
         (["-t", CLUSTER_ID, "-I", "1@h:1"], "'h' is not HOST:PORT"),

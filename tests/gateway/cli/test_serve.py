@@ -191,8 +191,9 @@ def test_commands_are_listed_and_imported_one_by_one() -> None:
     said = CliRunner().invoke(main, ["--help"]).output
     assert all(name in said for name in COMMANDS)
     code = (
-        "import sys; from gateway.cli import main; main(['serve', '--help'], standalone_mode=False);"
-        "print([name for name in ('trio', 'rich', 'kafka', 'construct') if name in sys.modules])"
+        "import sys; from gateway.cli import main; main(['serve', '--help'],"
+        " standalone_mode=False);print([name for name in ('trio', 'rich', 'kafka', 'construct') if"
+        " name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

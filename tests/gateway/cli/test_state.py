@@ -172,9 +172,21 @@ def test_a_printed_path_leads_back(names: list[str]) -> None:
 
 
 def test_values_on_a_terminal_hold_nothing_that_moves_the_cursor() -> None:
-    assert [value_text(one) for one in ("plain text", "", " x", "\x1b[2J", "\x9b", "a\nb", 1, None, [1, "x"], True)] == [
-        "plain text", '""', '" x"', r'"\u001b[2J"', r'"\u009b"', r'"a\nb"', "1", "null", '[1, "x"]', "true",
-    ]  # fmt: skip
+    assert [
+        value_text(one)
+        for one in ("plain text", "", " x", "\x1b[2J", "\x9b", "a\nb", 1, None, [1, "x"], True)
+    ] == [
+        "plain text",
+        '""',
+        '" x"',
+        r'"\u001b[2J"',
+        r'"\u009b"',
+        r'"a\nb"',
+        "1",
+        "null",
+        '[1, "x"]',
+        "true",
+    ]
     lines = [click.unstyle(line) for line in tree_lines({"a": {"b": 1, "\n": {}}, "c": "x"})]
     assert lines == ["a:", "  b: 1", r'  "\n":', "c: x"]
     assert list(tree_lines("x")) == ["x"]

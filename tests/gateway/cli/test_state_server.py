@@ -112,7 +112,7 @@ def test_a_server_that_stops_giving_records_is_not_waited_for_for_ever(
 def test_a_start_that_moves_meanwhile_is_told(
     server: MiniServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Retention on a followed directory: what was read may be the one snapshot and then the other."""
+    """Retention on a followed directory: the first read may be of an older snapshot."""
     original, asked = KafkaConsumer.beginning_offsets, []
 
     def beginning_offsets(self: Any, partitions: list[Any]) -> Any:

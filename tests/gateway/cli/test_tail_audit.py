@@ -79,9 +79,22 @@ def test_text_is_a_line_for_people(server: MiniServer) -> None:
     result = run(server, "-o", "text")
     first, torn, _, last = result.stdout.splitlines()
     assert first.split() == [
-        "0", "0", "2026-11-21", "14:03:07.512", "CreateTopics", "v7",
-        "User:alice", "from", "10.0.0.7", "(admin-1)", "TOPIC:orders", "offsets", "30-33", "epoch", "5",
-    ]  # fmt: skip
+        "0",
+        "0",
+        "2026-11-21",
+        "14:03:07.512",
+        "CreateTopics",
+        "v7",
+        "User:alice",
+        "from",
+        "10.0.0.7",
+        "(admin-1)",
+        "TOPIC:orders",
+        "offsets",
+        "30-33",
+        "epoch",
+        "5",
+    ]
     assert "cannot be decoded" in torn
     assert "TOPIC:\\x1b[2J" in last and "and 5 more" in last and "\x1b[2J" not in last
 

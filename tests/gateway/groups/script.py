@@ -259,7 +259,10 @@ def _result(effect: Answer) -> str:
         case e.JoinResult() as r if r.error.name == "NONE":
             members = ",".join(m.member_id for m in r.members)
             extra = " skip" if r.skip_assignment else ""
-            return f"id={r.member_id} gen={r.generation} {r.protocol_name} leader={r.leader} [{members}]{extra}"
+            return (
+                f"id={r.member_id} gen={r.generation} {r.protocol_name} leader={r.leader}"
+                f" [{members}]{extra}"
+            )
         case e.JoinResult() as r:
             return f"{r.error.name} id={r.member_id}"
         case e.SyncResult() as r if r.error.name == "NONE":

@@ -80,9 +80,13 @@ def test_groups_of_real_kafka_are_read() -> None:
         with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
             producer.send("t", b"x").get(10)
         with KafkaConsumer(
-            "t", bootstrap_servers=cluster.bootstrap, group_id="g", group_instance_id="one", enable_auto_commit=False,
+            "t",
+            bootstrap_servers=cluster.bootstrap,
+            group_id="g",
+            group_instance_id="one",
+            enable_auto_commit=False,
             auto_offset_reset="earliest",
-        ) as consumer:  # fmt: skip
+        ) as consumer:
             while not consumer.poll(1000):
                 pass
             consumer.commit()

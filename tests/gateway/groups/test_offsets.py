@@ -138,9 +138,14 @@ def test_every_offset_of_a_commit_is_answered_and_written_together() -> None:
     script = Script()
     offsets = tuple(e.OffsetToCommit("t", i, i * 10, i, "m" * (5000 * (i == 1))) for i in range(3))
     event = e.OffsetCommit(
-        group_id="g", member_id="", instance_id=None, generation=-1, retention_ms=-1, offsets=offsets,
+        group_id="g",
+        member_id="",
+        instance_id=None,
+        generation=-1,
+        retention_ms=-1,
+        offsets=offsets,
         knows_group_id_not_found=True,
-    )  # fmt: skip
+    )
     persist, answer = script.core.handle(event, "x", script.moment())
     assert len(persist.records) == 2  # type: ignore[union-attr]
     assert answer.result == e.CommitResult(  # type: ignore[union-attr]
@@ -422,9 +427,14 @@ def test_commit_that_cannot_be_encoded_changes_nothing_and_costs_no_other_reques
     """)
     offsets = (e.OffsetToCommit("t", 0, 6, -1, ""), e.OffsetToCommit("t", 1, LONG_MAX + 1, -1, ""))
     event = e.OffsetCommit(
-        group_id="g", member_id="", instance_id=None, generation=-1, retention_ms=-1, offsets=offsets,
+        group_id="g",
+        member_id="",
+        instance_id=None,
+        generation=-1,
+        retention_ms=-1,
+        offsets=offsets,
         knows_group_id_not_found=True,
-    )  # fmt: skip
+    )
     failure, answer = script.core.handle(event, "x", script.moment())
     assert isinstance(failure, Failure) and (failure.what, failure.group_id) == ("OffsetCommit", "")
     assert isinstance(answer, Answer) and answer.result == event.failed(Error.UNKNOWN_SERVER_ERROR)

@@ -91,9 +91,17 @@ def test_subscriptions_that_cannot_be_read_are_unknown() -> None:
 def test_every_event_can_say_that_it_failed() -> None:
     script = Script()
     lines = {
-        "join a": 0, "sync a id=x-1 gen=1": 0, "heartbeat a id=x-1 gen=1": 0, "leave a id=x-1": 0, "commit a offset=1": 1,
-        "fetch a group=g,h": 2, "forget a topic=t": 0, "list a": 0, "describe a group=g,h": 2, "delete a group=g,h": 2,
-    }  # fmt: skip
+        "join a": 0,
+        "sync a id=x-1 gen=1": 0,
+        "heartbeat a id=x-1 gen=1": 0,
+        "leave a id=x-1": 0,
+        "commit a offset=1": 1,
+        "fetch a group=g,h": 2,
+        "forget a topic=t": 0,
+        "list a": 0,
+        "describe a group=g,h": 2,
+        "delete a group=g,h": 2,
+    }
     for line, count in lines.items():
         verb, _, rest = line.partition(" ")
         who, *words = rest.split()

@@ -24,9 +24,15 @@ class Coordinator(RuleBasedStateMachine):
     @initialize(delay_ms=st.sampled_from([0, 3000]), max_size=st.sampled_from([2, 100]))
     def begin(self, delay_ms: int, max_size: int) -> None:
         self.settings = Settings(
-            initial_rebalance_delay_ms=delay_ms, max_size=max_size, groups_max=2, members_max=12, min_session_timeout_ms=1,
-            bytes_reserved_per_group=0, offsets_retention_ms=40_000, retention_check_interval_ms=15_000,
-        )  # fmt: skip
+            initial_rebalance_delay_ms=delay_ms,
+            max_size=max_size,
+            groups_max=2,
+            members_max=12,
+            min_session_timeout_ms=1,
+            bytes_reserved_per_group=0,
+            offsets_retention_ms=40_000,
+            retention_check_interval_ms=15_000,
+        )
         self.now = 50.0
         self.random_bytes = 0
         self.tokens = 0
@@ -56,28 +62,49 @@ class Coordinator(RuleBasedStateMachine):
         version=st.sampled_from([3, 8, 9]), topics=st.lists(st.sampled_from("tu"), max_size=2),
         session=st.sampled_from([5000, 20_000]), rebalance=st.sampled_from([0, 5000, 30_000]),
     )  # fmt: skip
-    def join(self, group: str, data: Any, instance: str | None, names: list[str], kind: str, version: int,
-             topics: list[str], session: int, rebalance: int) -> None:  # fmt: skip
+    def join(
+        self,
+        group: str,
+        data: Any,
+        instance: str | None,
+        names: list[str],
+        kind: str,
+        version: int,
+        topics: list[str],
+        session: int,
+        rebalance: int,
+    ) -> None:
         metadata = subscription(topics) if topics else b"?"
         self.ask(
             e.JoinGroup(
-                group_id=group, member_id=self.some_id(data, group), instance_id=instance, client_id="c", client_host="/h",
-                session_timeout_ms=session, rebalance_timeout_ms=rebalance, protocol_type=kind,
+                group_id=group,
+                member_id=self.some_id(data, group),
+                instance_id=instance,
+                client_id="c",
+                client_host="/h",
+                session_timeout_ms=session,
+                rebalance_timeout_ms=rebalance,
+                protocol_type=kind,
                 protocols=tuple(e.Protocol(name, metadata) for name in names),
-                member_id_required=version >= 4, can_skip_assignment=version >= 9,
+                member_id_required=version >= 4,
+                can_skip_assignment=version >= 9,
             )
-        )  # fmt: skip
+        )
 
     @rule(group=GROUPS, data=st.data(), instance=INSTANCES)
     def sync(self, group: str, data: Any, instance: str | None) -> None:
         members = list(self.core.groups[group].members) if group in self.core.groups else []
         self.ask(
             e.SyncGroup(
-                group_id=group, member_id=self.some_id(data, group), instance_id=instance,
-                generation=self.some_generation(data, group), protocol_type=None, protocol_name=None,
+                group_id=group,
+                member_id=self.some_id(data, group),
+                instance_id=instance,
+                generation=self.some_generation(data, group),
+                protocol_type=None,
+                protocol_name=None,
                 assignments=tuple((member, member.encode()) for member in members),
             )
-        )  # fmt: skip
+        )
 
     @rule(group=GROUPS, data=st.data())
     def everybody_syncs(self, group: str, data: Any) -> None:
@@ -86,11 +113,15 @@ class Coordinator(RuleBasedStateMachine):
             if found is not None and member.member_id in found.members:
                 self.ask(
                     e.SyncGroup(
-                        group_id=group, member_id=member.member_id, instance_id=None, generation=found.generation,
-                        protocol_type=None, protocol_name=None,
+                        group_id=group,
+                        member_id=member.member_id,
+                        instance_id=None,
+                        generation=found.generation,
+                        protocol_type=None,
+                        protocol_name=None,
                         assignments=tuple((name, name.encode()) for name in found.members),
                     )
-                )  # fmt: skip
+                )
 
     @rule(group=GROUPS)
     def everybody_joins(self, group: str) -> None:
@@ -98,12 +129,19 @@ class Coordinator(RuleBasedStateMachine):
         for member in list(found.members.values()) if found is not None else []:
             self.ask(
                 e.JoinGroup(
-                    group_id=group, member_id=member.member_id, instance_id=member.instance_id, client_id="c",
-                    client_host="/h", session_timeout_ms=member.session_timeout_ms,
-                    rebalance_timeout_ms=member.rebalance_timeout_ms, protocol_type=member.protocol_type,
-                    protocols=member.protocols, member_id_required=True, can_skip_assignment=True,
+                    group_id=group,
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    client_id="c",
+                    client_host="/h",
+                    session_timeout_ms=member.session_timeout_ms,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    protocol_type=member.protocol_type,
+                    protocols=member.protocols,
+                    member_id_required=True,
+                    can_skip_assignment=True,
                 )
-            )  # fmt: skip
+            )
 
     @rule(group=GROUPS, data=st.data(), instance=INSTANCES)
     def heartbeat(self, group: str, data: Any, instance: str | None) -> None:
@@ -133,12 +171,16 @@ class Coordinator(RuleBasedStateMachine):
     def commit(self, group: str, data: Any, topic: str, offset: int, retention: int) -> None:
         self.ask(
             e.OffsetCommit(
-                group_id=group, member_id=self.some_id(data, group), instance_id=None,
-                generation=self.some_generation(data, group), retention_ms=retention,
+                group_id=group,
+                member_id=self.some_id(data, group),
+                instance_id=None,
+                generation=self.some_generation(data, group),
+                retention_ms=retention,
                 # No version of the request can say both.
-                offsets=(e.OffsetToCommit(topic, 0, offset, 1 if retention < 0 else -1, ""),), knows_group_id_not_found=True,
+                offsets=(e.OffsetToCommit(topic, 0, offset, 1 if retention < 0 else -1, ""),),
+                knows_group_id_not_found=True,
             )
-        )  # fmt: skip
+        )
 
     @rule(group=GROUPS, what=st.sampled_from(["fetch", "forget", "list", "describe", "delete"]))
     def look_and_delete(self, group: str, what: str) -> None:
@@ -183,9 +225,15 @@ class Coordinator(RuleBasedStateMachine):
                 and found is not None
                 and len(members) <= self.settings.max_size
             ):
-                assert (found.state, found.generation, {m: x.assignment for m, x in found.members.items()}) == (
-                    state, generation, members,
-                )  # fmt: skip
+                assert (
+                    found.state,
+                    found.generation,
+                    {m: x.assignment for m, x in found.members.items()},
+                ) == (
+                    state,
+                    generation,
+                    members,
+                )
 
     # How it is done.
 

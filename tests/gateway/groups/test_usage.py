@@ -19,14 +19,20 @@ KIB = 1024
 def commit(
     script: Script, owner: str, group: str, partitions: int, metadata: int = 4000, first: int = 0
 ) -> Error:
-    """The error of one OffsetCommit of many partitions, each with so many characters of metadata."""
+    """The error of one OffsetCommit of ``partitions``, each with metadata of ``size``."""
     offsets = tuple(
         e.OffsetToCommit("t", first + i, i, -1, "m" * metadata) for i in range(partitions)
     )
     event = e.OffsetCommit(
-        group_id=group, member_id="", instance_id=None, generation=-1, retention_ms=-1, offsets=offsets,
-        knows_group_id_not_found=True, owner=owner,
-    )  # fmt: skip
+        group_id=group,
+        member_id="",
+        instance_id=None,
+        generation=-1,
+        retention_ms=-1,
+        offsets=offsets,
+        knows_group_id_not_found=True,
+        owner=owner,
+    )
     effects = script.core.handle(event, owner, script.moment())
     (error,) = {
         error
@@ -40,7 +46,7 @@ def commit(
 
 def join(script: Script, owner: str, group: str, metadata: int) -> str:
     """The error of a JoinGroup of a new member with so many bytes of metadata."""
-    (answer, *_) = script.command(
+    answer, *_ = script.command(
         f"join {owner} v=3 group={group} owner={owner} meta={'m' * metadata}"
     )
     return "NONE" if "gen=" in answer else answer.split()[2]

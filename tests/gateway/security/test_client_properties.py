@@ -19,7 +19,10 @@ from tools.kafka_security import STORE_PASSWORD, Authority, properties_text
 
 AUTHORITY = Authority()
 OWN = AUTHORITY.issue("own")
-PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="hush";'
+PLAIN = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann"'
+    ' password="hush";'
+)
 SCRAM = PLAIN.replace("plain.Plain", "scram.Scram")
 
 
@@ -159,18 +162,25 @@ SASL = "security.protocol=SASL_SSL\nsasl.mechanism={}\nsasl.jaas.config={}\n"
 SSL = "security.protocol=SSL\n"
 
 REFUSED = {
-    "security.protocol=TLS": "security.protocol: 'TLS' is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
-    "ssl.truststore.location=DIR/trust.p12": "security.protocol: missing, although ssl.truststore.location is given",
+    "security.protocol=TLS": (
+        "security.protocol: 'TLS' is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"
+    ),
+    "ssl.truststore.location=DIR/trust.p12": (
+        "security.protocol: missing, although ssl.truststore.location is given"
+    ),
     "sasl.mechanism=PLAIN": "security.protocol: missing, although sasl.mechanism is given",
     "secutiry.protocol=SSL": "secutiry.protocol: unknown key; did you mean security.protocol?",
     "security.protocl=SSL": "security.protocl: unknown key; did you mean security.protocol?",
     "Security.Protocol=SSL": "Security.Protocol: unknown key; did you mean security.protocol?",
-    SSL
-    + "ssl.truststore.locaton=x": "ssl.truststore.locaton: unknown key; did you mean ssl.truststore.location?",
-    SSL
-    + "ssl.endpoint.identification.algoritm=": "did you mean ssl.endpoint.identification.algorithm?",
-    SSL
-    + "sssl.keystore.location=x": "sssl.keystore.location: unknown key; did you mean ssl.keystore.location?",
+    SSL + "ssl.truststore.locaton=x": (
+        "ssl.truststore.locaton: unknown key; did you mean ssl.truststore.location?"
+    ),
+    SSL + "ssl.endpoint.identification.algoritm=": (
+        "did you mean ssl.endpoint.identification.algorithm?"
+    ),
+    SSL + "sssl.keystore.location=x": (
+        "sssl.keystore.location: unknown key; did you mean ssl.keystore.location?"
+    ),
     SSL + "ssl.zzz=x": "ssl.zzz: unknown key",
     SSL + "ssl.cipher.suites=TLS_AES_128_GCM_SHA256": "ssl.cipher.suites: is not supported",
     SSL + "ssl.engine.factory.class=x.Y": "ssl.engine.factory.class: is not supported",
@@ -181,42 +191,54 @@ REFUSED = {
     SSL + "ssl.enabled.protocols=": "ssl.enabled.protocols: '' is none of",
     SSL + "ssl.endpoint.identification.algorithm=none": "'none' is neither https nor empty",
     SSL + "ssl.truststore.type=BCFKS": "ssl.truststore.type: 'BCFKS' is none of JKS, PKCS12, PEM",
-    SSL
-    + "ssl.truststore.location=DIR/absent": "ssl.truststore.location: DIR/absent cannot be read: No such file",
-    SSL
-    + "ssl.truststore.location=DIR": "ssl.truststore.location: DIR cannot be read: Is a directory",
+    SSL + "ssl.truststore.location=DIR/absent": (
+        "ssl.truststore.location: DIR/absent cannot be read: No such file"
+    ),
+    SSL + "ssl.truststore.location=DIR": (
+        "ssl.truststore.location: DIR cannot be read: Is a directory"
+    ),
     SSL + "ssl.truststore.location=DIR/huge": "it is no store",
-    SSL
-    + "ssl.truststore.location=DIR/trust.pem": "ssl.truststore.location: DIR/trust.pem: it is PEM text: set its type to PEM",
-    SSL
-    + "ssl.truststore.location=DIR/trust.p12\nssl.truststore.password=hush": "its password does not open it",
-    SSL
-    + "ssl.truststore.password=hush": "ssl.truststore.password: given, but no ssl.truststore.location",
-    SSL
-    + "ssl.truststore.type=PEM\nssl.truststore.password=hush\nssl.truststore.location=DIR/trust.pem": "type PEM has none",
-    SSL
-    + "ssl.truststore.certificates=x": "ssl.truststore.certificates: is PEM, but ssl.truststore.type is JKS",
-    SSL
-    + "ssl.truststore.type=PEM\nssl.truststore.certificates=x\nssl.truststore.location=y": "one of them is enough",
-    SSL
-    + "ssl.truststore.type=PEM\nssl.truststore.certificates=x": "ssl.truststore.certificates: it is no PEM text",
+    SSL + "ssl.truststore.location=DIR/trust.pem": (
+        "ssl.truststore.location: DIR/trust.pem: it is PEM text: set its type to PEM"
+    ),
+    SSL + "ssl.truststore.location=DIR/trust.p12\nssl.truststore.password=hush": (
+        "its password does not open it"
+    ),
+    SSL + "ssl.truststore.password=hush": (
+        "ssl.truststore.password: given, but no ssl.truststore.location"
+    ),
+    SSL + "ssl.truststore.type=PEM\nssl.truststore.password=hush\n"
+    "ssl.truststore.location=DIR/trust.pem": ("type PEM has none"),
+    SSL + "ssl.truststore.certificates=x": (
+        "ssl.truststore.certificates: is PEM, but ssl.truststore.type is JKS"
+    ),
+    SSL + "ssl.truststore.type=PEM\nssl.truststore.certificates=x\nssl.truststore.location=y": (
+        "one of them is enough"
+    ),
+    SSL + "ssl.truststore.type=PEM\nssl.truststore.certificates=x": (
+        "ssl.truststore.certificates: it is no PEM text"
+    ),
     SSL + "ssl.keystore.location=DIR/own.p12": "ssl.keystore.password: missing",
-    SSL
-    + "ssl.keystore.password=hush": "ssl.keystore.password: given, but no ssl.keystore.location",
+    SSL + "ssl.keystore.password=hush": (
+        "ssl.keystore.password: given, but no ssl.keystore.location"
+    ),
     SSL + "ssl.keystore.type=PEM\nssl.keystore.location=DIR/own.pem": "ssl.key.password is needed",
-    SSL
-    + "ssl.keystore.type=PEM\nssl.keystore.key=x": "ssl.keystore.key: given, but no ssl.keystore.certificate.chain",
-    SSL
-    + "ssl.keystore.type=PEM\nssl.keystore.certificate.chain=x": "given, but no ssl.keystore.key",
+    SSL + "ssl.keystore.type=PEM\nssl.keystore.key=x": (
+        "ssl.keystore.key: given, but no ssl.keystore.certificate.chain"
+    ),
+    SSL + "ssl.keystore.type=PEM\nssl.keystore.certificate.chain=x": (
+        "given, but no ssl.keystore.key"
+    ),
     "security.protocol=SASL_SSL": "sasl.mechanism: missing (Kafka's default is GSSAPI",
     SASL.format(
         "OAUTHBEARER", PLAIN
     ): "sasl.mechanism: 'OAUTHBEARER' is not supported: set it to one of PLAIN, SCRAM-SHA-256",
     SASL.format("plain", PLAIN): "sasl.mechanism: 'plain' is not supported",
     "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN": "sasl.jaas.config: missing",
-    SASL.format(
-        "PLAIN", SCRAM
-    ): "sasl.jaas.config: the login module of PLAIN is org.apache.kafka.common.security.plain.PlainLog",
+    SASL.format("PLAIN", SCRAM): (
+        "sasl.jaas.config: the login module of PLAIN is"
+        " org.apache.kafka.common.security.plain.PlainLog"
+    ),
     SASL.format(
         "SCRAM-SHA-256", PLAIN
     ): "sasl.jaas.config: the login module of SCRAM-SHA-256 is org",
@@ -234,8 +256,9 @@ REFUSED = {
     SASL.format(
         "PLAIN", PLAIN.replace("hush", "\\ud83dhush")
     ): "sasl.jaas.config: holds half of a surrogate pair",
-    SASL.format("PLAIN", PLAIN)
-    + "sasl.login.callback.handler.class=x": "sasl.login.callback.handler.class: is not supported",
+    SASL.format("PLAIN", PLAIN) + "sasl.login.callback.handler.class=x": (
+        "sasl.login.callback.handler.class: is not supported"
+    ),
     "security.protocol=\\u00zz hush": "a \\u in it is not followed by four hexadecimal digits",
 }
 

@@ -34,8 +34,9 @@ def client(
 def test_the_example_of_rfc_7677() -> None:
     us = client()
     assert us.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
-    assert us.respond(SERVER_FIRST) == (
-        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    assert (
+        us.respond(SERVER_FIRST) == b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+        b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     )
     assert not us.complete
     assert us.respond(SERVER_FINAL) is None
@@ -47,9 +48,10 @@ def test_the_example_of_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(scram.HASHES, "SCRAM-SHA-1", "sha1")
     us = client("SCRAM-SHA-1", "fyko+d2lbbFgONRv9qkxdawL")
     assert us.first() == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
-    assert us.respond(
-        b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096"
-    ) == (b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=")
+    assert (
+        us.respond(b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096")
+        == b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
+    )
     assert us.respond(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
 
 
@@ -193,6 +195,6 @@ def test_plain() -> None:
 def test_nobody_shows_a_password() -> None:
     settings = SaslSettings("SCRAM-SHA-512", "ann", Secret("hush"))
     assert (
-        "hush"
-        not in f"{settings!r} {settings} {settings.password} {settings.password!r} {sasl_client(settings, 'n')!r}"
+        "hush" not in f"{settings!r} {settings} {settings.password} {settings.password!r}"
+        f" {sasl_client(settings, 'n')!r}"
     )

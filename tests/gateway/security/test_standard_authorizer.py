@@ -238,7 +238,7 @@ def by_definition(
 def test_random_acls_that_change_are_as_the_definition_says(
     versions: list[list[Row]], name: str, default: bool
 ) -> None:
-    """CVE-2024-27309: ACLs that were removed and others added must leave those that stay in force."""
+    """CVE-2024-27309: a change of some ACLs leaves the others in force."""
     now: dict[Uuid, AccessControlEntryRecord] = {}
     made: dict[Row, AccessControlEntryRecord] = {}
     number = 0

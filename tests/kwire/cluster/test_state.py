@@ -1,4 +1,4 @@
-"""Images folded from real logs against the state that Kafka's own image gives for the same records."""
+"""Compares images folded from real logs with Kafka's own images of the same records."""
 
 from __future__ import annotations
 

@@ -66,8 +66,9 @@ def same_members(text: str, fields: dict[str, Any]) -> None:
     for name, value in fields.items():
         if name == "listeners":
             value = [
-                f"Endpoint(listenerName='{one['listenerName']}', securityProtocol={one['securityProtocol']}, "
-                f"host='{one['host']}', port={one['port']})"
+                f"Endpoint(listenerName='{one['listenerName']}',"
+                f" securityProtocol={one['securityProtocol']}, host='{one['host']}',"
+                f" port={one['port']})"
                 for one in value
             ]
         shown = "Optional.empty" if name == "rack" and value is None else java(value)

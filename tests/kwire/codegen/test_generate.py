@@ -19,12 +19,21 @@ from kwire.codegen.model import SchemaError
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = {
-    "apiKey": 7, "type": "request", "name": "MyRequest", "validVersions": "0-1", "flexibleVersions": "1+",
+    "apiKey": 7,
+    "type": "request",
+    "name": "MyRequest",
+    "validVersions": "0-1",
+    "flexibleVersions": "1+",
     "fields": [
         {"name": "Import", "type": "string", "versions": "0+"},
-        {"name": "Range", "type": "[]Range", "versions": "0+", "fields": [{"name": "Encode", "type": "int8", "versions": "0+"}]},
+        {
+            "name": "Range",
+            "type": "[]Range",
+            "versions": "0+",
+            "fields": [{"name": "Encode", "type": "int8", "versions": "0+"}],
+        },
     ],
-}  # fmt: skip
+}
 
 
 def test_the_committed_modules_are_the_output_whole() -> None:

@@ -13,9 +13,13 @@ from kwire.codegen.schema import load_json, parse, strip_comments
 def request(*fields: Any, **changes: Any) -> dict[str, Any]:
     """A small request schema with ``fields``."""
     base: dict[str, Any] = {
-        "apiKey": 1, "type": "request", "name": "SomeRequest", "validVersions": "0-3", "flexibleVersions": "2+",
+        "apiKey": 1,
+        "type": "request",
+        "name": "SomeRequest",
+        "validVersions": "0-3",
+        "flexibleVersions": "2+",
         "fields": list(fields),
-    }  # fmt: skip
+    }
     base.update(changes)
     return {k: v for k, v in base.items() if v is not ...}
 
@@ -61,7 +65,10 @@ COMMON = {"name": "S", "versions": "0+", "fields": [f()]}
         (request(f(versions="3+", tag=0, taggedVersions="2+")), "must lie inside versions"),
         (request(f(tag=0, taggedVersions="2-3")), "must be open-ended"),
         (request(f(tag=1, taggedVersions="2+")), "without holes"),
-        (request(f(tag=0, taggedVersions="2+"), f("B", tag=0, taggedVersions="2+")), "belongs to A already"),
+        (
+            request(f(tag=0, taggedVersions="2+"), f("B", tag=0, taggedVersions="2+")),
+            "belongs to A already",
+        ),
         (request(f(tag=-1, taggedVersions="2+")), "is not a number from 0"),
         (request(f(tag=0, taggedVersions="2+", mapKey=True)), "a map key cannot be a tagged field"),
         (request(f(zeroCopy=True)), "zeroCopy is for bytes"),
@@ -72,13 +79,16 @@ COMMON = {"name": "S", "versions": "0+", "fields": [f()]}
         (request(f(type="S", fields=[f()]), f("B", type="S")), "make it a common struct"),
         (request(f(type="S", fields=[f()]), f("B", type="[]S", fields=[f()])), "declared twice"),
         (request(f(type="S", fields=[f()]), commonStructs=[COMMON]), "among the common structs"),
-        (request(commonStructs=[{"name": "S", "versions": "0+", "fields": [f(type="[]S")]}]), "contains itself"),
+        (
+            request(commonStructs=[{"name": "S", "versions": "0+", "fields": [f(type="[]S")]}]),
+            "contains itself",
+        ),
         (request(commonStructs=[COMMON] * 2), "stands there twice"),
         (request(f() | {"extra": 1}), "unknown member 'extra'"),
         (request(fields={}), "fields is a list"),
         (request("A"), "a field is an object"),
     ],
-)  # fmt: skip
+)
 def test_a_broken_rule_is_named(schema: dict[str, Any], rule: str) -> None:
     with pytest.raises(SchemaError) as caught:
         parse(schema, "Some.json")
@@ -132,10 +142,16 @@ def test_a_json_null_default_is_no_default() -> None:
 
 def test_defaults_of_every_type() -> None:
     cases = [
-        ("int32", "0x7fffffff", 2**31 - 1), ("int64", "-1", -1), ("bool", "true", True), ("bool", True, True),
-        ("string", "x", "x"), ("float64", "1.5", 1.5), ("uuid", "AAAAAAAAAAAAAAAAAAAAAQ", bytes(15) + b"\1"),
-        ("uint32", 7, 7), ("records", "", None),
-    ]  # fmt: skip
+        ("int32", "0x7fffffff", 2**31 - 1),
+        ("int64", "-1", -1),
+        ("bool", "true", True),
+        ("bool", True, True),
+        ("string", "x", "x"),
+        ("float64", "1.5", 1.5),
+        ("uuid", "AAAAAAAAAAAAAAAAAAAAAQ", bytes(15) + b"\1"),
+        ("uint32", 7, 7),
+        ("records", "", None),
+    ]
     for kind, text, value in cases:
         assert parse(request(f(type=kind, default=text)), "x").root.fields[0].default == value
 

@@ -28,9 +28,14 @@ def raw_batch(
 
 
 def raw_record(
-    *, key: bytes | None = None, value: bytes | None = b"v", headers: bytes = b"\0", offset: int = 0, timestamp: int = 0,
+    *,
+    key: bytes | None = None,
+    value: bytes | None = b"v",
+    headers: bytes = b"\0",
+    offset: int = 0,
+    timestamp: int = 0,
     length: int | None = None,
-) -> bytes:  # fmt: skip
+) -> bytes:
     """One record; ``headers`` are bytes from their number on, ``length`` a lie if given."""
     body = (
         b"\0"

@@ -110,8 +110,12 @@ def test_any_damage_is_read_or_refused_within_the_limit(
 @given(st.sampled_from(CODECS), st.binary(max_size=64))
 @settings(max_examples=500)
 def test_noise_is_refused_or_short(codec: Compression, noise: bytes) -> None:
-    heads = {Compression.GZIP: b"\x1f\x8b\x08\0\0\0\0\0\0\0", Compression.LZ4: b"\x04\x22\x4d\x18\x60\x40\x82",
-             Compression.ZSTD: b"\x28\xb5\x2f\xfd", Compression.SNAPPY: b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"}  # fmt: skip
+    heads = {
+        Compression.GZIP: b"\x1f\x8b\x08\0\0\0\0\0\0\0",
+        Compression.LZ4: b"\x04\x22\x4d\x18\x60\x40\x82",
+        Compression.ZSTD: b"\x28\xb5\x2f\xfd",
+        Compression.SNAPPY: b"\x82SNAPPY\0\0\0\0\1\0\0\0\1",
+    }
     for data in (noise, heads[codec] + noise):
         try:
             assert len(decompress(codec, data, 5000)) <= 5000
@@ -120,7 +124,7 @@ def test_noise_is_refused_or_short(codec: Compression, noise: bytes) -> None:
 
 
 # --- checksums
-# --------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------
 
 
 def test_checksum_of_gzip() -> None:
@@ -165,7 +169,7 @@ def test_a_wrong_header_sum_is_mended_for_every_header_of_format_0() -> None:
 
 
 # --- what the formats allow and Kafka does not
-# ------------------------------------------------------------------------
+# ----------------------------------------------------------------------
 
 
 def test_lz4_content_size_that_lies() -> None:
@@ -255,7 +259,7 @@ def zstd_frame(window_log: int, data: bytes) -> bytes:
 
 
 # --- snappy: the chunks of CVE-2023-34455
-# -----------------------------------------------------------------------------
+# ----------------------------------------------------------------------
 
 
 def xerial(*chunks: tuple[int, bytes], version: int = 1) -> bytes:

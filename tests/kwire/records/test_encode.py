@@ -67,9 +67,15 @@ def test_round_trip(
     records: list[Record], codec: Compression, flag: bool, epoch: int, producer_epoch: int
 ) -> None:
     data = encode_batch(
-        records, compression=codec, partition_leader_epoch=epoch, is_transactional=flag, is_control=not flag, producer_id=epoch,
-        producer_epoch=producer_epoch, base_sequence=epoch,
-    )  # fmt: skip
+        records,
+        compression=codec,
+        partition_leader_epoch=epoch,
+        is_transactional=flag,
+        is_control=not flag,
+        producer_id=epoch,
+        producer_epoch=producer_epoch,
+        base_sequence=epoch,
+    )
     batch = decode_batch(data)
     h = batch.header
     assert batch.records == records
@@ -209,12 +215,19 @@ def test_what_is_not_written(record: Any, path: str, reason: str) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"producer_id": 2**63}, {"producer_epoch": 32768}, {"base_sequence": -(2**31) - 1}, {"partition_leader_epoch": 2**31},
-        {"last_offset": 2**40}, {"max_timestamp": 2**63}, {"base_offset": -(2**63) - 1}, {"base_timestamp": -2},
-        {"compression": Compression.GZIP, "level": 99}, {"compression": Compression.SNAPPY, "level": 1},
+        {"producer_id": 2**63},
+        {"producer_epoch": 32768},
+        {"base_sequence": -(2**31) - 1},
+        {"partition_leader_epoch": 2**31},
+        {"last_offset": 2**40},
+        {"max_timestamp": 2**63},
+        {"base_offset": -(2**63) - 1},
+        {"base_timestamp": -2},
+        {"compression": Compression.GZIP, "level": 99},
+        {"compression": Compression.SNAPPY, "level": 1},
         {"compression": Compression.ZSTD, "level": 10**6},
     ],
-)  # fmt: skip
+)
 def test_fields_that_do_not_fit(fields: dict[str, Any]) -> None:
     with pytest.raises(EncodeError):
         encode_batch([Record(offset=4, timestamp=5)], **fields)

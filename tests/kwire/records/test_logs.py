@@ -72,12 +72,22 @@ def test_every_batch_and_record_equals_the_truth(name: str, logs: Callable[[str]
 def _check_headers(data: bytes, truth: Path) -> None:
     seen = [
         {
-            "baseOffset": h.base_offset, "lastOffset": h.last_offset, "count": h.record_count, "epoch": h.partition_leader_epoch,
-            "control": h.is_control, "transactional": h.is_transactional, "position": h.position, "size": h.size,
-            "magic": h.magic, "codec": h.compression.name.lower(), "crc": h.crc, "valid": True, "maxTimestamp": h.max_timestamp,
+            "baseOffset": h.base_offset,
+            "lastOffset": h.last_offset,
+            "count": h.record_count,
+            "epoch": h.partition_leader_epoch,
+            "control": h.is_control,
+            "transactional": h.is_transactional,
+            "position": h.position,
+            "size": h.size,
+            "magic": h.magic,
+            "codec": h.compression.name.lower(),
+            "crc": h.crc,
+            "valid": True,
+            "maxTimestamp": h.max_timestamp,
         }
         for h in iter_batches(data, check_crc=True)
-    ]  # fmt: skip
+    ]
     assert seen == list(_lines(truth.with_name(truth.name + ".batches.jsonl")))
 
 
@@ -88,10 +98,12 @@ def _check_records(data: bytes, truth: Path) -> int:
         assert batch.encode() == data[batch.header.position : batch.header.end]
         for record in batch.records:
             line: dict[str, Any] = {
-                "offset": record.offset, "epoch": batch.header.partition_leader_epoch, "timestamp": record.timestamp,
+                "offset": record.offset,
+                "epoch": batch.header.partition_leader_epoch,
+                "timestamp": record.timestamp,
                 "keySize": -1 if record.key is None else len(record.key),
                 "valueSize": -1 if record.value is None else len(record.value),
-            }  # fmt: skip
+            }
             if batch.header.is_control:
                 control = decode_control_record(record)
                 assert control.message is not None

@@ -17,18 +17,30 @@ def batch_view(batch: RecordBatch) -> dict[str, Any]:
     """Every header field and every record; control records decoded."""
     h = batch.header
     view: dict[str, Any] = {
-        "magic": h.magic, "baseOffset": h.base_offset, "lastOffset": h.last_offset, "sizeInBytes": h.size, "crc": h.crc,
-        "compression": h.compression.name.lower(), "timestampType": _TIMESTAMP_TYPES[h.timestamp_type],
+        "magic": h.magic,
+        "baseOffset": h.base_offset,
+        "lastOffset": h.last_offset,
+        "sizeInBytes": h.size,
+        "crc": h.crc,
+        "compression": h.compression.name.lower(),
+        "timestampType": _TIMESTAMP_TYPES[h.timestamp_type],
         "maxTimestamp": h.max_timestamp,
-    }  # fmt: skip
+    }
     if h.magic == 2:
         view |= {
-            "attributes": h.attributes, "partitionLeaderEpoch": h.partition_leader_epoch,
-            "lastOffsetDelta": h.last_offset_delta, "rawBaseTimestamp": h.base_timestamp, "producerId": h.producer_id,
-            "producerEpoch": h.producer_epoch, "baseSequence": h.base_sequence, "lastSequence": h.last_sequence,
-            "isTransactional": h.is_transactional, "isControl": h.is_control, "count": h.record_count,
+            "attributes": h.attributes,
+            "partitionLeaderEpoch": h.partition_leader_epoch,
+            "lastOffsetDelta": h.last_offset_delta,
+            "rawBaseTimestamp": h.base_timestamp,
+            "producerId": h.producer_id,
+            "producerEpoch": h.producer_epoch,
+            "baseSequence": h.base_sequence,
+            "lastSequence": h.last_sequence,
+            "isTransactional": h.is_transactional,
+            "isControl": h.is_control,
+            "count": h.record_count,
             "deleteHorizonMs": h.delete_horizon_ms,
-        }  # fmt: skip
+        }
     view["records"] = [_record_view(batch, record) for record in batch.records]
     return view
 
@@ -48,9 +60,12 @@ def vector_view(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _record_view(batch: RecordBatch, record: Record) -> dict[str, Any]:
     view: dict[str, Any] = {
-        "offset": record.offset, "timestamp": record.timestamp, "key": _hex(record.key), "value": _hex(record.value),
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _hex(record.key),
+        "value": _hex(record.value),
         "headers": [[key, _hex(value)] for key, value in record.headers],
-    }  # fmt: skip
+    }
     if batch.header.magic == 2:
         view["sequence"] = batch.header.sequence_of(record.offset)
     if batch.header.is_control:

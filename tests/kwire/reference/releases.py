@@ -1,4 +1,4 @@
-"""The reference codec of a message as an older release of Kafka has it, where its schema differed."""
+"""The reference codec of messages whose schema differed in an older release of Kafka."""
 
 from __future__ import annotations
 

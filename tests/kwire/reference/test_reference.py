@@ -173,8 +173,16 @@ def test_a_tag_of_another_version_is_refused() -> None:
 
 
 def test_a_struct_that_contains_itself_is_refused() -> None:
-    loop = schema({"name": "A", "type": "[]Loop"}, commonStructs=[{"name": "Loop", "versions": "0+", "fields": [
-        {"name": "B", "type": "[]Loop", "versions": "0+"}]}])  # fmt: skip
+    loop = schema(
+        {"name": "A", "type": "[]Loop"},
+        commonStructs=[
+            {
+                "name": "Loop",
+                "versions": "0+",
+                "fields": [{"name": "B", "type": "[]Loop", "versions": "0+"}],
+            }
+        ],
+    )
     with pytest.raises(ValueError, match="contains itself"):
         Reference(loop, 0)
 

@@ -1,4 +1,4 @@
-"""Rows of a log directory as the tables take them, and what an image says should be in the tables."""
+"""Rows of a log directory as the tables take them, and the rows that an image calls for."""
 
 from __future__ import annotations
 

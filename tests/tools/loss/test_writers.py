@@ -109,8 +109,13 @@ def test_each_answer_is_what_it_means(tmp_path: Path, serve: Callable[..., Serve
     server = serve(0, _INVALID_REQUEST, _TIMED_OUT, None, NOT_CONTROLLER)
     seen = attempts(tmp_path, server, acknowledged=2)
     assert [one.outcome for one in seen[:6]] == [
-        Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.UNKNOWN, Outcome.UNKNOWN, Outcome.UNKNOWN, Outcome.ACKNOWLEDGED,
-    ]  # fmt: skip
+        Outcome.ACKNOWLEDGED,
+        Outcome.FAILED,
+        Outcome.UNKNOWN,
+        Outcome.UNKNOWN,
+        Outcome.UNKNOWN,
+        Outcome.ACKNOWLEDGED,
+    ]
     assert [one.answered is None for one in seen[:6]] == [False, False, False, True, False, False]
     assert seen[4].detail == "error 41"
     assert len({one.id for one in seen}) == len(seen)

@@ -105,12 +105,16 @@ class Cases:
         )
 
     def packed(self, codec: Compression, payload: bytes) -> bytes:
-        """Compressed in one of the forms the codec has, those that Kafka does not write among them."""
+        """Compressed in one of the codec's forms, which are more than Kafka writes."""
         if codec == Compression.LZ4:
             packed: bytes = lz4.frame.compress(
-                payload, block_linked=self.chance(0.1), store_size=self.chance(0.3), content_checksum=self.chance(0.3),
-                block_checksum=self.chance(0.3), block_size=self.random.choice([4, 5, 7]),
-            )  # fmt: skip
+                payload,
+                block_linked=self.chance(0.1),
+                store_size=self.chance(0.3),
+                content_checksum=self.chance(0.3),
+                block_checksum=self.chance(0.3),
+                block_size=self.random.choice([4, 5, 7]),
+            )
             return packed
         if codec == Compression.SNAPPY and self.chance(0.4):
             return bytes(cramjam.snappy.compress_raw(payload))

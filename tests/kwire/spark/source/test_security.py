@@ -9,8 +9,14 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from kwire.spark.source.options import settings_of
 from kwire.spark.source.security import translated
 
-SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="eve" password="a\\"b\\\\c;=";'
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required\n  username=eve\n  password=secret ;"
+SCRAM = (
+    'org.apache.kafka.common.security.scram.ScramLoginModule required username="eve"'
+    ' password="a\\"b\\\\c;=";'
+)
+PLAIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required\n  username=eve\n "
+    " password=secret ;"
+)
 
 
 def test_a_client_of_kafka_over_tls_with_a_password() -> None:

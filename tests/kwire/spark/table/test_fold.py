@@ -215,13 +215,21 @@ def test_a_topic_goes_with_its_partitions_and_configs() -> None:
         RemoveTopicRecord(topic_id=TOPIC),
     )
     assert [(c.offset, c.n, c.entity, c.op, c.topic) for c in fold.folded.changes] == [
-        (0, 0, "topic", "set", "a"), (1, 0, "partition", "set", "a"), (2, 0, "config", "set", "a"),
-        (3, 0, "partition", "patch", "a"), (4, 0, "partition", "delete", "a"), (4, 1, "config", "delete", "a"),
+        (0, 0, "topic", "set", "a"),
+        (1, 0, "partition", "set", "a"),
+        (2, 0, "config", "set", "a"),
+        (3, 0, "partition", "patch", "a"),
+        (4, 0, "partition", "delete", "a"),
+        (4, 1, "config", "delete", "a"),
         (4, 2, "topic", "delete", "a"),
-    ]  # fmt: skip
-    assert [(one.since.offset, one.until.offset, one.fields["leader"]) for one in fold.folded.closed["partition"]] == [
-        (1, 3, 1), (3, 4, -1),
-    ]  # fmt: skip
+    ]
+    assert [
+        (one.since.offset, one.until.offset, one.fields["leader"])
+        for one in fold.folded.closed["partition"]
+    ] == [
+        (1, 3, 1),
+        (3, 4, -1),
+    ]
     assert not contents(fold.state.image)
 
 
@@ -315,16 +323,21 @@ def test_secrets_are_nowhere_and_a_new_one_is_a_new_version() -> None:
     assert fold.state.image.scram[1, "ann"].salt == b"(redacted)"
     assert [(one.since.offset, one.until.offset) for one in fold.folded.closed["user"]] == [(0, 1)]
     assert [one.after for one in fold.folded.changes[2:]] == [
-        '{"resourceType":"broker","resourceName":"1","name":"ssl.keystore.password","value":"(redacted)"}'
+        '{"resourceType":"broker","resourceName":"1","name":"ssl.keystore.password",'
+        '"value":"(redacted)"}'
     ] * 2
 
 
 def test_what_does_not_count_is_told() -> None:
     fold = Fold()
-    fold.take([
-        *rows(RemoveTopicRecord(topic_id=TOPIC)), Row(1, 5, b"\x01\x7f"), Row(2, 5, None, error="a damaged batch"),
-        *rows(EndTransactionRecord(), at=3),
-    ])  # fmt: skip
+    fold.take(
+        [
+            *rows(RemoveTopicRecord(topic_id=TOPIC)),
+            Row(1, 5, b"\x01\x7f"),
+            Row(2, 5, None, error="a damaged batch"),
+            *rows(EndTransactionRecord(), at=3),
+        ]
+    )
     assert [(one.offset, one.error.split(",")[0]) for one in fold.folded.errors] == [
         (0, f"RemoveTopicRecord for topic {TOPIC}"), (1, fold.folded.errors[1].error.split(",")[0]),
         (2, "a damaged batch"), (3, "EndTransactionRecord at offset 3"),
