@@ -188,8 +188,8 @@ def test_encode_errors_name_the_field() -> None:
     cases = [
         (FetchRequest(max_wait_ms=2**31), 12, "FetchRequest.MaxWaitMs"),
         (
-            FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(partition="0")])]),
-            12,  # type: ignore[arg-type]
+            FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(partition="0")])]),  # type: ignore[arg-type]
+            12,
             "FetchRequest.Topics[0].Partitions[0].Partition",
         ),
         (FetchRequest(topics=None), 12, "FetchRequest.Topics"),  # type: ignore[arg-type]
@@ -197,10 +197,10 @@ def test_encode_errors_name_the_field() -> None:
         (FetchRequest(topics=[FetchTopic(topic="\ud800")]), 12, "FetchRequest.Topics[0].Topic"),
         (FetchRequest(topics=[FetchTopic(topic="x" * 32768)]), 12, "FetchRequest.Topics[0].Topic"),
         (
-            FetchRequest(topics=[FetchTopic(topic_id=b"short")]),
+            FetchRequest(topics=[FetchTopic(topic_id=b"short")]),  # type: ignore[arg-type]
             13,
             "FetchRequest.Topics[0].TopicId",
-        ),  # type: ignore[arg-type]
+        ),
         (FetchRequest(replica_state=ReplicaState(replica_id=3)), 12, "FetchRequest.ReplicaState"),
         (FetchRequest(unknown_tags=[(99, b"")]), 11, "FetchRequest.unknown_tags"),
         (FetchRequest(unknown_tags=[(99, b""), (98, b"")]), 12, "FetchRequest.unknown_tags"),

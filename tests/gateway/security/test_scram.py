@@ -88,7 +88,7 @@ BAD_FIRST = {
     b"": "malformed",
     b"e=other-error": "malformed",
     b"\xff": "no UTF-8",
-    b"m=ext," + first(): "extension that is not known",
+    b"m=ext," + first(): "extension that is not supported",
     first(NONCE): "does not continue ours",
     first(NONCE[:-1] + "zzz"): "does not continue ours",
     first("x" + NONCE): "does not continue ours",
