@@ -18,7 +18,7 @@ from gateway.controller.request_context import (
     ControllerRequestContext,
     ControllerResult,
 )
-from gateway.controller.slices import Slices
+from gateway.slices import Slices
 from kwire.message import Message
 from kwire.protocol import ApiKey
 

@@ -12,7 +12,7 @@ from gateway.controller.errors import ApiError
 from gateway.controller.nodes import Nodes
 from gateway.controller.placement import place
 from gateway.controller.request_context import ControllerRequestContext
-from gateway.controller.slices import Slices
+from gateway.slices import Slices
 from kwire.messages.partition_record import PartitionRecord
 from kwire.protocol import ErrorCode
 from kwire.protocol.metadata_version import is_directory_assignment_supported

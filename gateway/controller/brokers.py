@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.controller.errors import ApiError
 from gateway.controller.leader_election import on_fenced
 from gateway.controller.sessions import Registered
-from gateway.controller.slices import Slices
+from gateway.slices import Slices
 from kwire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kwire.protocol import ErrorCode
 

@@ -26,7 +26,7 @@ from gateway.controller.errors import ApiError
 from gateway.controller.features import has_elr
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext
-from gateway.controller.slices import Slices
+from gateway.slices import Slices
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord
 from kwire.protocol import ConfigResourceType, ErrorCode

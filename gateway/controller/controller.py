@@ -40,8 +40,8 @@ from gateway.controller.request_context import (
 )
 from gateway.controller.sessions import Sessions
 from gateway.controller.settings import ControllerSettings
-from gateway.controller.slices import Slices, pieces, run
 from gateway.controller.state import State
+from gateway.slices import Slices, pieces, run
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.no_op_record import NoOpRecord

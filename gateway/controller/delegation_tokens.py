@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext
-from gateway.controller.slices import Slices, pieces
+from gateway.slices import Slices, pieces
 from kwire.message import Message
 from kwire.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kwire.protocol import ErrorCode

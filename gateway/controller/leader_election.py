@@ -24,8 +24,8 @@ from gateway.controller.partition_change import Election, Target
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.partition_index import PartitionKey
 from gateway.controller.request_context import ControllerRequestContext
-from gateway.controller.slices import Slices, pieces
 from gateway.controller.state import State
+from gateway.slices import Slices, pieces
 from kwire.message import Message
 from kwire.uuid import Uuid
 

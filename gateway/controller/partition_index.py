@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from gateway.controller.partition_change import NO_LEADER, RECOVERING, is_reassigning
-from gateway.controller.slices import Slices, pieces
+from gateway.slices import Slices, pieces
 from kwire.cluster import Image, apply
 from kwire.cluster.fold import merge
 from kwire.message import Message

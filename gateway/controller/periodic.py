@@ -15,7 +15,7 @@ from gateway.controller.leader_election import elect_preferred, elect_unclean
 if TYPE_CHECKING:
     from gateway.controller.request_context import ControllerRequestContext
     from gateway.controller.settings import ControllerSettings
-    from gateway.controller.slices import Slices
+    from gateway.slices import Slices
     from kwire.message import Message
 
 #: How often it is looked for sessions that ended, of their length

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from gateway.controller.errors import ApiError
-from gateway.controller.slices import Slices, pieces, run
+from gateway.slices import Slices, pieces, run
 from kwire.cluster.snapshot import register_broker_version
 from kwire.errors import EncodeError
 from kwire.message import Message

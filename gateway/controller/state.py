@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from gateway.controller.acl_filters import Acl
 from gateway.controller.partition_index import Elections, PartitionIndex
-from gateway.controller.slices import Slices, pieces
 from gateway.controller.token_index import TokenIndex
+from gateway.slices import Slices, pieces
 from kwire.cluster import Image, apply
 from kwire.cluster.image import BROKER_RESOURCE
 from kwire.message import Message

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked, Effect, Moment, Record
@@ -42,6 +42,10 @@ from gateway.groups.records import restore_groups
 from gateway.groups.settings import Settings
 from gateway.groups.timers import Timer
 from gateway.groups.usage import Usage
+from gateway.slices import Slices, pieces, run
+
+#: Groups that are listed between two slices: less than 1 ms.
+GROUPS_PER_SLICE: Final = 500
 
 
 class GroupCoordinator:
@@ -109,10 +113,16 @@ class GroupCoordinator:
         An exception fails only this request (``Failure``). ``handle`` raises only when the group
         cannot be reset after that.
         """
+        return run(self.handle_in_slices(event, token, moment))
+
+    def handle_in_slices(self, event: Event, token: Any, moment: Moment) -> Slices[list[Effect]]:
+        """As :meth:`handle`, in slices: until they are complete, nothing else may be called but
+        :meth:`unload`.
+        """
         self._state.moment = moment
         asked = Asked(event, token)
         try:
-            self._dispatch(asked, event)
+            yield from self._dispatch(asked, event)
         except Exception as error:
             # Only these events change members one at a time. Every other event applies all of its
             # changes or none.
@@ -130,6 +140,10 @@ class GroupCoordinator:
 
     def on_timer(self, moment: Moment) -> list[Effect]:
         """Fire the timers that are due at ``moment``."""
+        return run(self.on_timer_in_slices(moment))
+
+    def on_timer_in_slices(self, moment: Moment) -> Slices[list[Effect]]:
+        """As :meth:`on_timer`, in slices: thousands of members may be overdue at once."""
         self._state.moment = moment
         # A timer that is set now with a timeout of 0 ms fires in the next call, so that this one
         # ends.
@@ -141,6 +155,7 @@ class GroupCoordinator:
                 self._fire(timer)
             except Exception as error:
                 self._contain(error, f"{timer.kind} timer", timer.group_id)
+            yield
         return self._state.drain_effects()
 
     def _fire(self, timer: Timer) -> None:
@@ -161,14 +176,14 @@ class GroupCoordinator:
         if group is not None:
             self._rebalance.reset(group)
 
-    def _dispatch(self, asked: Asked, event: Event) -> None:
+    def _dispatch(self, asked: Asked, event: Event) -> Slices[None]:
         match event:
             case Heartbeat():
                 self._membership.heartbeat(asked, event)
             case OffsetCommit():
-                self._offsets.commit(asked, event)
+                yield from self._offsets.commit(asked, event)
             case OffsetFetch():
-                self._offsets.fetch(asked, event)
+                yield from self._offsets.fetch(asked, event)
             case JoinGroup():
                 self._joining.join(asked, event)
             case SyncGroup():
@@ -176,27 +191,31 @@ class GroupCoordinator:
             case LeaveGroup():
                 self._membership.leave(asked, event)
             case OffsetDelete():
-                self._offsets.delete(asked, event)
+                yield from self._offsets.delete(asked, event)
             case ListGroups():
-                self._list(asked, event)
+                yield from self._list(asked, event)
             case DescribeGroups():
-                self._describe(asked, event)
+                yield from self._describe(asked, event)
             case DeleteGroups():
-                self._delete(asked, event)
+                yield from self._delete(asked, event)
             case _:
                 assert_never(event)
 
-    def _list(self, asked: Asked, event: ListGroups) -> None:
-        listed = [
-            ListedGroup(group.group_id, group.protocol_type or "", group.state.value)
-            for group in self._state.groups.values()
-            if not event.states or group.state.value.lower() in event.states
-        ]
-        self._state.answer(
-            asked, ListGroupsResult(error=Error.NONE, groups=listed), *self._state.groups.values()
-        )
+    def _list(self, asked: Asked, event: ListGroups) -> Slices[None]:
+        listed: list[ListedGroup] = []
+        persisted = 0
+        for some in pieces(self._state.groups.values(), GROUPS_PER_SLICE):
+            listed += [
+                ListedGroup(group.group_id, group.protocol_type or "", group.state.value)
+                for group in some
+                if not event.states or group.state.value.lower() in event.states
+            ]
+            persisted = max(persisted, *(group.persisted for group in some))
+            yield
+        result = ListGroupsResult(error=Error.NONE, groups=listed)
+        self._state.answer_after(asked, result, persisted)
 
-    def _describe(self, asked: Asked, event: DescribeGroups) -> None:
+    def _describe(self, asked: Asked, event: DescribeGroups) -> Slices[None]:
         described = []
         seen = []
         for group_id in event.group_ids:
@@ -209,9 +228,10 @@ class GroupCoordinator:
             else:
                 seen.append(group)
                 described.append(_description(group))
+            yield
         self._state.answer(asked, DescribeGroupsResult(groups=described), *seen)
 
-    def _delete(self, asked: Asked, event: DeleteGroups) -> None:
+    def _delete(self, asked: Asked, event: DeleteGroups) -> Slices[None]:
         errors = []
         deleted = []
         for group_id in event.group_ids:
@@ -222,11 +242,12 @@ class GroupCoordinator:
                 errors.append(Error.NON_EMPTY_GROUP)
             else:
                 records: list[Record] = []
-                self._offsets.delete_all(group, records)
+                yield from self._offsets.delete_all(group, records)
                 self._state.forget(group, records)
                 self._state.persist(group, records)
                 deleted.append(group)
                 errors.append(Error.NONE)
+            yield
         self._state.answer(asked, DeleteGroupsResult(errors=errors), *deleted)
 
 

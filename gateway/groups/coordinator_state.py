@@ -54,9 +54,11 @@ class CoordinatorState:
 
     def answer(self, asked: Asked, result: Result, *seen: Group) -> None:
         """Answer ``asked`` once the records of the groups in ``seen`` are on disk."""
-        self._effects.append(
-            Answer(asked, result, max((group.persisted for group in seen), default=0))
-        )
+        self.answer_after(asked, result, max((group.persisted for group in seen), default=0))
+
+    def answer_after(self, asked: Asked, result: Result, persisted: int) -> None:
+        """Answer ``asked`` once the Persist of that number is on disk."""
+        self._effects.append(Answer(asked, result, persisted))
 
     def is_answered(self, asked: Asked) -> bool:
         """True if ``asked`` was answered while this event was handled."""

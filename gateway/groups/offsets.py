@@ -5,6 +5,7 @@ It has no transactions. Follows Kafka's ``OffsetMetadataManager``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from gateway.groups.coordinator_state import CoordinatorState
@@ -25,8 +26,11 @@ from gateway.groups.group import Group, State
 from gateway.groups.rebalance import Rebalance
 from gateway.groups.records import offset_record, offset_tombstone
 from gateway.groups.timers import Timer
+from gateway.slices import Slices, pieces
 
 _LONG_MAX: Final = 2**63 - 1
+#: Offsets that are looked up, or replaced in memory, between two slices: less than 1 ms.
+_OFFSETS_PER_SLICE: Final = 200
 #: Offsets and groups that one step of expiry examines: 15 ms if all of them expire. (A group is not
 #: divided.)
 _EXPIRY_SLICE: Final = 2000
@@ -42,7 +46,7 @@ class Offsets:
             str
         ] = []  # groups that this round of expiry has still to examine, the next one last
 
-    def commit(self, asked: Asked, event: OffsetCommit) -> None:
+    def commit(self, asked: Asked, event: OffsetCommit) -> Slices[None]:
         """Commit offsets of a member, or of any client while the group is empty."""
         group = self._state.groups.get(event.group_id)
         if group is None and event.generation >= 0:
@@ -55,7 +59,10 @@ class Offsets:
             return
         if group is None:
             group = self._state.create(event.group_id, event.owner)
-        if group is None or not self._has_room(group, event):
+        has_room = False
+        if group is not None:
+            has_room = yield from self._has_room(group, event)
+        if group is None or not has_room:
             self._state.answer(asked, event.failed(Error.POLICY_VIOLATION))
             if group is not None:
                 self._state.forget_if_blank(group)
@@ -68,9 +75,9 @@ class Offsets:
         if member is not None:
             # a commit proves that the member is alive
             self._rebalance.await_heartbeat(group, member)
-        self._keep(asked, event, group)
+        yield from self._keep(asked, event, group)
 
-    def _has_room(self, group: Group, event: OffsetCommit) -> bool:
+    def _has_room(self, group: Group, event: OffsetCommit) -> Slices[bool]:
         """True if limits allow the commit. A commit that replaces an offset without growth is
         always allowed.
         """
@@ -89,9 +96,10 @@ class Offsets:
             growth += size - known
             owner_growth += max(size - known, 0)
             sizes[where] = size
+            yield
         return self._state.has_room_for_offsets(group, event.owner, growth, owner_growth)
 
-    def _keep(self, asked: Asked, event: OffsetCommit, group: Group) -> None:
+    def _keep(self, asked: Asked, event: OffsetCommit, group: Group) -> Slices[None]:
         wall_ms = self._state.moment.wall_ms
         # A client may send any int64 of milliseconds; the sum has to fit the record's int64.
         expires = -1 if event.retention_ms < 0 else min(wall_ms + event.retention_ms, _LONG_MAX)
@@ -114,9 +122,12 @@ class Offsets:
                 owners[record[0]] = owner
             kept.append((where, committed))
             errors.append(Error.NONE)
+            yield
         # Encode all records before keeping any offset: memory never holds what the disk will not.
-        for where, committed in kept:
-            group.commit(where, committed)
+        for some in pieces(kept, _OFFSETS_PER_SLICE):
+            for where, committed in some:
+                group.commit(where, committed)
+            yield
         self._state.persist(group, records, owners)
         self._state.answer(asked, CommitResult(errors=errors), group)
         self._state.forget_if_blank(group)
@@ -130,26 +141,22 @@ class Offsets:
             return owner
         return before.owner
 
-    def fetch(self, asked: Asked, event: OffsetFetch) -> None:
+    def fetch(self, asked: Asked, event: OffsetFetch) -> Slices[None]:
         """Answer OffsetFetch. A group that does not exist has no offsets; as in Kafka that is no
         error.
         """
-        seen = [
-            group
-            for group_id, _ in event.groups
-            if (group := self._state.groups.get(group_id)) is not None
-        ]
-        fetched = [self._fetch_one(group_id, wanted) for group_id, wanted in event.groups]
-        self._state.answer(asked, OffsetFetchResult(groups=fetched), *seen)
+        fetched = []
+        persisted = 0
+        for group_id, wanted in event.groups:
+            group = self._state.groups.get(group_id)
+            if group is not None:
+                persisted = max(persisted, group.persisted)
+            found = yield from _fetched({} if group is None else group.offsets, wanted)
+            fetched.append(FetchedGroup(group_id, Error.NONE, found))
+            yield
+        self._state.answer_after(asked, OffsetFetchResult(groups=fetched), persisted)
 
-    def _fetch_one(self, group_id: str, wanted: tuple[TopicPartition, ...] | None) -> FetchedGroup:
-        group = self._state.groups.get(group_id)
-        offsets = {} if group is None else group.offsets
-        if wanted is None:
-            return FetchedGroup(group_id, Error.NONE, sorted(offsets.items()))
-        return FetchedGroup(group_id, Error.NONE, [(where, offsets.get(where)) for where in wanted])
-
-    def delete(self, asked: Asked, event: OffsetDelete) -> None:
+    def delete(self, asked: Asked, event: OffsetDelete) -> Slices[None]:
         """Delete offsets of topics that no member of the group subscribes to (KIP-496)."""
         group = self._state.groups.get(event.group_id)
         if not event.group_id:
@@ -159,9 +166,9 @@ class Offsets:
         elif group.state is not State.EMPTY and not group.uses_consumer_protocol:
             self._state.answer(asked, event.failed(Error.NON_EMPTY_GROUP))
         else:
-            self._delete_from(asked, event, group)
+            yield from self._delete_from(asked, event, group)
 
-    def _delete_from(self, asked: Asked, event: OffsetDelete, group: Group) -> None:
+    def _delete_from(self, asked: Asked, event: OffsetDelete, group: Group) -> Slices[None]:
         records: list[Record] = []
         errors = []
         for where in event.partitions:
@@ -169,13 +176,15 @@ class Offsets:
             if not subscribed:
                 self._tombstone(group, where, records)
             errors.append(Error.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else Error.NONE)
+            yield
         self._state.persist(group, records)
         self._state.answer(asked, OffsetDeleteResult(error=Error.NONE, errors=errors), group)
 
-    def delete_all(self, group: Group, records: list[Record]) -> None:
+    def delete_all(self, group: Group, records: list[Record]) -> Slices[None]:
         """Delete every offset of the group; ``records`` gets their tombstones."""
         for where in list(group.offsets):
             self._tombstone(group, where, records)
+            yield
 
     def _tombstone(self, group: Group, where: TopicPartition, records: list[Record]) -> None:
         if where in group.offsets:
@@ -229,3 +238,14 @@ class Offsets:
         if committed.expire_timestamp >= 0:
             return self._state.moment.wall_ms >= committed.expire_timestamp
         return self._state.moment.wall_ms - since >= self._state.settings.offsets_retention_ms
+
+
+def _fetched(
+    offsets: Mapping[TopicPartition, Committed], wanted: tuple[TopicPartition, ...] | None
+) -> Slices[list[tuple[TopicPartition, Committed | None]]]:
+    """The offsets of the partitions ``wanted``, or all in their order, where it is None."""
+    found: list[tuple[TopicPartition, Committed | None]] = []
+    for some in pieces(sorted(offsets) if wanted is None else wanted, _OFFSETS_PER_SLICE):
+        found += [(where, offsets.get(where)) for where in some]
+        yield
+    return found

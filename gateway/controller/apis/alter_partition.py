@@ -20,7 +20,7 @@ from gateway.controller.errors import ApiError
 from gateway.controller.isr_change import OLD_ERRORS, NewState, Replica, alter
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.controller.slices import Slices
+from gateway.slices import Slices
 from kwire.message import Message
 from kwire.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
 from kwire.messages.kip.kip497.alter_isr_request import AlterIsrRequest

@@ -14,7 +14,7 @@ from gateway.controller.partition_change import Target
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.partition_index import PartitionKey
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.controller.slices import Slices
+from gateway.slices import Slices
 from kwire.message import Message
 from kwire.messages.assign_replicas_to_dirs_response import (
     AssignReplicasToDirsResponse,

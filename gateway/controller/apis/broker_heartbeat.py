@@ -28,7 +28,7 @@ from gateway.controller.leader_election import (
     on_unfenced,
 )
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.controller.slices import Slices
+from gateway.slices import Slices
 from kwire.message import Message
 from kwire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from kwire.protocol import ApiKey

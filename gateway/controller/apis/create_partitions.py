@@ -12,9 +12,9 @@ from gateway.controller.assignments import by_hand_partition, check_by_hand, pla
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.controller.slices import Slices
 from gateway.controller.topic_names import METADATA_TOPIC
 from gateway.ports import AUDIT_TOPIC
+from gateway.slices import Slices
 from kwire.message import Message
 from kwire.messages.create_partitions_response import (
     CreatePartitionsResponse,

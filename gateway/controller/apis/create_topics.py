@@ -23,9 +23,9 @@ from gateway.controller.configs.topic_configs import check_topic_configs, effect
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX, check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.controller.slices import Slices
 from gateway.controller.state import State
 from gateway.controller.topic_names import RESERVED_TOPICS, name_fault
+from gateway.slices import Slices
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord

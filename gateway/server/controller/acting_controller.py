@@ -20,7 +20,6 @@ from gateway.controller.brokers import fenced_by, unfenced
 from gateway.quorum.events import Propose
 from gateway.server.controller.controller_forwarder import ControllerForwarder
 from gateway.server.controller.controller_metrics import ControllerFacts
-from gateway.server.controller.decisions import Decisions
 from gateway.server.controller.envelopes import ForwardingMeasures
 from gateway.server.controller.proposals import (
     Proposal,
@@ -30,6 +29,7 @@ from gateway.server.controller.proposals import (
     refuse,
 )
 from gateway.server.controller.waiting_requests import WaitingRequests
+from gateway.server.event_queue import EventQueue
 from gateway.server.running_clock import RunningClock
 from gateway.wall_clock import wall_ms
 from kwire.protocol import ErrorCode
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from gateway.controller.controller import Controller, Decision
     from gateway.controller.records import Operation
     from gateway.controller.sessions import Registered
-    from gateway.controller.slices import Slices
     from gateway.handlers.context import PendingResponse
     from gateway.ports import Authorizer, Requester
     from gateway.server.controller.changes import Changes
     from gateway.server.logs import Reports
     from gateway.server.quorum_peer import Connecting
     from gateway.server.raft_driver import RaftDriver
+    from gateway.slices import Slices
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.message import Message
 
@@ -90,7 +90,7 @@ class ActingController:
         self._start_offset = 0
         self._proposals = Proposals()
         self._clock = RunningClock()  # of the sessions of brokers
-        self._decisions = Decisions(self._begin, self._decided, self._undecided)
+        self._decisions = EventQueue(self._begin, self._decided, self._undecided)
         self._waiting = WaitingRequests(self._forwarder, reports, self._again)
         self._awaiting_image: deque[Proposal] = deque()  # committed, and not in the image yet
         # Callbacks of an elected node whose controller is not active yet.
@@ -151,7 +151,10 @@ class ActingController:
 
     # --- decisions
 
-    def _begin(self, queued: QueuedRequest) -> Slices[Decision]:
+    def _begin(self, queued: QueuedRequest) -> Slices[Decision] | None:
+        return self._decide(queued) if queued.is_wanted else None
+
+    def _decide(self, queued: QueuedRequest) -> Slices[Decision]:
         controller, requester = self._controller, queued.requester
         assert controller is not None, "decisions are dropped with the leadership"
 

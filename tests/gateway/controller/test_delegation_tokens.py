@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.slices import run
 from gateway.controller.token_index import TokenIndex
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
+from gateway.slices import run
 from kwire.protocol import ErrorCode
 from tests.gateway.controller.cluster import Cluster, allowing, made, replayed, same
 

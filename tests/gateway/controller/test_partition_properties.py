@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.controller import slices
+from gateway import slices
 from gateway.controller.partition_change import NO_LEADER
 from gateway.controller.partition_index import PartitionIndex
 from kwire.cluster import Image

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Callable, Generator
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,35 +19,13 @@ from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.controller.broker_cluster import BrokerCluster
 from tests.gateway.controller.cluster import Cluster, allowing, create, made
+from tests.gateway.steps import calls_per_step
 
 COUNT = 2_000
 #: Calls of functions in one step. Encoding or applying the records of a slice makes 7,000, in about
 #: 1 ms, and counting the elements or packing their records into batches makes up to six for each.
 #: A decision on an element makes ten or more.
 CALLS_MAX = 2_000 + 7 * COUNT
-
-
-def calls_per_step(work: Generator[Any, Any, Any]) -> tuple[Any, int]:
-    """The result of ``work``, and the number of calls in its longest step. A count, unlike a time,
-    is the same on every machine.
-    """
-    calls = longest = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    while True:
-        calls = 0
-        sys.setprofile(count)
-        try:
-            next(work)
-        except StopIteration as end:
-            sys.setprofile(None)
-            return end.value, max(longest, calls)
-        finally:
-            sys.setprofile(None)
-        longest = max(longest, calls)
 
 
 def topics() -> list[dict[str, Any]]:

@@ -22,7 +22,8 @@ from gateway.ports import Requester
 from gateway.quorum.events import Propose
 from gateway.security.authorizer import AllowAll
 from gateway.security.principal import Principal, decode_principal
-from gateway.server.controller import acting_controller, decisions, waiting_requests
+from gateway.server import event_queue
+from gateway.server.controller import acting_controller, waiting_requests
 from gateway.server.controller import controller_forwarder as passing_on
 from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.changes import Changes
@@ -57,7 +58,7 @@ ASKER = Requester("User:alice", "10.0.0.7", "test")
 @pytest.fixture(autouse=True)
 def one_slice_for_each_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests run no task that continues a decision."""
-    monkeypatch.setattr(decisions, "SLICE_S", 60.0)
+    monkeypatch.setattr(event_queue, "SLICE_S", 60.0)
 
 
 class FakeRaft:

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.server.controller import decisions
-from gateway.server.controller.decisions import Decisions
+from gateway.server import event_queue
+from gateway.server.event_queue import EventQueue
 from tests.gateway.server.harness import run
 
 
@@ -27,7 +27,7 @@ class Controller:
 
     def __init__(self) -> None:
         self.log: list[str] = []
-        self.decisions = Decisions(self._begin, self._complete, self._failed)
+        self.decisions = EventQueue(self._begin, self._complete, self._failed)
 
     def submit(self, name: str, slices: int = 0, *, fails: bool = False) -> Request:
         request = Request(name, slices, fails)
@@ -35,14 +35,17 @@ class Controller:
         return request
 
     def run_periodic(self, slices: int = 0, *, fails: bool = False) -> None:
-        work = self._begin(Request("periodic", slices, fails))
+        work = self._decide(Request("periodic", slices, fails))
         self.decisions.run_between(
             work,
             lambda name, seconds: self._complete(None, name, seconds),
             lambda error: self.log.append(f"{error} failed"),
         )
 
-    def _begin(self, queued: Any) -> Generator[None, None, Any]:
+    def _begin(self, queued: Any) -> Generator[None, None, Any] | None:
+        return self._decide(queued) if queued.is_wanted else None
+
+    def _decide(self, queued: Any) -> Generator[None, None, Any]:
         self.log.append(f"{queued.name} begins")
         for _ in range(queued.slices):
             yield
@@ -62,12 +65,12 @@ class Controller:
 def a_slice_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock moves with every look, so that each slice has one step."""
     ticks = iter(range(10**9))
-    monkeypatch.setattr(decisions, "SLICE_S", 3.5)
-    monkeypatch.setattr("gateway.server.controller.decisions.time.thread_time", lambda: next(ticks))
+    monkeypatch.setattr(event_queue, "SLICE_S", 3.5)
+    monkeypatch.setattr("gateway.server.event_queue.time.thread_time", lambda: next(ticks))
 
 
 def test_short_decision_is_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decisions, "SLICE_S", 1000)
+    monkeypatch.setattr(event_queue, "SLICE_S", 1000)
     controller = Controller()
     controller.submit("a")
     controller.submit("b", fails=True)

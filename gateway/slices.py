@@ -2,7 +2,7 @@
 
 Work in slices is a generator that yields wherever it may be interrupted, at least every
 millisecond, and returns its result. The server resumes it until a slice has taken long enough
-(``gateway.server.controller.decisions``); nothing here knows a clock.
+(``gateway.server.event_queue``); nothing here knows a clock.
 """
 
 from __future__ import annotations

@@ -1,0 +1,157 @@
+"""Carries out events one after another, long ones in slices between which other tasks run.
+
+An event is a request to the active controller or to the group coordinator. It is carried out at
+once where no other event is in progress and its own work is short. Longer work goes on in the task
+:meth:`EventQueue.run`. Events wait in a queue meanwhile, so that each of them sees one state: this
+is the single event queue of Kafka's ``QuorumController`` and of a shard of its
+``CoordinatorRuntime``. Other work of the owner, such as periodic tasks, takes its turn between two
+events. The work itself is a generator (``gateway.slices``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from gateway.slices import Slices
+
+_E = TypeVar("_E")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+#: How long one slice takes, s.
+SLICE_S: Final = 0.005
+
+
+@dataclass(slots=True)
+class _Job(Generic[_E]):
+    """The work of ``event``, or other work of the owner, where it is None. ``spent_s`` is its time
+    so far.
+    """
+
+    event: _E | None
+    slices: Slices[Any]
+    complete: Callable[[Any, float], None]
+    failed: Callable[[Exception], None]
+    spent_s: float = 0.0
+
+
+class EventQueue(Generic[_E, _R]):
+    """``begin`` gives the work of an event, or None if no client waits for it; ``complete`` gets
+    the result with the seconds it took; ``failed`` gets the exception of one that has none.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[_E], Slices[_R] | None],
+        complete: Callable[[_E, _R, float], None],
+        failed: Callable[[_E, Exception], None],
+    ) -> None:
+        self._begin = begin
+        self._complete = complete
+        self._failed = failed
+        self._queue: deque[_E] = deque()
+        self._next: _Job[_E] | None = None  # work that begins before the next event
+        self._current: _Job[_E] | None = None
+        self._in_slice = False
+        self._wake_up = trio.Event()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the work of an event is in progress."""
+        return self._current is not None
+
+    def submit(self, event: _E) -> None:
+        """Carry out an event, at once or when its turn comes."""
+        self._queue.append(event)
+        self._advance_if_idle()
+
+    def run_between(
+        self,
+        work: Slices[_T],
+        complete: Callable[[_T, float], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Run ``work`` of the owner before the next event; now, if none is in progress.
+
+        ``complete`` gets its result with the seconds it took. Work that has not begun when more
+        is given is dropped.
+        """
+        self._next = _Job(None, work, complete, failed)
+        self._advance_if_idle()
+
+    def drop(self) -> list[_E]:
+        """Give up all work, as its state is lost. Returns its events, the first one first."""
+        current = None if self._current is None else self._current.event
+        dropped = ([] if current is None else [current]) + list(self._queue)
+        self._current = self._next = None
+        self._queue.clear()
+        return dropped
+
+    async def run(self) -> None:
+        """Continue work that takes more than one slice, for ever."""
+        while True:
+            await self._wake_up.wait()
+            self._wake_up = trio.Event()
+            while self._has_work:
+                self._slice()
+                await trio.lowlevel.checkpoint()
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._current or self._queue or self._next)
+
+    def _advance_if_idle(self) -> None:
+        # A completed event may submit the next one from its callback.
+        if self._current is None and not self._in_slice:
+            self._slice()
+            if self._has_work:
+                self._wake_up.set()
+
+    def _slice(self) -> None:
+        end = time.thread_time() + SLICE_S
+        self._in_slice = True
+        try:
+            while self._has_work and time.thread_time() < end:
+                self._step(end)
+        finally:
+            self._in_slice = False
+
+    def _step(self, end: float) -> None:
+        """Continue the current work until ``end``, or begin the next one."""
+        job = self._current
+        if job is None and self._next is not None:
+            job, self._next = self._next, None
+        elif job is None:
+            job = self._job(self._queue.popleft())
+            if job is None:
+                return
+        self._current = job
+        began = time.thread_time()
+        try:
+            while time.thread_time() < end:
+                next(job.slices)
+        except StopIteration as stop:
+            self._current = None
+            job.complete(stop.value, job.spent_s + time.thread_time() - began)
+        except Exception as error:  # a bug: the state of the owner may be half changed
+            self._current = None
+            job.failed(error)
+        else:
+            job.spent_s += time.thread_time() - began
+
+    def _job(self, event: _E) -> _Job[_E] | None:
+        work = self._begin(event)
+        if work is None:
+            return None
+        return _Job(
+            event,
+            work,
+            lambda result, seconds: self._complete(event, result, seconds),
+            lambda error: self._failed(event, error),
+        )
