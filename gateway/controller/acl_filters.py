@@ -1,8 +1,7 @@
-"""ACLs as requests speak of them: one to be made, a filter that finds many. Knows no request's
-shape and no state.
+"""Checks ACLs that are to be created, and matches ACLs with filters.
 
-``AclBinding``, ``AclBindingFilter`` and ``AclControlManager``'s rules for them, with the numbers of
-the wire.
+Follows ``AclBinding``, ``AclBindingFilter`` and the rules of ``AclControlManager`` for them, with
+the numbers of the wire protocol. It knows no request and no state.
 """
 
 from __future__ import annotations
@@ -25,10 +24,11 @@ from kwire.protocol.metadata_version import is_cidr_acl_supported
 if TYPE_CHECKING:
     from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 
-#: Of every kind of number: unknown, and any of them (only filters say so).
+#: Resource types, pattern types, operations and permission types have the same numbers for unknown,
+#: and for any of them, which filters alone may contain.
 UNKNOWN: Final = ResourceType.UNKNOWN
 ANY: Final = ResourceType.ANY
-#: ``PatternType.MATCH``: whatever pattern would cover a resource of this name.
+#: In a filter: every pattern that covers a resource of this name.
 MATCH: Final = PatternType.MATCH
 _TYPES: Final = frozenset(RESOURCE_TYPES.values())
 _TYPE_NAMES: Final = {int(one): one.name for one in ResourceType}
@@ -40,7 +40,7 @@ _CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Acl(NamedTuple):
-    """What an ACL says. Two of the same are one."""
+    """An ACL without its id. Equal ACLs are one, as in ``AclControlManager.existingAcls``."""
 
     resource_type: int
     resource_name: str
@@ -52,11 +52,14 @@ class Acl(NamedTuple):
 
     @classmethod
     def of(cls, record: AccessControlEntryRecord) -> Acl:
-        """That of a record."""
+        """Return the ACL of a record."""
         return cls(*(getattr(record, name) for name in cls._fields))
 
     def check(self) -> None:
-        """Raise ApiError unless it can be made."""
+        """Raise ApiError INVALID_REQUEST unless the ACL can be created
+        (``AclControlManager.validateNewAcl``).
+        """
+        # The broker checks the name of the cluster before it forwards the request (AclApis).
         if self.resource_type == _CLUSTER and self.resource_name != _CLUSTER_NAME:
             raise _invalid(f"The only valid name for the CLUSTER resource is {_CLUSTER_NAME}")
         if not self.resource_name:
@@ -69,23 +72,28 @@ class Acl(NamedTuple):
             raise _invalid(f"Invalid operation {_told(self.operation)}")
         if self.permission_type not in _PERMISSIONS:
             raise _invalid(f"Invalid permissionType {_told(self.permission_type)}")
+        # ``StandardAcl.kafkaPrincipal`` cannot read such a principal: every Kafka node that loads
+        # the record would fail, so it must not get into the log.
         if ":" not in self.principal:
             raise _invalid(
-                f"Could not parse principal from `{self.principal}` (no colon is present separating the principal type from"
-                " the principal name)"
+                f"Could not parse principal from `{self.principal}` (no colon is present separating"
+                " the principal type from the principal name)"
             )
 
     def check_host(self, level: int) -> None:
-        """Raise ApiError unless the host is one that an ACL can have at ``level`` of
-        metadata.version.
-        """
+        """Raise ApiError unless an ACL can have this host at ``level`` of metadata.version."""
         if not self.host:
             raise _invalid("Host pattern cannot be null or empty")
         if "/" not in self.host:
             return
         if not is_cidr_acl_supported(level):
-            why = f"CIDR-based ACL host patterns require metadata version {MetadataVersion.IBP_4_4_IV1.release} or higher."
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
+            # An authorizer of an older release takes the pattern for an address, which matches no
+            # client: a DENY would have no effect.
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "CIDR-based ACL host patterns require metadata version "
+                f"{MetadataVersion.IBP_4_4_IV1.release} or higher.",
+            )
         try:
             parse_cidr(self.host)
         except ValueError as error:
@@ -93,9 +101,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant. None, and ANY, is every one; the names are those of the filters of
-    Kafka's requests.
-    """
+    """A filter of ACLs; None and ANY match everything. Field names are those of the requests."""
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -107,11 +113,11 @@ class AclFilter(NamedTuple):
 
     @classmethod
     def of(cls, asked: AclFilter | object) -> AclFilter:
-        """That of a DescribeAcls request, or of a filter in a DeleteAcls request."""
+        """Return the filter of a DescribeAcls request, or of an element of DeleteAcls."""
         return cls(*(getattr(asked, name) for name in cls._fields))
 
     def says_unknown(self) -> bool:
-        """Is one of its numbers 0, which no client may send?"""
+        """Whether one of the numbers is 0 (UNKNOWN), which no client may send."""
         return UNKNOWN in (
             self.resource_type_filter,
             self.pattern_type_filter,
@@ -120,8 +126,10 @@ class AclFilter(NamedTuple):
         )
 
     def check(self) -> None:
-        """Raise ApiError for numbers that Kafka has not: deleting by what nobody understands is not
-        for a guess.
+        """Raise ApiError INVALID_REQUEST for a number that Kafka does not define
+        (``AclControlManager.validateFilter``).
+
+        A newer client may mean less by it than a filter that ignores the number would delete.
         """
         if self.resource_type_filter not in {ANY, *_TYPES} or self.pattern_type_filter not in {
             ANY,
@@ -136,7 +144,7 @@ class AclFilter(NamedTuple):
             raise _invalid("Unknown entryFilter.")
 
     def matches(self, acl: AccessControlEntryRecord | Acl) -> bool:
-        """Is ``acl`` one of those that are meant?"""
+        """Whether the filter matches ``acl``."""
         return (
             self.resource_type_filter in (ANY, acl.resource_type)
             and self.operation in (ANY, acl.operation)
@@ -152,6 +160,8 @@ class AclFilter(NamedTuple):
             return False
         if name is None:
             return True
+        # Except for MATCH the name is compared with the pattern itself: a LITERAL filter "a" does
+        # not find the prefix "a" nor the wildcard (ResourcePatternFilter.matches).
         if wanted != MATCH:
             return name == acl.resource_name
         if acl.pattern_type == PREFIXED:
@@ -160,7 +170,7 @@ class AclFilter(NamedTuple):
 
 
 def resource_type_name(number: int) -> str:
-    """The name of a resource type, ``UNKNOWN`` for a number that Kafka has not."""
+    """Return the name of a resource type, ``UNKNOWN`` for a number that Kafka does not define."""
     return _TYPE_NAMES.get(number, ResourceType.UNKNOWN.name)
 
 

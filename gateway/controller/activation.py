@@ -1,8 +1,8 @@
-"""What a new active controller writes before anything else (``ActivationRecordsGenerator``): the
-first one the features.
+"""Makes the records that a new active controller writes first (``ActivationRecordsGenerator``).
 
-Whether the cluster was begun is read from the image and not from a flag: a leader that lost its
-epoch before its bootstrap records were committed leaves none, and whoever is next writes them.
+The first controller of a cluster writes the bootstrap records: the levels of features. The image
+tells whether they are committed, no flag does: if a leader loses its epoch before they are, the log
+has none, and the next leader writes them.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from kwire.protocol.metadata_version import is_metadata_transaction_supported
 
-#: The name of the transaction that a cluster begins with, as Kafka has it.
+#: The name of the transaction around the bootstrap records, as Kafka has it.
 BOOTSTRAP: Final = "Bootstrap records"
 
 
 def activation(
     image: Image, settings: ControllerSettings, *, transaction_open: bool
 ) -> list[Operation]:
-    """The operations to append, in order; none where the log is in order.
+    """Return the operations to append, in order; none if the log needs none.
 
-    ``transaction_open``: a dead leader left a metadata transaction without its end; it is aborted.
-    Kafka 4.3 does not come up again when that was the one with the bootstrap records, as they are
-    gone then; here they are written once more.
+    ``transaction_open``: a leader failed inside a metadata transaction (KIP-868), which is aborted.
     """
     operations = []
     if transaction_open:
         abort = AbortTransactionRecord(reason="aborting partially complete metadata transaction")
         operations.append(operation("abort", [abort], image.metadata_version))
+    # Also after the abort: the records of an aborted bootstrap transaction were never applied. A
+    # controller of Kafka 4.3 does not start again on such a log.
     if not image.metadata_version:
         level = settings.metadata_version
         operations.append(operation("bootstrap", _bootstrap(settings, level), level))
@@ -48,16 +48,19 @@ def activation(
 
 
 def _bootstrap(settings: ControllerSettings, level: int) -> Iterator[Message]:
+    # Without transactions one batch keeps the records together (ActivationRecordsGenerator).
     if is_metadata_transaction_supported(level):
         yield BeginTransactionRecord(name=BOOTSTRAP)
+    # First: the level decides at which version all records after it are read.
     yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)
     features = default_features(level) if settings.features is None else settings.features
+    assert METADATA_VERSION not in features, "metadata.version is written once, and first"
     for name, feature_level in features.items():
         if feature_level:
             yield FeatureLevelRecord(name=name, feature_level=feature_level)
     if features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):
-        # KIP-966: what makes a replica eligible must be the same for all, so it stands in the log
-        # from the beginning.
+        # The controller and all brokers must agree on which replicas are eligible, so the value
+        # that decides it is in the log from the beginning (KIP-966).
         yield ConfigRecord(
             resource_type=BROKER_RESOURCE, resource_name="", name="min.insync.replicas", value="1"
         )

@@ -1,9 +1,8 @@
-"""What becomes of a partition when its replicas, its ISR or the brokers under it change
-(``PartitionChangeBuilder``).
+"""Computes the PartitionChangeRecord of one change to a partition (``PartitionChangeBuilder``).
 
-One change in, one PartitionChangeRecord out, or none where nothing is different: reassignments that
-are complete end (KIP-455), leaders are elected, eligible leader replicas are kept (KIP-966). It
-knows neither the cluster nor a request.
+A change ends a reassignment that is complete (KIP-455), elects a leader, and updates the eligible
+leader replicas (KIP-966). There is no record if nothing differs. This module knows neither the
+cluster nor a request.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from kwire.protocol.metadata_version import (
 from kwire.uuid import Uuid
 
 NO_LEADER: Final = -1
-#: States of a leader (``LeaderRecoveryState``): one that was elected uncleanly recovers before
-#: anybody else joins its ISR.
+#: ``LeaderRecoveryState``. A leader from an unclean election is RECOVERING until it reports that it
+#: has recovered; until then no follower joins its ISR (KIP-704).
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
@@ -32,21 +31,20 @@ _T = TypeVar("_T")
 
 
 class Election(enum.Enum):
-    """How a leader is chosen: who is in sync and first in line; anybody in sync; or anybody at all
-    rather than nobody.
-    """
+    """How a leader is chosen (``PartitionChangeBuilder.Election``)."""
 
-    PREFERRED = enum.auto()
-    ONLINE = enum.auto()
-    UNCLEAN = enum.auto()
+    PREFERRED = enum.auto()  #: the first replica if it may lead, else as ONLINE
+    ONLINE = enum.auto()  #: the current leader if it may lead, else a replica in the ISR
+    UNCLEAN = enum.auto()  #: as ONLINE, but any live replica rather than none
 
 
 class Rules(NamedTuple):
-    """What holds for a partition besides its own record.
+    """The facts of the cluster that a change depends on.
 
-    ``accepts`` tells whether a node may lead it, ``min_isr`` is its effective
-    ``min.insync.replicas``, ``elr`` whether the cluster keeps eligible leader replicas, ``level``
-    the metadata.version, ``default_directory`` where a new replica is.
+    ``accepts(node_id)`` tells whether a node may lead the partition. ``min_isr`` is the effective
+    ``min.insync.replicas`` of the topic, ``elr`` whether the cluster keeps eligible leader
+    replicas, ``level`` the metadata.version. ``default_directory(node_id)`` is the log directory of
+    a new replica.
     """
 
     accepts: Callable[[int], bool]
@@ -58,10 +56,11 @@ class Rules(NamedTuple):
 
 @dataclass(slots=True)
 class Target:
-    """What a partition is to be. None: what it is now.
+    """The wanted state of a partition; None keeps the value that it has. Every node of the ISR must
+    be among the replicas.
 
-    ``directories`` are of replicas that moved, ``unclean_shutdown`` nodes that may have lost what
-    they had.
+    ``directories`` are the new log directories of replicas that moved. ``unclean_shutdown`` are
+    nodes that may have lost records they acknowledged.
     """
 
     isr: Sequence[int] | None = None
@@ -77,8 +76,8 @@ class Target:
 def partition_change(
     partition: PartitionRecord, target: Target, rules: Rules
 ) -> PartitionChangeRecord | None:
-    """The record that makes ``partition`` what ``target`` says, as far as ``rules`` allow; None
-    where it is that already.
+    """Return the record that brings ``partition`` to ``target`` as far as ``rules`` allow; None if
+    it changes nothing.
     """
     return _Change(partition, target, rules).record()
 
@@ -91,16 +90,17 @@ def leave_isr(
     *,
     elr: bool,
 ) -> PartitionChangeRecord | None:
-    """What :func:`partition_change` makes of an ISR without ``node_id``, where that is simple:
-    others are in it, and nothing else is under way. None where it is not. From level 3.6-IV0 on;
-    the other arguments are as in :class:`Rules`.
+    """Return the record of :func:`partition_change` for an ISR without ``node_id`` in the simple
+    case; None in any other.
 
-    When a broker goes this is asked of all its partitions at once, thousands perhaps, which wait
-    for their leaders.
+    In the simple case other nodes are in the ISR, and no reassignment is in progress. The level
+    must be 3.6-IV0 or later; the other arguments are as in :class:`Rules`. A shortcut: when a
+    broker is fenced, thousands of its partitions change at once, and wait for their new leaders.
     """
     before, replicas = partition.isr, partition.replicas
     isr = [other for other in before if other != node_id]
     simple = isr and len(isr) < len(before) and node_id in replicas
+    # Last known leaders are cleared by the long way (maybeUpdateLastKnownLeader).
     if not simple or partition.last_known_elr or is_reassigning(partition):
         return None
     record = no_change(partition)
@@ -114,6 +114,8 @@ def leave_isr(
             return None
         record.leader = leader
     known = partition.eligible_leader_replicas or []
+    # The node that leaves has every committed record if the ISR falls below min.insync.replicas:
+    # nothing is acknowledged without it (KIP-966).
     eligible = (
         sorted({*known, node_id}.intersection(replicas).difference(isr))
         if elr and len(isr) < min_isr
@@ -125,18 +127,20 @@ def leave_isr(
 
 
 def changes_anything(record: PartitionChangeRecord) -> bool:
-    """Does the record say anything but which partition it is about?"""
+    """Whether the record has more than the key of its partition
+    (``PartitionChangeBuilder.changeRecordIsNoOp``).
+    """
     return record.leader != NO_LEADER_CHANGE or record.leader_recovery_state != -1 or any(
         value is not None
         for value in (
-            record.isr, record.replicas, record.removing_replicas, record.adding_replicas, record.eligible_leader_replicas,
-            record.last_known_elr, record.directories,
+            record.isr, record.replicas, record.removing_replicas, record.adding_replicas,
+            record.eligible_leader_replicas, record.last_known_elr, record.directories,
         )
     )  # fmt: skip
 
 
 def is_reassigning(partition: PartitionRecord) -> bool:
-    """Is a reassignment of the partition under way?"""
+    """Whether a reassignment of the partition is in progress."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
@@ -146,9 +150,7 @@ class _Elected(NamedTuple):
 
 
 class _Change:
-    """One change while it is worked out: what the partition is to be, and the record as far as it
-    is known.
-    """
+    """Computes one change: holds the target state, and the record as far as it is filled."""
 
     def __init__(self, partition: PartitionRecord, target: Target, rules: Rules) -> None:
         self._before, self._target, self._rules = partition, target, rules
@@ -160,9 +162,13 @@ class _Change:
         self._record = no_change(partition)
 
     def record(self) -> PartitionChangeRecord | None:
+        # The order is that of PartitionChangeBuilder.build: the election sees the ISR after the
+        # reassignment, and the epoch depends on both.
         self._complete_reassignment()
         self._count_eligible()
         self._elect()
+        assert self._replicas, "a partition has a replica"
+        assert set(self._isr) <= set(self._replicas), "every node in the ISR is a replica"
         self._write_isr()
         self._force_new_epoch()
         self._write_last_known_leader()
@@ -173,13 +179,13 @@ class _Change:
         return self._record if changes_anything(self._record) else None
 
     # --- reassignment and eligibility
-    # ---------------------------------------------------------------------------------
 
     def _complete_reassignment(self) -> None:
-        """Replicas that are removed go once all that are added are in sync.
+        """Drop the removed replicas once all added ones are in the ISR
+        (``PartitionReassignmentReplicas.maybeCompleteReassignment``).
 
-        Where the partition becomes smaller, all that stay must be: else its ISR would shrink for
-        nothing.
+        If the reassignment lowers the replication factor, all replicas that stay must be in the
+        ISR: else the partition could fall below ``min.insync.replicas`` when the others leave.
         """
         if not self._adding and not self._removing:
             return
@@ -190,38 +196,46 @@ class _Change:
             self._isr, self._replicas, self._removing, self._adding = isr, replicas, [], []
 
     def _count_eligible(self) -> None:
-        """Who leaves an ISR that is too small to acknowledge anything without it has everything,
-        and may lead later.
+        """Compute the eligible leader replicas (KIP-966, ``maybePopulateTargetElr``).
+
+        While the ISR is smaller than ``min.insync.replicas`` the high watermark does not advance.
+        A node that leaves such an ISR therefore has every committed record, and may lead again.
         """
         if not self._rules.elr or len(self._isr) >= self._rules.min_isr:
+            # The high watermark may advance without the nodes outside the ISR.
             self._elr = []
             return
         candidates = {*self._elr, *self._before.isr}
-        # A replica that was removed has not kept its log, so it must not be eligible when it is
-        # added again.
+        # A removed replica deletes its log, so it must not be eligible if it is added again.
         gone = {*self._isr, *self._target.unclean_shutdown}
         self._elr = sorted(candidates & set(self._replicas) - gone)
 
     # --- election
-    # -----------------------------------------------------------------------------------------------------
 
     def _elect(self) -> None:
+        """Write the new leader, if there is one, and the ISR and ELR that it begins with
+        (``tryElection``).
+        """
         elected = self._elected()
         if elected.node_id != self._before.leader:
             if elected.node_id in self._elr:
+                # An eligible replica leads only if the ISR is empty: it is the first one in sync.
                 self._isr = [elected.node_id]
                 self._elr.remove(elected.node_id)
             self._record.leader = elected.node_id
-            if elected.is_unclean:  # others may have records that this one lacks
+            if elected.is_unclean:
+                # Other replicas may have records that the new leader lacks, so none is in sync.
                 self._isr, self._elr = [elected.node_id], []
                 self._record.leader_recovery_state = RECOVERING
                 if self._before.leader_recovery_state == RECOVERING:
-                    self._record.leader_recovery_state = -1
+                    self._record.leader_recovery_state = -1  # no change
+            assert elected.node_id in (NO_LEADER, *self._isr), "a leader is in its own ISR"
         if self._elr != (self._before.eligible_leader_replicas or []):
             self._record.eligible_leader_replicas = self._elr
 
     def _elected(self) -> _Elected:
-        # Who leads stays, unless somebody is preferred.
+        # The current leader stays if it may lead: every client and follower would have to find a
+        # new one. Only a preferred election moves it.
         first = [self._before.leader]
         if self._target.election is Election.PREFERRED:
             first.insert(0, self._replicas[0])
@@ -232,20 +246,24 @@ class _Change:
         if last is not None:
             return _Elected(last, is_unclean=True)
         if self._target.election is Election.UNCLEAN:
-            anybody = next(filter(self._rules.accepts, self._replicas), None)
-            if anybody is not None:
-                return _Elected(anybody, is_unclean=True)
+            live = next(filter(self._rules.accepts, self._replicas), None)
+            if live is not None:
+                return _Elected(live, is_unclean=True)
         return _Elected(NO_LEADER)
 
     def _may_lead(self, node_id: int) -> bool:
-        has_everything = node_id in (self._isr or self._elr)
-        return has_everything and self._rules.accepts(node_id)
+        """Whether the node is live and in the ISR, or in the ELR while the ISR is empty
+        (``isValidNewLeader``): it has every committed record then.
+        """
+        has_committed = node_id in (self._isr or self._elr)
+        return has_committed and self._rules.accepts(node_id)
 
     def _last_known_leader(self) -> int | None:
-        """Who led last, when nobody is left who surely has everything: it has the most of all
-        (KIP-966).
+        """Return the last leader if it is live, and neither ISR nor ELR has a member
+        (``canElectLastKnownLeader``): KIP-966 expects that it has lost least.
         """
         known = self._before.last_known_elr or []
+        # Several nodes are the last ELR of another kind of recovery, which names no last leader.
         if (
             not self._rules.elr
             or self._isr
@@ -257,18 +275,21 @@ class _Change:
         return known[0]
 
     # --- the record
-    # ---------------------------------------------------------------------------------------------------
 
     def _write_isr(self) -> None:
-        """Without ELR somebody has to stay in the ISR, to say who may lead when it comes back."""
+        # Without ELR the last ISR stays as it is when its members are gone: it alone tells which
+        # nodes may lead when they return.
         if (self._isr or self._rules.elr) and self._isr != self._before.isr:
             self._record.isr = self._isr
 
     def _force_new_epoch(self) -> None:
-        """Naming the leader, even the same one, begins an epoch: who was removed must be fenced
-        off.
+        """Begin a new leader epoch, by writing the leader even if it stays, where one is needed.
+
+        The epoch fences replicas that a reassignment removes
+        (``triggerLeaderEpochBumpForReplicaReassignmentIfNeeded``).
         """
         isr = self._record.isr
+        # Brokers of releases before 3.6 need a new epoch if the ISR shrinks (KAFKA-15021).
         shrinks = isr is not None and not set(self._before.isr) <= set(isr)
         if self._record.leader == NO_LEADER_CHANGE and (
             not set(self._before.replicas) <= set(self._replicas)
@@ -277,9 +298,13 @@ class _Change:
             self._record.leader = self._before.leader
 
     def _write_last_known_leader(self) -> None:
+        """Keep the last leader while there is none, and clear it when there is one again
+        (``maybeUpdateLastKnownLeader``).
+        """
         if not self._rules.elr:
             return
         known = self._before.last_known_elr
+        # Only when the leader is lost: later changes of a partition without one know no leader.
         if self._record.leader == NO_LEADER and not known and self._before.leader != NO_LEADER:
             self._record.last_known_elr = [self._before.leader]
         elif self._record.leader >= 0 and known:
@@ -288,6 +313,8 @@ class _Change:
     def _write_assignment(self) -> None:
         before = self._before
         if is_directory_assignment_supported(self._rules.level):
+            # The lists of replicas and directories correspond by position (KIP-858), so directories
+            # change if replicas are only reordered.
             known = {
                 **dict(zip(before.replicas, before.directories, strict=True)),
                 **self._target.directories,

@@ -1,5 +1,7 @@
-"""The changes of partitions that one operation makes, each built on those before it. Knows no
-request.
+"""Collects the partition changes of one operation, each built on those before it.
+
+It supplies ``partition_change`` with the facts of the cluster: live nodes, directories, topic
+configs. It knows no request.
 """
 
 from __future__ import annotations
@@ -26,26 +28,29 @@ _UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
 class PartitionChanges:
-    """Nodes that are active may lead, in partitions that they have in a directory that they did not
-    lose.
+    """The changes of one operation.
+
+    A node may lead a partition if it is active, and its replica is in a directory that is online
+    (``ReplicationControlManager``'s LeaderAcceptor).
     """
 
     def __init__(self, context: ControllerRequestContext) -> None:
-        #: What is to be written, in order.
+        #: The records of the changes, in order.
         self.records: Final[list[Message]] = []
         self._context = context
         self._nodes = context.nodes
         self._elr = has_elr(context.image)
         self._changed: dict[tuple[Uuid, int], PartitionRecord] = {}
-        self._left: dict[
-            tuple[Uuid, int], tuple[PartitionRecord, PartitionChangeRecord]
-        ] = {}  # changed, and not looked at since
+        # Changed by leave() and not read since. Merging is left out for most of them: when a broker
+        # is fenced, thousands of partitions change once.
+        self._left: dict[tuple[Uuid, int], tuple[PartitionRecord, PartitionChangeRecord]] = {}
+        # The same few answers are needed for thousands of partitions.
         self._accepted: dict[tuple[int, Uuid], bool] = {}
         self._configs: dict[tuple[Uuid, str], str] = {}
         self._min_isrs: dict[Uuid, int] = {}
 
     def partition(self, topic_id: Uuid, index: int) -> PartitionRecord | None:
-        """The partition as the changes so far have left it; None where there is none."""
+        """Return the partition with the changes so far; None if it does not exist."""
         key = topic_id, index
         if key in self._left:
             self._changed[key] = merge(*self._left.pop(key))
@@ -57,8 +62,10 @@ class PartitionChanges:
         )
 
     def named(self, name: str, index: int, no_topic: str, no_partition: str) -> PartitionRecord:
-        """The same, of the topic of that name. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION in these
-        words.
+        """Return :meth:`partition` of the topic of that name.
+
+        Raises ApiError UNKNOWN_TOPIC_OR_PARTITION with the message ``no_topic`` or
+        ``no_partition``: Kafka's APIs have different words for it.
         """
         topic_id = self._context.image.topic_ids.get(name)
         if topic_id is None:
@@ -76,12 +83,12 @@ class PartitionChanges:
         joining: int | None = None,
         leaving: int | None = None,
     ) -> PartitionRecord:
-        """Make ``partition``, which :meth:`partition` gave, what ``target`` says; it is returned as
-        it is then.
+        """Change ``partition``, which :meth:`partition` returned, to ``target``; return the result.
 
-        The same object comes back where that changes nothing; else :attr:`records` has one more.
-        The node ``joining`` may lead although the state does not call it active yet, and
-        ``leaving`` may not although it still does.
+        If that changes nothing the same object is returned; else :attr:`records` has one more.
+        ``joining`` may lead although it is not active in the state yet, and ``leaving`` may not
+        although it is still active there: the record that changes the broker is in the same
+        operation (``generateLeaderAndIsrUpdates``).
         """
 
         def may_lead(node_id: int) -> bool:
@@ -92,12 +99,16 @@ class PartitionChanges:
             return partition
         self.records.append(record)
         after = self._changed[partition.topic_id, partition.partition_id] = merge(partition, record)
+        # AlterPartition compares the partition epoch: two states with one epoch would let a leader
+        # overwrite a change that it has not seen.
+        assert after.partition_epoch > partition.partition_epoch, "a change has a new epoch"
         return after
 
     def leave(self, partition: PartitionRecord, node_id: int, lost: Collection[int] = ()) -> None:
-        """The node leaves the ISR of ``partition``, which :meth:`partition` gave, and leads it no
-        more; of ``lost`` nobody knows what they still have.
+        """Remove the node from the ISR of ``partition``, which :meth:`partition` returned, and from
+        its leadership. The nodes ``lost`` may have lost records that they acknowledged.
         """
+        # The short way does not know unclean shutdowns, nor the epochs of old levels (KAFKA-15021).
         if not lost and not is_leader_epoch_bump_required_on_isr_shrink(self._context.level):
             record = leave_isr(
                 partition, node_id, self._accepts, self._min_isr(partition.topic_id), elr=self._elr
@@ -111,9 +122,7 @@ class PartitionChanges:
         self.make(partition, target, leaving=node_id)
 
     def election(self, topic_id: Uuid) -> Election:
-        """How leaders of the topic are elected when one is needed:
-        ``unclean.leader.election.enable``.
-        """
+        """Return how a leader of the topic is elected: ``unclean.leader.election.enable``."""
         return (
             Election.UNCLEAN
             if self._config(topic_id, _UNCLEAN_ELECTION).lower() == "true"
@@ -121,9 +130,7 @@ class PartitionChanges:
         )
 
     def _accepts(self, partition: PartitionRecord, node_id: int) -> bool:
-        """May the node, one of its replicas, lead it? The same is asked of few nodes and their
-        directories, often.
-        """
+        """Whether the node, one of the replicas, may lead the partition."""
         directory = partition.directories[partition.replicas.index(node_id)]
         found = self._accepted.get((node_id, directory))
         if found is None:
@@ -149,8 +156,9 @@ class PartitionChanges:
         )
 
     def _min_isr(self, topic_id: Uuid) -> int:
-        """No more than there are replicas, of the first partition as in Kafka
-        (``getTopicEffectiveMinIsr``).
+        """Return ``min.insync.replicas`` of the topic, but no more than it has replicas.
+
+        The first partition counts for all, as in Kafka (``getTopicEffectiveMinIsr``).
         """
         found = self._min_isrs.get(topic_id)
         if found is None:
@@ -163,6 +171,7 @@ class PartitionChanges:
         value = self._configs.get((topic_id, name))
         if value is None:
             image = self._context.image
+            # As this node sees it: the dynamic configs of other brokers do not count.
             own = image.configs.get((TOPIC_RESOURCE, image.topics[topic_id]), {})
             effective = effective_topic_config(image, own, self._context.settings.node_id, name)
             value = self._configs[topic_id, name] = effective.value or ""

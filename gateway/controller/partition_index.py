@@ -1,8 +1,8 @@
-"""Which partitions a node is in the ISR of, or eligible to lead, and which have no leader
-(``BrokersToIsrs``).
+"""Indexes the partitions by the nodes in their ISR and ELR, and those without a leader
+(``BrokersToIsrs``, ``BrokersToElrs``).
 
-What is asked whenever a broker comes or goes, and would take too long to look for among all
-partitions. Knows no request.
+The controller needs them whenever a broker is fenced or returns; a search of all partitions would
+take too long. It knows no request.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PartitionKey = tuple[Uuid, int]
 
 
 class Elections(NamedTuple):
-    """Leaders that were not in sync when they were elected: anybody rather than nobody, and
-    eligible replicas (KIP-966).
+    """Counts the elections of leaders outside the ISR: unclean ones, and those of eligible
+    replicas (KIP-966).
     """
 
     unclean: int = 0
@@ -37,19 +37,21 @@ class Elections(NamedTuple):
 
 
 class PartitionIndex:
-    """Of the partitions of ``image``, once they are in it (:meth:`fill`), as long as the image is
-    changed by :meth:`apply` alone.
+    """The index of ``image``, once :meth:`fill` has read it. Only :meth:`apply` may change the
+    image from then on.
 
-    Everything that it gives is in the order in which it came to be so.
+    All results are in the order in which partitions got there.
     """
 
     def __init__(self, image: Image) -> None:
-        #: Partitions that nobody leads; whose leader is not the first replica; that are being
-        #: reassigned.
+        # Dicts for their order: sets would make the order of records depend on hashes.
+        #: Partitions without a leader.
         self.leaderless: Final[dict[PartitionKey, None]] = {}
+        #: Partitions whose leader is not the first replica.
         self.imbalanced: Final[dict[PartitionKey, None]] = {}
+        #: Partitions with a reassignment in progress.
         self.reassigning: Final[dict[PartitionKey, None]] = {}
-        #: By changes since this was made (``TopicDelta``).
+        #: The elections in changes since this index was built (``TopicDelta``).
         self.elections = Elections()
         self._led_by: dict[int, dict[PartitionKey, None]] = {}
         self._in_isr: dict[int, dict[PartitionKey, None]] = {}
@@ -57,7 +59,7 @@ class PartitionIndex:
         self._image = image
 
     def fill(self) -> Slices[None]:
-        """Take in the partitions of the image; once, before anything else."""
+        """Read the partitions of the image, in slices; once, before anything else."""
         for partitions in self._image.partitions.values():
             for some in pieces(partitions.values(), _PARTITIONS_PER_SLICE):
                 for partition in some:
@@ -65,20 +67,20 @@ class PartitionIndex:
                 yield
 
     def leads_any(self, node_id: int) -> bool:
-        """Does the node lead a partition (``hasLeaderships``)?"""
+        """Whether the node leads a partition (``BrokersToIsrs.hasLeaderships``)."""
         return bool(self._led_by.get(node_id))
 
     def in_isr(self, node_id: int) -> list[PartitionKey]:
-        """The partitions that have the node in their ISR."""
+        """Return the partitions that have the node in their ISR."""
         return list(self._in_isr.get(node_id, ()))
 
     def eligible(self, node_id: int) -> list[PartitionKey]:
-        """The partitions that have the node among their eligible leader replicas."""
+        """Return the partitions that have the node among their eligible leader replicas."""
         return list(self._eligible.get(node_id, ()))
 
     def apply(self, message: Message) -> None:
-        """Make the change that a record makes in the image, and follow it. Raises FoldError;
-        nothing is changed then.
+        """Apply a record to the image, and update the index. Raises FoldError, and changes nothing
+        then.
         """
         image = self._image
         if isinstance(message, PartitionChangeRecord):
@@ -95,19 +97,21 @@ class PartitionIndex:
                 self._remove(old)
 
     def _change(self, change: PartitionChangeRecord) -> None:
-        """The same for the record that there may be thousands of at once."""
+        """Apply a PartitionChangeRecord: the short way for the one record that comes in thousands,
+        when a broker is fenced.
+        """
         partitions = self._image.partitions.get(change.topic_id, {})
         before = partitions.get(change.partition_id)
         if before is None:
-            apply(self._image, change)
-            raise AssertionError("what is not there cannot be changed")
+            apply(self._image, change)  # raises FoldError
+            raise AssertionError("a change of a partition that does not exist was applied")
         after = partitions[change.partition_id] = merge(before, change)
         if change.leader >= 0:
             self._count(before, change)
         self._put(before, after)
 
     def _touched(self, message: Message) -> Iterable[PartitionKey]:
-        """The partitions that a record may change."""
+        """Return the partitions that a record may change."""
         if isinstance(message, PartitionRecord):
             return [(message.topic_id, message.partition_id)]
         if isinstance(message, RemoveTopicRecord):
@@ -115,6 +119,7 @@ class PartitionIndex:
         if isinstance(message, ClearElrRecord):
             if message.topic_name:
                 return self._of_topic(self._image.topic_ids.get(message.topic_name))
+            # Without a name the record is for all topics, and changes those with an ELR.
             return {key: None for keys in self._eligible.values() for key in keys}
         return ()
 
@@ -126,7 +131,10 @@ class PartitionIndex:
         )
 
     def _put(self, before: PartitionRecord | None, after: PartitionRecord) -> None:
-        """Only what is different is touched: when a broker goes there may be thousands of these."""
+        """Index ``after`` in place of ``before``.
+
+        Only differences are touched: thousands of partitions change when a broker is fenced.
+        """
         key = after.topic_id, after.partition_id
         _move(self._in_isr, key, before.isr if before else (), after.isr)
         _move(
@@ -143,7 +151,7 @@ class PartitionIndex:
             _mark(self.reassigning, key, is_reassigning(after))
 
     def _count(self, before: PartitionRecord, change: PartitionChangeRecord) -> None:
-        """As ``TopicDelta.updateElectionStats``."""
+        """Count an election (``TopicDelta.updateElectionStats``)."""
         unclean, eligible = self.elections
         unclean += change.leader_recovery_state == RECOVERING
         eligible += change.leader in (before.eligible_leader_replicas or ())

@@ -175,9 +175,8 @@ def test_without_them_they_are_cleared() -> None:
 
 
 def test_directories_go_with_their_replicas() -> None:
-    moved = partition_change(
-        FOO, Target(replicas=[3, 1, 5, 4], directories={5: DIRECTORY[9]}), rules(17)
-    )
+    target = Target(replicas=[3, 1, 5, 4], isr=[1, 3], directories={5: DIRECTORY[9]})
+    moved = partition_change(FOO, target, rules(17))
     assert moved is not None
     assert moved.directories == [DIRECTORY[3], DIRECTORY[1], DIRECTORY[9], UNASSIGNED]
     told = partition_change(FOO, Target(directories={3: DIRECTORY[7], 1: LOST}), rules(30))

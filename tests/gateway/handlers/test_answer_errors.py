@@ -51,7 +51,7 @@ def _walked(struct: Struct) -> Iterator[int]:
                 yield from _walked(one)
 
 
-@pytest.mark.parametrize("kind", _responses(), ids=lambda kind: kind.NAME)
+@pytest.mark.parametrize("kind", list(_responses()), ids=lambda kind: kind.NAME)
 def test_every_error_code_of_a_response_is_counted(kind: type[Message]) -> None:
     dice = random.Random(kind.NAME)
     responses = [_filled(kind, dice) for _ in range(30)]
