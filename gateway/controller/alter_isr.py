@@ -1,9 +1,8 @@
-"""AlterIsr, the form of AlterPartition that KIP-497's text has: topics by name, and one leader and
-ISR for each partition.
+"""Decides on AlterIsr: the form that AlterPartition has in the text of KIP-497.
 
-The rules are those of AlterPartition, in ``isr_change``. The response has error codes alone: a
-leader learns the new ISR from the log. ``CurrentZkVersion`` is the partition epoch, as both count
-the changes of one partition.
+It names topics, and gives one leader and ISR for each partition. The rules are those of
+AlterPartition, in ``isr_change``. The response has error codes alone: a leader reads the new ISR in
+the log. ``CurrentZkVersion`` is the partition epoch, as both count the changes of one partition.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
 
 
 def alter_isr(request: AlterIsrRequest, context: ControllerRequestContext) -> SlicedDecision:
-    """A record for each partition that changes. Raises ApiError where the broker is not registered
-    with this epoch.
-    """
+    """Return a record for each partition that changes. Raises ApiError STALE_BROKER_EPOCH."""
     check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     changes = PartitionChanges(context)
     answer = AlterIsrResponse()
@@ -53,7 +50,8 @@ def _alter(
     topic_id = context.image.topic_ids.get(name)
     if topic_id is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if asked.leader != broker_id:  # a leader changes its own partitions alone
+    if asked.leader != broker_id:
+        # A leader changes the ISR of its own partitions only: the field cannot elect another one.
         return ErrorCode.INVALID_REQUEST
     before = changes.partition(topic_id, index)
     # The form has no field for the leader's recovery state: a leader that is alone in the ISR keeps

@@ -1,7 +1,7 @@
-"""From the replicas of new partitions to their records: ISR, leader, directories; and the rules for
-replicas chosen by hand.
+"""Makes the records of new partitions: replicas, ISR, leader, directories. Checks manual
+assignments.
 
-Knows no request.
+Follows ``ReplicationControlManager``. It knows no request.
 """
 
 from __future__ import annotations
@@ -22,14 +22,19 @@ from kwire.uuid import Uuid
 def placed_partitions(
     topic_id: Uuid, first: int, count: int, factor: int, context: ControllerRequestContext
 ) -> Slices[list[PartitionRecord]]:
-    """``count`` new partitions from index ``first`` on, placed by the controller. Raises ApiError."""
+    """Return ``count`` new partitions from index ``first`` on, in slices, with ``factor`` replicas
+    each, which the controller places.
+
+    Raises ApiError INVALID_REPLICATION_FACTOR if the nodes are too few.
+    """
     nodes = context.nodes
     partitions = []
     for index, replicas in enumerate(
         place(nodes.usable(), count, factor, context.random_below), first
     ):
         partition = _new_partition(topic_id, index, replicas, nodes, context.level)
-        # The placer puts a node that is up first.
+        # The placer puts an unfenced node first, which ``Nodes.usable`` gives only if it is not in
+        # controlled shutdown.
         assert partition is not None, (
             f"partition {index} was placed on {replicas}, none of which is active"
         )
@@ -41,21 +46,23 @@ def placed_partitions(
 def by_hand_partition(
     topic_id: Uuid, index: int, replicas: Sequence[int], context: ControllerRequestContext
 ) -> PartitionRecord:
-    """A new partition on ``replicas``, which were checked. Raises ApiError where none of them is
-    up.
+    """Return a new partition on ``replicas``, which :func:`check_by_hand` has checked.
+
+    Raises ApiError INVALID_REPLICA_ASSIGNMENT if none of them is active: the partition would begin
+    without a leader.
     """
     partition = _new_partition(topic_id, index, replicas, context.nodes, context.level)
     if partition is None:
         raise bad_assignment(
-            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in controlled"
-            " shutdown."
+            f"All brokers specified in the manual partition assignment for partition {index} are "
+            "fenced or in controlled shutdown."
         )
     return partition
 
 
 def check_by_hand(replicas: Sequence[int], expected_count: int | None, nodes: Nodes) -> None:
-    """The rules of a manual assignment: known nodes, each once, as many as the partitions before
-    have.
+    """Check that a manual assignment has registered nodes, each once, and ``expected_count`` of
+    them (None: any number).
 
     Raises ApiError INVALID_REPLICA_ASSIGNMENT
     (``ReplicationControlManager.validateManualPartitionAssignment``).
@@ -63,10 +70,12 @@ def check_by_hand(replicas: Sequence[int], expected_count: int | None, nodes: No
     if not replicas:
         raise bad_assignment("The manual partition assignment includes an empty replica list.")
     seen: set[int] = set()
+    # Sorted, so that the error names the same node as Kafka's.
     for node_id in sorted(replicas):
         if node_id not in nodes:
             raise bad_assignment(
-                f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
+                f"The manual partition assignment includes broker {node_id}, but no such broker is "
+                "registered."
             )
         if node_id in seen:
             raise bad_assignment(
@@ -75,20 +84,25 @@ def check_by_hand(replicas: Sequence[int], expected_count: int | None, nodes: No
         seen.add(node_id)
     if expected_count is not None and len(replicas) != expected_count:
         raise bad_assignment(
-            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not"
-            f" consistent with previous partitions, which have {expected_count} replica(s)."
+            f"The manual partition assignment includes a partition with {len(replicas)} "
+            "replica(s), but this is not consistent with previous partitions, which have "
+            f"{expected_count} replica(s)."
         )
 
 
 def bad_assignment(why: str) -> ApiError:
-    """The refusal of replicas chosen by hand."""
+    """Return the error of an invalid manual assignment."""
     return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
 
 def _new_partition(
     topic_id: Uuid, index: int, replicas: Sequence[int], nodes: Nodes, level: int
 ) -> PartitionRecord | None:
-    """A partition as it begins, led by the first replica that is up; None if none of them is."""
+    """Return a partition that its first active replica leads; None if no replica is active
+    (``buildPartitionRegistration``).
+    """
+    assert len(set(replicas)) == len(replicas), f"partition {index} has a node twice: {replicas}"
+    # All active replicas are in sync: the log is empty.
     isr = [node_id for node_id in replicas if nodes.is_active(node_id)]
     if not isr:
         return None

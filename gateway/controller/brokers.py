@@ -1,7 +1,7 @@
-"""Registered brokers: which of them may speak, and the records of their coming and going
+"""Checks broker epochs, and makes the records that fence and unfence brokers
 (``ClusterControlManager``).
 
-It knows no request. What becomes of partitions is decided in ``leader_election``.
+It knows no request. The changes of partitions that go with them are in ``leader_election``.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from kwire.message import Message
     from kwire.messages.register_broker_record import RegisterBrokerRecord
 
-#: ``BrokerRegistrationFencingChange`` and ``BrokerRegistrationInControlledShutdownChange``.
+#: ``BrokerRegistrationFencingChange`` and ``BrokerRegistrationInControlledShutdownChange``; 0 is no
+#: change.
 FENCE: Final = 1
 UNFENCE: Final = -1
 IN_CONTROLLED_SHUTDOWN: Final = 1
 
 
 def check_broker_epoch(broker_id: int, epoch: int, image: Image) -> RegisterBrokerRecord:
-    """The registration of the broker that says it has this epoch. Raises ApiError
-    STALE_BROKER_EPOCH for any other.
+    """Return the registration of the broker. Raises ApiError STALE_BROKER_EPOCH if it has no
+    registration, or another epoch.
+
+    The epoch keeps a broker that was replaced by a new incarnation from changing anything.
     """
     broker = image.brokers.get(broker_id)
     if broker is None:
@@ -47,19 +50,19 @@ def check_broker_epoch(broker_id: int, epoch: int, image: Image) -> RegisterBrok
 
 
 def registered(broker: RegisterBrokerRecord) -> Registered:
-    """The registration that sessions are of."""
+    """Return the key of the broker's session: a new registration begins a new session."""
     return Registered(broker.broker_id, broker.broker_epoch)
 
 
 def unfenced(image: Image) -> Iterator[Registered]:
-    """Every broker that serves, those that are about to leave too."""
+    """Yield the brokers that are not fenced, those in controlled shutdown included."""
     return (registered(broker) for broker in image.brokers.values() if not broker.fenced)
 
 
 def change(
     broker: RegisterBrokerRecord, *, fenced: int = 0, in_controlled_shutdown: int = 0
 ) -> BrokerRegistrationChangeRecord:
-    """The record that changes a registration."""
+    """Return the record that changes a registration (KIP-841)."""
     return BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id,
         broker_epoch=broker.broker_epoch,
@@ -69,30 +72,30 @@ def change(
 
 
 def fence(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> Slices[list[Message]]:
-    """The records by which a broker stops to serve (``handleBrokerFenced``): its partitions first,
-    so that a leader that has written only some of them leaves it to the next one to go on.
-    """
+    """Return the records that fence a broker (``handleBrokerFenced``), in slices."""
+    # The partitions first: the records are not atomic, and if this controller fails between two of
+    # them the broker is still unfenced, so that the next controller fences it again.
     records = yield from on_fenced(broker.broker_id, context)
     return [*records, change(broker, fenced=FENCE)]
 
 
 def fenced_by(operation: Operation) -> Iterator[Registered]:
-    """The brokers that an operation fences, those too that are already."""
+    """Yield the brokers that an operation fences, those included that are fenced already."""
     for message, _ in operation.records:
         if isinstance(message, BrokerRegistrationChangeRecord) and message.fenced == FENCE:
             yield Registered(message.broker_id, message.broker_epoch)
 
 
 def expire_one(context: ControllerRequestContext) -> Slices[list[Message]]:
-    """Fence the broker that has been silent longest, if that is too long; none where nobody is. Who
-    came again since is passed over.
+    """Return the records that fence the broker with the oldest heartbeat, if its session has ended;
+    none otherwise (``maybeFenceOneStaleBroker``).
 
-    One at a time, so that the next one is fenced in a cluster without this one
-    (``maybeFenceOneStaleBroker``).
+    One broker at a time, so that the elections for the next one know that this one is fenced.
     """
     while (silent := context.sessions.expired(context.steady_ms)) is not None:
         context.sessions.forget(silent)
         broker = context.image.brokers.get(silent.broker_id)
+        # A broker that has registered again, or was unregistered, has another session or none.
         if broker is not None and broker.broker_epoch == silent.epoch:
             records = yield from fence(broker, context)
             return records

@@ -1,11 +1,11 @@
 """Decides on requests as the active controller of the quorum does (KIP-631, ``QuorumController``).
 
 A request and a moment go in, records to append and a response come out. While its node leads, the
-controller has the committed image and, on top, what it proposed since, so that the next request
-sees it. When the node loses leadership that state is dropped. The controller does not know the log
-or when records are committed; which records a request makes is decided in ``apis``.
+controller has the committed image with its own proposals on top, so that the next request sees
+them. When the node loses leadership that state is dropped. The controller does not know the log,
+nor when records are committed; the modules of ``apis`` make the records of a request.
 
-    operations = controller.activate(image, now_ms)   # the log up to the start of the own epoch
+    operations = controller.activate(image, now_ms)   # the log up to the start of this epoch
     decision = controller.handle(request, version, allows, now_ms)
     ...                                               # decision.operation is committed
     decision.answer                                   # may be sent now
@@ -53,11 +53,12 @@ _STATIC_KRAFT: Final = StaticKRaft()
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``operation`` is to be appended in this epoch or not at all; None where nothing changes.
+    """The decision on one request.
 
-    ``answer`` may be sent once the operation is committed. Without one: once everything that was
-    proposed before is, for it may speak of that; and, if it ``needs_confirmation``, once this node
-    is known to have led when it decided.
+    ``operation`` must be appended in this epoch or not at all; None if nothing changes. ``answer``
+    may be sent when the operation is committed. Without an operation it may be sent when all
+    earlier proposals are committed, because it may contain them, and, if it ``needs_confirmation``,
+    when this node is known to have led when it decided.
     """
 
     operation: Operation | None
@@ -66,11 +67,11 @@ class Decision:
 
 
 class Controller:
-    """The controller of one node. ``random`` gives the given number of random bytes, ``kraft`` is
-    the quorum that elects it.
+    """The controller of one node. ``random(count)`` returns random bytes, ``kraft`` is the quorum
+    that elects it.
 
-    Its methods raise for a bug only, never for a request. After an exception the state may be half
-    changed, so the node has to resign.
+    Its methods raise for a bug only, never for a request. After an exception the state may be
+    partly changed, so the node must resign.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Controller:
         self._periodic = Periodic(settings, 0)
         self._next_offset = 0
         self._idle_since_ms = 0
-        load()  # later, an import would hold the event loop
+        load()  # an import at the first request would block the event loop
 
     @property
     def is_active(self) -> bool:
@@ -98,7 +99,7 @@ class Controller:
 
     @property
     def image(self) -> Image | None:
-        """The cluster with what is proposed and not committed yet; None while inactive."""
+        """The cluster with all proposals, committed or not; None while inactive."""
         return None if self._state is None else self._state.image
 
     @property
@@ -114,8 +115,7 @@ class Controller:
         steady_ms: int | None = None,
         transaction_open: bool = False,
     ) -> list[Operation]:
-        """Become active without an interruption; the arguments are those of
-        :meth:`become_active`."""
+        """Return :meth:`become_active` without an interruption."""
         return run(
             self.become_active(
                 image, now_ms, steady_ms=steady_ms, transaction_open=transaction_open
@@ -133,13 +133,13 @@ class Controller:
         """Become active, in slices, with the ``image`` of everything before this epoch. Returns the
         operations to append first, in order.
 
-        ``transaction_open``: the log before ended inside a metadata transaction. ``image`` is
-        copied, not kept; it must not change until this is complete. The caller waits until the image has the whole log up to this epoch's start
-        (KAFKA-15345): a request would be decided on less. The session of each unfenced broker
-        begins now, so that it has a full session timeout to find this node.
+        ``transaction_open``: the log ends inside a metadata transaction. ``image`` is copied, and
+        must not change until this is complete. The caller must have applied the whole log up to the
+        start of this epoch to it, else requests are decided on a stale state (KAFKA-15345).
 
-        Here and below ``now_ms`` is since the epoch, and ``steady_ms`` is the same moment on a clock
-        that never jumps.
+
+        Here and below ``now_ms`` is wall-clock time since the epoch, and ``steady_ms`` is the same
+        moment on a monotonic clock.
         """
         state = State()
         yield from state.copy(image)
@@ -149,6 +149,8 @@ class Controller:
         self._kraft_proposed = 0
         steady_ms = now_ms if steady_ms is None else steady_ms
         self._sessions = Sessions(self.settings.broker_session_timeout_ms)
+        # Heartbeats are not in the log: every unfenced broker gets a full session timeout to find
+        # the new controller (ClusterControlManager.activate).
         for broker in unfenced(image):
             self._sessions.touch(broker, steady_ms)
         self._periodic = Periodic(self.settings, steady_ms)
@@ -162,9 +164,10 @@ class Controller:
         self._state = None
 
     def log_ends(self, next_offset: int) -> None:
-        """The next record gets ``next_offset``, or a later one where the quorum writes something of
-        its own before.
+        """Note that the log ends at ``next_offset``, where the next record goes unless the quorum
+        appends control records first.
         """
+        # Never back: the records of decisions that are still to be appended are counted already.
         self._next_offset = max(self._next_offset, next_offset)
 
     def handle(
@@ -177,9 +180,7 @@ class Controller:
         *,
         steady_ms: int | None = None,
     ) -> Decision:
-        """Decide on ``request`` without an interruption; the arguments are those of
-        :meth:`decide`.
-        """
+        """Return :meth:`decide` without an interruption."""
         return run(self.decide(request, version, allows, now_ms, principal, steady_ms=steady_ms))
 
     def decide(
@@ -192,11 +193,11 @@ class Controller:
         *,
         steady_ms: int | None = None,
     ) -> Slices[Decision]:
-        """Decide on ``request`` of ``principal``, who may do what ``allows`` says, in slices.
+        """Decide on a request of ``principal``, in slices. ``allows`` is its authorizer.
 
-        Until the decision is complete no other may begin, and no :meth:`periodic`; the owner drops
-        the generator when the node loses leadership. The response has NOT_CONTROLLER while this
-        controller is inactive.
+        Until the decision is complete no other one may begin, nor :meth:`periodic`. The caller
+        drops the generator when the node loses leadership. While this controller is inactive the
+        response has NOT_CONTROLLER.
         """
         state = self._state
         if state is None:
@@ -208,6 +209,7 @@ class Controller:
         except ApiError as refusal:
             return Decision(None, refused(request, version, refusal.error, refusal.message))
         if getattr(request, "validate_only", False):
+            # The records were made to find every error, and are dropped.
             return Decision(None, result.answer)
         if decided is not None:
             yield from self._apply(decided)
@@ -217,16 +219,18 @@ class Controller:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the next periodic task is due, on the steady clock; None while inactive."""
+        """The moment at which the next periodic task is due, on the monotonic clock; None while
+        inactive.
+        """
         return None if self._state is None else self._periodic.deadline_ms
 
     def poll(self, now_ms: int, *, steady_ms: int | None = None) -> list[Operation]:
-        """Run the periodic tasks that are due without an interruption."""
+        """Return :meth:`periodic` without an interruption."""
         return run(self.periodic(now_ms, steady_ms=steady_ms))
 
     def periodic(self, now_ms: int, *, steady_ms: int | None = None) -> Slices[list[Operation]]:
-        """Run the periodic tasks that are due, such as fencing a broker whose session ended, in
-        slices.
+        """Run the periodic tasks that are due, in slices; return the operations to append, in
+        order.
 
         Until they are complete no decision may begin, as in :meth:`decide`.
         """
@@ -247,8 +251,10 @@ class Controller:
         return operations
 
     def idle(self, now_ms: int) -> Operation | None:
-        """A NoOpRecord after an interval without records, so that the high watermark proves a live
-        leader (KIP-835).
+        """Return a NoOpRecord after ``metadata.max.idle.interval.ms`` without records; None before.
+
+        The high watermark then advances on an idle cluster, too, which shows a live leader
+        (KIP-835).
         """
         state, interval_ms = self._state, self.settings.max_idle_interval_ms
         if state is None or not interval_ms or now_ms - self._idle_since_ms < interval_ms:
@@ -258,7 +264,7 @@ class Controller:
         return self.confirmation(now_ms)
 
     def confirmation(self, now_ms: int) -> Operation:
-        """A NoOpRecord: once it is committed, this node was the leader when it was appended. Only
+        """Return a NoOpRecord whose commit proves that this node led when it was appended. Only
         while active.
         """
         assert self._state is not None, "only an active controller confirms that it leads"
@@ -304,8 +310,9 @@ class Controller:
         return int.from_bytes(self._random(8), "big") % below
 
     def _new_id(self) -> Uuid:
-        """A random id (version 4 of RFC 9562) that no topic has; none that a command line would
-        take for an option.
+        """Return a random id (version 4 of RFC 9562) that no topic has.
+
+        None begins with "-", which a command line would take for an option (``Uuid.randomUuid``).
         """
         assert self._state is not None
         while True:
@@ -324,7 +331,9 @@ def _allow_all(operation: str, resource_type: str, name: str) -> bool:
 def _decided(
     request: Message, context: ControllerRequestContext
 ) -> Slices[tuple[ControllerResult, Operation | None]]:
-    """The result of the API's decision, and the operation with its records. Raises ApiError."""
+    """Return the result of the API's decision, and the operation with its records, in slices.
+    Raises ApiError.
+    """
     assert request.API_KEY is not None, "only requests are decided"
     api = admin_api(request.API_KEY)
     if api.cluster_operation is not None and not context.may_on_cluster(api.cluster_operation):

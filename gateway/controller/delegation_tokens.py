@@ -32,7 +32,9 @@ _LOOKS_PER_SLICE: Final = 1_000
 
 
 def token_secret(context: ControllerRequestContext) -> Secret:
-    """The key of the HMACs of tokens. Raises ApiError where delegation tokens are disabled."""
+    """Return the secret key of the tokens' HMACs. Raises ApiError if delegation tokens are
+    disabled.
+    """
     if context.settings.token_secret is None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     if not is_delegation_token_supported(context.level):
@@ -41,7 +43,7 @@ def token_secret(context: ControllerRequestContext) -> Secret:
 
 
 def find_token(hmac: bytes, context: ControllerRequestContext) -> Slices[DelegationTokenRecord]:
-    """The token with this HMAC, found in slices. Raises ApiError DELEGATION_TOKEN_NOT_FOUND."""
+    """Return the token with this HMAC, in slices. Raises ApiError DELEGATION_TOKEN_NOT_FOUND."""
     token_id = yield from context.state.token_index.find(token_secret(context), hmac)
     if token_id is None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
@@ -49,7 +51,10 @@ def find_token(hmac: bytes, context: ControllerRequestContext) -> Slices[Delegat
 
 
 def sweep_expired_tokens(context: ControllerRequestContext) -> Slices[list[Message]]:
-    """Remove expired tokens, as many as one operation holds (``sweepExpiredDelegationTokens``)."""
+    """Return the records that remove expired tokens (``sweepExpiredDelegationTokens``), in slices.
+
+    They are as many as one operation holds: the task runs again at once if it found some.
+    """
     if not is_delegation_token_supported(context.level):
         return []
     records: list[Message] = []
@@ -80,5 +85,7 @@ def _is_expired(token: DelegationTokenRecord, context: ControllerRequestContext)
 
 
 def later(now_ms: int, duration_ms: int) -> int:
-    """The sum, or the last time that 64 bits hold: clients ask for ``Long.MAX_VALUE``."""
+    """Return the sum, or the last time that 64 bits hold: clients send ``Long.MAX_VALUE`` to ask
+    for the longest lifetime (``DelegationTokenControlManager.sum``).
+    """
     return min(now_ms + duration_ms, _LONG_MAX)

@@ -1,6 +1,4 @@
-"""How a rule of the controller is broken: the error code that the response carries, and a sentence
-about it.
-"""
+"""Defines the exception of a request that breaks a rule of the controller."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from kwire.protocol import ErrorCode
 
 
 class ApiError(Exception):
-    """A request cannot be carried out: the response carries ``error`` and ``message``.
+    """A request, or an element of one, is refused: the response has ``error`` and ``message``.
 
     ``message`` is None where Kafka sends no text beside the error. A message that quotes a long
     name is cut.

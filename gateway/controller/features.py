@@ -1,5 +1,5 @@
-"""The features that a node of our own quorum supports, and those that a new cluster begins with
-(KIP-584, KIP-1022).
+"""Defines the features that this controller supports, and those of a new cluster (KIP-584,
+KIP-1022).
 
 Ranges, defaults and dependencies are Kafka's (``kwire.protocol.features``).
 """
@@ -18,8 +18,8 @@ from kwire.protocol.metadata_version import (
     MINIMUM_METADATA_VERSION,
 )
 
-#: The lowest and highest level of each feature, by name. kraft.version stands in a control record
-#: of the log (KIP-853).
+#: The lowest and highest level of each feature, by name. That of kraft.version is in a control
+#: record of the log, not in a FeatureLevelRecord (KIP-853).
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({
     METADATA_VERSION: (MINIMUM_METADATA_VERSION, LATEST_PRODUCTION_METADATA_VERSION),
     **{name: (feature.minimum, feature.latest_production) for name, feature in FEATURES.items()},
@@ -27,8 +27,8 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({
 
 
 def default_features(metadata_version: int) -> dict[str, int]:
-    """What ``kafka-storage format`` finalizes beside metadata.version at that level, in the order
-    that Kafka writes it.
+    """Return the levels that ``kafka-storage format`` finalizes beside ``metadata_version``, in the
+    order in which it writes them.
     """
     levels = {
         name: feature.default_level(metadata_version) for name, feature in sorted(FEATURES.items())
@@ -37,7 +37,7 @@ def default_features(metadata_version: int) -> dict[str, int]:
 
 
 def needed_metadata_version(name: str, level: int) -> int:
-    """The metadata.version without which feature ``name`` cannot be at ``level``
+    """Return the lowest metadata.version at which feature ``name`` can be at ``level``
     (``FeatureVersion.dependencies``).
     """
     feature = FEATURES.get(name)

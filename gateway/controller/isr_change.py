@@ -1,8 +1,7 @@
-"""What a leader may change of the ISR of its partition
-(``ReplicationControlManager.validateAlterPartitionData``).
+"""Checks and makes the ISR change that a leader requests, for AlterPartition and AlterIsr.
 
-The rules that AlterPartition and AlterIsr share, in the order of Kafka's checks. It knows no
-request.
+Follows ``ReplicationControlManager.validateAlterPartitionData``, in the order of its checks. It
+knows no request.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from kwire.uuid import Uuid
 if TYPE_CHECKING:
     from kwire.messages.partition_record import PartitionRecord
 
-#: What a leader is told that asks in a form without topic ids: it does not know the errors that
-#: came with them (KIP-841).
+#: The errors in the forms without topic ids, for those that came with topic ids (KIP-841): their
+#: clients do not know them.
 OLD_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_ID: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.INELIGIBLE_REPLICA: ErrorCode.OPERATION_NOT_ATTEMPTED,
     ErrorCode.NEW_LEADER_ELECTED: ErrorCode.FENCED_LEADER_EPOCH,
 }
-#: No epoch is known: it is not compared.
+#: The request has no broker epoch, so none is compared (``ineligibleReplicasForIsr``).
 _ANY_EPOCH = -1
 
 
 class Replica(NamedTuple):
-    """Of a new ISR: a broker and the epoch in which it was in sync."""
+    """A member of the requested ISR: the broker, and its epoch when it caught up (KIP-903)."""
 
     broker_id: int
     broker_epoch: int = _ANY_EPOCH
 
 
 class NewState(NamedTuple):
-    """What a leader wants of one partition, and which it thinks the partition is."""
+    """The ISR that a leader requests for one partition, and the epochs that it knows."""
 
     topic_id: Uuid
     partition_index: int
@@ -52,11 +51,10 @@ class NewState(NamedTuple):
 def alter(
     broker_id: int, wanted: NewState, changes: PartitionChanges, context: ControllerRequestContext
 ) -> PartitionRecord:
-    """The partition once it is as ``broker_id`` wants it, with the record in ``changes``. Raises
-    ApiError: nothing is changed.
+    """Change the ISR as ``broker_id`` requests; return the partition. The record is in ``changes``.
 
-    NEW_LEADER_ELECTED alone tells of a change that was made: it ended a reassignment, and who asked
-    leads no more.
+    Raises ApiError, and changes nothing; except for NEW_LEADER_ELECTED. The change was made then,
+    and ended a reassignment that took the leadership from ``broker_id``.
     """
     if wanted.topic_id not in context.image.topics:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -79,21 +77,23 @@ def alter(
 
 def _check_epochs(broker_id: int, wanted: NewState, before: PartitionRecord) -> None:
     if wanted.leader_epoch > before.leader_epoch or wanted.partition_epoch > before.partition_epoch:
-        # It knows of what was decided later: not here, so somebody else must be the controller by
-        # now.
+        # The leader knows a later state than this controller, so another controller must be active
+        # by now. NOT_CONTROLLER makes the leader look for it.
         raise ApiError(ErrorCode.NOT_CONTROLLER)
     if wanted.leader_epoch < before.leader_epoch:
         raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
     if broker_id != before.leader:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if wanted.partition_epoch < before.partition_epoch:
+        # The leader has not seen a change of this controller, which its ISR would undo (KIP-497).
         raise ApiError(ErrorCode.INVALID_UPDATE_VERSION)
 
 
 def _check_isr(isr: Sequence[int], recovery_state: int, before: PartitionRecord) -> None:
     is_isr = len(set(isr)) == len(isr) and set(isr) <= set(before.replicas) and before.leader in isr
     is_state = recovery_state == RECOVERED or (
-        # A leader that recovers is alone, and one that has recovered has lost nothing since.
+        # A leader that recovers is alone in the ISR, and a leader that has recovered cannot be
+        # recovering again without a new election (KIP-704).
         recovery_state == RECOVERING
         and len(isr) == 1
         and before.leader_recovery_state == RECOVERING
@@ -103,7 +103,11 @@ def _check_isr(isr: Sequence[int], recovery_state: int, before: PartitionRecord)
 
 
 def _is_eligible(replica: Replica, context: ControllerRequestContext) -> bool:
-    """Does it serve, in the same life as when it was in sync (KIP-903)?"""
+    """Whether the broker may join the ISR: it is active, and has not restarted since it caught up
+    (KIP-841, KIP-903).
+
+    A restarted broker may have lost the records that the leader saw it fetch.
+    """
     broker = context.image.brokers.get(replica.broker_id)
     return (
         broker is not None

@@ -1,5 +1,5 @@
-"""What the controller has to know of the quorum that elected it: its kraft.version, and whether
-that can rise (KIP-853).
+"""Defines the controller's view of its quorum: the kraft.version, and whether it can rise
+(KIP-853).
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from typing import Protocol
 
 
 class KRaft(Protocol):
-    """The quorum, as its leader sees it (``KRaftVersionAccessor``)."""
+    """The quorum of an active controller (``KRaftVersionAccessor``)."""
 
     @property
     def kraft_version(self) -> int:
-        """0: voters by configuration. 1: by the log. As appended, committed or not."""
+        """0: the configuration names the voters. 1: the log does. Counts as soon as it is appended,
+        like every change of voters.
+        """
 
     def upgrade_refusal(self, version: int) -> str | None:
-        """Why this leader would not raise it to ``version`` now; None if it would."""
+        """Return why the quorum refuses to raise it to ``version`` now; None if it does not."""
 
 
 @dataclass(frozen=True, slots=True)

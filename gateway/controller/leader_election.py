@@ -1,17 +1,16 @@
-"""Who leads, and who is in sync, when a broker or one of its directories comes or goes
-(``generateLeaderAndIsrUpdates``).
+"""Elects leaders and shrinks ISRs when a broker or one of its directories comes or goes
+(``ReplicationControlManager.generateLeaderAndIsrUpdates``).
 
-Each function gives the changes of partitions alone: the record about the broker is its caller's,
-who writes it
+The functions return the changes of partitions alone. The caller writes the record of the broker
 
-* after these changes where the broker goes (:func:`on_fenced`, :func:`on_unregistered`,
-  :func:`on_directories_offline`), or comes in another life (:func:`on_restart`),
-* before them where it serves again or is about to leave (:func:`on_unfenced`,
+* after them if the broker goes (:func:`on_fenced`, :func:`on_unregistered`,
+  :func:`on_directories_offline`), or registers a new incarnation (:func:`on_restart`),
+* before them if the broker is unfenced or enters controlled shutdown (:func:`on_unfenced`,
   :func:`on_controlled_shutdown`).
 
-``context.state`` is as before either. They may be more records than one operation holds: any part
-of them is a good state too. A broker may have a hundred thousand partitions, so each function works
-in slices.
+In both cases ``context.state`` is that before the record. The changes need not fit into one atomic
+operation: each of them leaves a valid state. A broker may have a hundred thousand partitions, so
+each function works in slices.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _LOOKS_PER_SLICE: Final = 1_000
 
 
 def leads_any(broker_id: int, state: State) -> bool:
-    """Does the broker lead a partition, so that it cannot shut down yet? The partitions must be
+    """Whether the broker leads a partition, so that it cannot shut down yet. The partitions must be
     indexed.
     """
     return state.partitions.leads_any(broker_id)
 
 
 def on_fenced(broker_id: int, context: ControllerRequestContext) -> Slices[list[Message]]:
-    """The broker is fenced, or shuts down now: it leaves every ISR, and others lead what it led."""
+    """Remove a broker that is fenced from every ISR, and elect leaders in its place."""
     yield from context.state.index_partitions()
     records = yield from _without(broker_id, context, context.state.partitions.in_isr(broker_id))
     return records
@@ -52,21 +51,23 @@ def on_fenced(broker_id: int, context: ControllerRequestContext) -> Slices[list[
 def on_controlled_shutdown(
     broker_id: int, context: ControllerRequestContext
 ) -> Slices[list[Message]]:
-    """The broker wants to shut down: as :func:`on_fenced`. Ask again while it :func:`leads_any`."""
+    """Move the partitions of a broker that wants to shut down, as :func:`on_fenced`. To be repeated
+    while it :func:`leads_any`: another replica may come into sync.
+    """
     yield from context.state.index_partitions()
     records = yield from _without(broker_id, context, context.state.partitions.in_isr(broker_id))
     return records
 
 
 def on_unregistered(broker_id: int, context: ControllerRequestContext) -> Slices[list[Message]]:
-    """The broker is to be forgotten: it leaves every ISR."""
+    """Remove a broker that is unregistered from every ISR; it stays a replica."""
     yield from context.state.index_partitions()
     records = yield from _without(broker_id, context, context.state.partitions.in_isr(broker_id))
     return records
 
 
 def on_unfenced(broker_id: int, context: ControllerRequestContext) -> Slices[list[Message]]:
-    """The broker serves from now on: it leads what nobody else may lead."""
+    """Elect leaders of partitions without one, now that the broker is unfenced."""
     yield from context.state.index_partitions()
     changes = PartitionChanges(context)
     for topic_id, index in context.state.partitions.leaderless:
@@ -80,11 +81,12 @@ def on_unfenced(broker_id: int, context: ControllerRequestContext) -> Slices[lis
 def on_restart(
     broker_id: int, context: ControllerRequestContext, *, clean: bool
 ) -> Slices[list[Message]]:
-    """The broker registers in a new incarnation; ``clean``: it shut down in order, so it lost
-    nothing it had acknowledged.
+    """Remove a broker that registers a new incarnation from every ISR.
 
-    After an unclean shutdown, where the cluster keeps eligible leader replicas, it may not even be
-    one of them (KIP-966).
+
+    ``clean``: the broker reports the epoch of its last clean shutdown, so it has lost no record
+    that it acknowledged. After an unclean shutdown it is no eligible leader replica either, if the
+    cluster keeps them (KIP-966, ``handleBrokerUncleanShutdown``).
     """
     if clean or not has_elr(context.image):
         records = yield from on_fenced(broker_id, context)
@@ -99,8 +101,8 @@ def on_restart(
 def on_directories_offline(
     broker_id: int, directories: Collection[Uuid], context: ControllerRequestContext
 ) -> Slices[list[Message]]:
-    """The broker lost ``directories``: its replicas in them leave every ISR; all partitions there
-    are looked at (KIP-858).
+    """Remove the broker's replicas in ``directories``, which went offline, from every ISR
+    (KIP-858, ``handleDirectoriesOffline``).
     """
     keys = yield from _in_directories(broker_id, directories, context)
     records = yield from _without(broker_id, context, keys)
@@ -110,8 +112,8 @@ def on_directories_offline(
 def elect_unclean(
     context: ControllerRequestContext, elections_max: int = ELECTIONS_MAX
 ) -> Slices[list[Message]]:
-    """Leaders for partitions that nobody leads, of topics that take an unclean one rather than
-    none; a periodic task.
+    """Elect leaders outside the ISR, for partitions without a leader whose topics allow it
+    (``maybeElectUncleanLeaders``); a periodic task.
     """
     yield from context.state.index_partitions()
     changes = PartitionChanges(context)
@@ -128,8 +130,8 @@ def elect_unclean(
 def elect_preferred(
     context: ControllerRequestContext, elections_max: int = ELECTIONS_MAX
 ) -> Slices[list[Message]]:
-    """The first replica leads again where it can (``auto.leader.rebalance.enable``); a periodic
-    task.
+    """Elect the first replica where it is not the leader and can be
+    (``auto.leader.rebalance.enable``, ``maybeBalancePartitionLeaders``); a periodic task.
     """
     yield from context.state.index_partitions()
     changes = PartitionChanges(context)
@@ -150,8 +152,8 @@ def remove_from_isr(
     *,
     lost: Collection[int] = (),
 ) -> Slices[None]:
-    """The broker leaves the ISR of these partitions, and leads none of them; of ``lost`` nobody
-    knows what they still have.
+    """Remove the broker from the ISR and the leadership of these partitions. The nodes ``lost`` may
+    have lost records that they acknowledged.
     """
     for topic_id, index in keys:
         partition = changes.partition(topic_id, index)
@@ -175,9 +177,8 @@ def _without(
 def _in_directories(
     broker_id: int, directories: Collection[Uuid], context: ControllerRequestContext
 ) -> Slices[list[PartitionKey]]:
-    """The partitions of which the broker has a replica in one of ``directories``; looked for, as
-    directories seldom fail.
-    """
+    """Return the partitions of which the broker has a replica in one of ``directories``."""
+    # A search instead of an index (Kafka has directoriesToPartitions): directories seldom fail.
     found = []
     for topic_id, partitions in context.image.partitions.items():
         for some in pieces(partitions.items(), _LOOKS_PER_SLICE):

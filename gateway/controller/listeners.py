@@ -1,7 +1,7 @@
-"""What a registration may say of listeners. Every node of Kafka that reads the log stumbles over
-one that breaks these rules.
+"""Checks the listeners of a registration.
 
-Knows neither brokers nor controllers.
+Every Kafka node that reads a record with an invalid listener fails to load it, so the controller
+must not write one. This module knows neither brokers nor controllers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PROTOCOLS: Final = range(4)
 
 
 class Listener(Protocol):
-    """As in BrokerRegistrationRequest and ControllerRegistrationRequest."""
+    """A listener of BrokerRegistrationRequest or ControllerRegistrationRequest."""
 
     name: str
     host: str
@@ -29,9 +29,12 @@ _L = TypeVar("_L", bound=Listener)
 
 
 def checked_listeners(listeners: Iterable[_L]) -> list[_L]:
-    """One for each name, the last. Raises ApiError INVALID_REGISTRATION (``ListenerInfo``,
-    ``BrokerRegistration``).
+    """Return the listeners, of those with the same name the last one.
+
+    Raises ApiError INVALID_REGISTRATION for a listener that ``ListenerInfo`` or
+    ``BrokerRegistration`` would not accept from the log.
     """
+    # ListenerInfo keeps listeners in a map by name.
     named = {one.name: one for one in listeners}
     for one in named.values():
         if not one.name:

@@ -1,7 +1,6 @@
-"""On which nodes replicas can be: the registered brokers, or the nodes of the quorum while there
-are none.
+"""Tells which nodes can have replicas: registered brokers, or the quorum's nodes if there are none.
 
-Knows no request.
+Follows ``ClusterControlManager`` and ``DirectoryId``. It knows no request.
 """
 
 from __future__ import annotations
@@ -13,32 +12,32 @@ from kwire.cluster import Image
 from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.uuid import ZERO_UUID, Uuid
 
-#: ``DirectoryId``: a replica whose directory its broker will tell, and one of a broker that has
-#: told none yet.
+#: ``DirectoryId.UNASSIGNED``: the broker will report the directory of the replica.
 UNASSIGNED: Final = Uuid(bytes(15) + b"\x01")
+#: ``DirectoryId.MIGRATING``: the broker has registered no directories yet.
 MIGRATING: Final = ZERO_UUID
-#: A directory that is there no more, whichever it was.
+#: ``DirectoryId.LOST``: the directory of the replica is offline; which one it was is unknown.
 LOST: Final = Uuid(bytes(15) + b"\x02")
 
 
 class Nodes:
-    """The nodes of ``image`` that partitions may be placed on; ``serving`` where no broker is
-    registered.
-    """
+    """The brokers of ``image``; the nodes ``serving`` if none is registered."""
 
     def __init__(self, image: Image, serving: tuple[int, ...]) -> None:
         self._brokers = image.brokers
         self._serving = serving
 
     def usable(self) -> list[UsableNode]:
-        """For placement: those that are not about to leave. Who has left is fenced, and may come
-        back.
+        """Return the nodes for placement: not in controlled shutdown, and with a directory that
+        takes replicas (``ClusterControlManager.usableBrokers``).
         """
         if not self._brokers:
             return [UsableNode(node_id) for node_id in self._serving]
         return [
             UsableNode(node_id, broker.rack, broker.fenced)
             for node_id, broker in self._brokers.items()
+            # A fenced broker is in no controlled shutdown any more (BrokerHeartbeatManager.touch),
+            # and may return. The placer takes it last.
             if (broker.fenced or not broker.in_controlled_shutdown) and _has_room(broker)
         ]
 
@@ -46,8 +45,8 @@ class Nodes:
         return node_id in self._brokers if self._brokers else node_id in self._serving
 
     def is_active(self, node_id: int) -> bool:
-        """Can it be in an ISR: registered, not fenced, not about to leave
-        (``ClusterControlManager.isActive``)?
+        """Whether the node can be in an ISR: registered, not fenced, not in controlled shutdown
+        (``ClusterControlManager.isActive``).
         """
         broker = self._brokers.get(node_id)
         if broker is None:
@@ -55,9 +54,9 @@ class Nodes:
         return not broker.fenced and not broker.in_controlled_shutdown
 
     def has_directory(self, node_id: int, directory: Uuid) -> bool:
-        """Can a replica of that node be used that is in ``directory`` (``DirectoryId.isOnline``)?
+        """Whether a replica in ``directory`` of the node is usable (``DirectoryId.isOnline``).
 
-        One whose directory nobody knows can, and any of a node that tells no directories.
+        It is if the directory is not known, or if the node has registered no directories.
         """
         broker = self._brokers.get(node_id)
         if broker is None:
@@ -67,7 +66,7 @@ class Nodes:
         return directory != LOST and (not broker.log_dirs or directory in broker.log_dirs)
 
     def default_directory(self, node_id: int) -> Uuid:
-        """Where a new replica on that node is: known if it has one directory
+        """Return the directory of a new replica on the node: its only one, else unknown
         (``ClusterControlManager.defaultDir``).
         """
         broker = self._brokers.get(node_id)
@@ -79,6 +78,6 @@ class Nodes:
 
 
 def _has_room(broker: RegisterBrokerRecord) -> bool:
-    """Does it have a directory that takes new replicas (KIP-1066)?"""
+    """Whether the broker has a directory that is not cordoned, for new replicas (KIP-1066)."""
     cordoned = broker.cordoned_log_dirs
     return not broker.log_dirs or not cordoned or not set(broker.log_dirs) <= set(cordoned)

@@ -1,6 +1,7 @@
-"""What the controller does by itself, now and then (``PeriodicTaskControlManager``): sessions that
-end, leaders that are put right. Each task gives records like a request, and an empty list when
-there is nothing to do. It knows no log.
+"""Schedules the periodic tasks of the controller (``PeriodicTaskControlManager``).
+
+They fence brokers whose sessions ended, elect leaders, and remove expired tokens. A task returns
+records like the decision on a request, and none if there is nothing to do. It knows no log.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ if TYPE_CHECKING:
     from gateway.slices import Slices
     from kwire.message import Message
 
-#: How often it is looked for sessions that ended, of their length
-#: (``maybeFenceStaleBrokerPeriodNs``).
-_LOOKS_A_SESSION: Final = 8
+#: Checks for ended sessions per session timeout (``maybeFenceStaleBrokerPeriodNs``).
+_CHECKS_PER_SESSION: Final = 8
 
 
 class Task(NamedTuple):
-    """``name`` is what Kafka calls it; what it finds to do in one go, it does every ``period_ms``,
-    and again at once.
+    """A task that runs every ``period_ms``. ``name`` is that of Kafka's task; ``run`` returns the
+    records of one limited piece of work.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Task(NamedTuple):
 
 
 class Periodic:
-    """When each task is due, in milliseconds on a clock that never jumps."""
+    """The moments at which tasks are due, in milliseconds on a monotonic clock."""
 
     def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
         self._tasks = [task for task in _tasks(settings) if task.period_ms > 0]
@@ -42,18 +42,20 @@ class Periodic:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the next task is due; None where there are none."""
+        """The moment at which the next task is due; None without tasks."""
         return min(self._due_ms.values(), default=None)
 
     def due(self, now_ms: int) -> Iterator[Task]:
-        """The tasks whose time has come, each once."""
+        """Yield the tasks that are due, each once."""
         for task in self._tasks:
             if self._due_ms[task.name] <= now_ms:
                 yield task
 
     def done(self, task: Task, now_ms: int, *, found: bool) -> None:
-        """A task was run; one that ``found`` something to do may find more, as soon as others had
-        their turn.
+        """Note that a task has run.
+
+        A task that ``found`` work may have more: it is due at once, but the other tasks run first
+        (``ReplicationControlManager.maybeBalancePartitionLeaders``: true reschedules the task).
         """
         self._due_ms[task.name] = now_ms if found else now_ms + task.period_ms
 
@@ -61,7 +63,7 @@ class Periodic:
 def _tasks(settings: ControllerSettings) -> Iterator[Task]:
     yield Task(
         "maybeFenceStaleBroker",
-        max(1, settings.broker_session_timeout_ms // _LOOKS_A_SESSION),
+        max(1, settings.broker_session_timeout_ms // _CHECKS_PER_SESSION),
         expire_one,
     )
     yield Task("electPreferred", settings.leader_imbalance_check_interval_ms, elect_preferred)

@@ -1,9 +1,9 @@
-"""Places new partitions: striped over racks, then over the nodes of a rack
+"""Places the replicas of new partitions, striped over racks and their nodes
 (``StripedReplicaPlacer``).
 
-Replicas spread evenly over racks first, and over nodes second. Fenced nodes come last in their rack
-and are never the first replica, which leads. Where the stripes begin is random. This module does
-not know topics.
+Replicas spread evenly over racks first, and over the nodes of a rack second. Fenced nodes come last
+in their rack and are never the first replica, which leads. The stripes begin at random offsets, so
+that topics of one partition do not all get the first node. This module does not know topics.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class UsableNode:
 def place(
     nodes: Iterable[UsableNode], partitions: int, replicas: int, random_below: RandomBelow
 ) -> Iterator[list[int]]:
-    """Yield the replicas of each new partition, the leader first. Raises ApiError where the nodes
-    are too few, before it yields.
+    """Yield the replicas of each new partition, the leader first.
+
+    Raises ApiError INVALID_REPLICATION_FACTOR if the nodes are too few, before it yields.
     """
     racks = _Racks(list(nodes), random_below)
     racks.check(replicas)
@@ -43,7 +44,9 @@ def place(
 
 @dataclass(slots=True)
 class _Ring:
-    """Nodes in turn; each round begins one further than the one before."""
+    """Nodes in turn; each round begins one node later than the one before
+    (``StripedReplicaPlacer.BrokerList``).
+    """
 
     nodes: list[int]
     offset: int = 0
@@ -51,7 +54,7 @@ class _Ring:
     round: int = 0
 
     def next(self, round_: int) -> int | None:
-        """The next node of this round; None when each had its turn."""
+        """Return the next node of this round; None when each had its turn."""
         if not self.nodes:
             return None
         if self.round != round_:
@@ -64,6 +67,8 @@ class _Ring:
 
 @dataclass(slots=True)
 class _Rack:
+    """The nodes of one rack, unfenced ones before fenced ones."""
+
     fenced: _Ring = field(default_factory=lambda: _Ring([]))
     unfenced: _Ring = field(default_factory=lambda: _Ring([]))
 
@@ -73,6 +78,8 @@ class _Rack:
 
 
 class _Racks:
+    """All racks, which take turns (``StripedReplicaPlacer.RackList``)."""
+
     def __init__(self, nodes: list[UsableNode], random_below: RandomBelow) -> None:
         self._random_below = random_below
         self._total = len(nodes)
@@ -81,7 +88,7 @@ class _Racks:
         for node in sorted(nodes, key=lambda node: node.node_id):
             rack = by_name.setdefault(node.rack, _Rack())
             (rack.fenced if node.fenced else rack.unfenced).nodes.append(node.node_id)
-        # A node without a rack is in one without a name, which comes first.
+        # Nodes without a rack are in one of their own, which comes first (``Optional.empty``).
         self._racks = [
             by_name[name]
             for name in sorted(by_name, key=lambda name: (name is not None, name or ""))
@@ -93,27 +100,29 @@ class _Racks:
         self._round = 0
 
     def check(self, replicas: int) -> None:
-        """Raise ApiError unless every partition can have so many replicas."""
+        """Raise ApiError unless every partition can have so many replicas, the first unfenced."""
         if not self._unfenced:
             raise _impossible(
                 "All brokers are currently fenced, or have all their log directories cordoned."
             )
         if replicas > self._total:
             raise _impossible(
-                f"The target replication factor of {replicas} cannot be reached because only {self._total} broker(s) are"
-                " registered or some brokers have all their log directories cordoned."
+                f"The target replication factor of {replicas} cannot be reached because only "
+                f"{self._total} broker(s) are registered or some brokers have all their log "
+                "directories cordoned."
             )
 
     def next(self, replicas: int) -> list[int]:
+        """Return the replicas of the next partition."""
         if self._round and self._round % self._unfenced == 0 and self._unfenced > 1:
-            # As many partitions as nodes: from here on the same assignments would come again.
+            # After as many partitions as unfenced nodes the same assignments would repeat.
             self._shuffle()
         first, leader = self._leader()
         chosen, at = [leader], self._offset
         while len(chosen) < replicas:
             node = None
             if at == first:
-                first = -1  # the leader's rack had its turn
+                first = -1  # its rack gave the leader already: the turn is used up
             else:
                 node = self._racks[at].next(self._round)
             at = (at + 1) % len(self._racks)
@@ -124,7 +133,7 @@ class _Racks:
         return chosen
 
     def _leader(self) -> tuple[int, int]:
-        """The first rack from the offset on with an unfenced node left, and that node."""
+        """Return the first rack from the offset on that has an unfenced node left, and the node."""
         at = self._offset
         while (node := self._racks[at].unfenced.next(self._round)) is None:
             at = (at + 1) % len(self._racks)

@@ -1,8 +1,7 @@
-"""Metadata records as the controller writes them: at which version, in which batches. Knows no
-request and no state.
+"""Encodes metadata records: chooses their versions, and packs them into batches.
 
-A record's version follows from the finalized metadata.version (``MetadataVersion``), so that every
-node of a cluster that may still run at that level can read it.
+The version of a record follows from the finalized metadata.version (``MetadataVersion``), so that
+every node that supports that level can read it. It knows no request and no state.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from kwire.protocol.metadata_version import (
 )
 from kwire.records.metadata import encode_metadata_record
 
-#: From this level of metadata.version on there are NoOpRecords (3.3-IV1, which Kafka 4 cannot
-#: finalize any more).
+#: The first level of metadata.version with NoOpRecords (3.3-IV1). Kafka 4 finalizes no level as
+#: low; a log without committed bootstrap records has level 0.
 NO_OP_LEVEL: Final = 5
 #: Records of one operation at most (``QuorumController.MAX_RECORDS_PER_USER_OP``).
 OPERATION_RECORDS_MAX: Final = 10_000
 #: Records that are encoded, or applied, between two slices: about 1 ms.
 RECORDS_PER_SLICE: Final = 64
-#: Bytes of one batch at most (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``), and what the batch adds to
-#: a record's value, at most.
+#: Bytes of one batch at most (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``).
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 _BATCH_HEADER_BYTES: Final = 61
+#: The bytes of a record around its value, at most: the frame of the batch format, as varints.
 _RECORD_OVERHEAD_BYTES: Final = 24
-#: KRAFT_VERSION and KRAFT_VOTERS.
+#: The control records of an upgrade of kraft.version: KRAFT_VERSION and KRAFT_VOTERS.
 _UPGRADE_RECORDS: Final = 2
 
 
@@ -52,13 +51,13 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Records that take effect together or not at all, if it is atomic. ``name`` is what Kafka
-    calls the operation.
+    """The records of one decision. ``name`` is that of the event in Kafka's ``QuorumController``.
 
-    ``batches`` are the values to be appended, in order, each list as one batch. Where one batch
-    does not hold them they stand in a metadata transaction, whose marks are in ``batches`` and not
-    in ``records``. ``kraft_version``: what the quorum has to raise its own version to first, by
-    control records that are not among them (KIP-853).
+    ``batches`` are the values to append, in order, each tuple as one batch. The records of an
+    atomic operation take effect together or not at all: if one batch cannot hold them they are in
+    a metadata transaction (KIP-868), whose begin and end are in ``batches`` and not in ``records``.
+    ``kraft_version``: the version to which the quorum must raise its own first, by control records
+    that are in neither (KIP-853).
     """
 
     name: str
@@ -68,14 +67,14 @@ class Operation:
 
     @property
     def offsets(self) -> int:
-        """How many offsets it takes up in the log."""
+        """The number of offsets that it takes in the log."""
         return sum(map(len, self.batches)) + (
             _UPGRADE_RECORDS if self.kraft_version is not None else 0
         )
 
 
 def record_version(message: Message, level: int) -> int:
-    """The version of a record of this type at ``level`` of metadata.version."""
+    """Return the version of this record at ``level`` of metadata.version."""
     match message.NAME:
         case "RegisterBrokerRecord":
             return register_broker_version(level)
@@ -90,8 +89,9 @@ def record_version(message: Message, level: int) -> int:
 
 
 def _registration_change_version(change: Any) -> int:
-    """The lowest that has what is changed, as Kafka writes it; who asks for a change knows that the
-    level allows it.
+    """Return the lowest version that has the changed fields, as Kafka does.
+
+    The level is not looked at: a caller changes only fields that the level has.
     """
     if change.cordoned_log_dirs is not None:
         return 3
@@ -101,22 +101,22 @@ def _registration_change_version(change: Any) -> int:
 def operation(
     name: str, messages: Iterable[Message], level: int, *, atomic: bool = True
 ) -> Operation:
-    """An operation of ``messages`` at ``level``, as :func:`operation_in_slices`."""
+    """Return :func:`operation_in_slices` without an interruption."""
     return run(operation_in_slices(name, messages, level, atomic=atomic))
 
 
 def operation_in_slices(
     name: str, messages: Iterable[Message], level: int, *, atomic: bool = True
 ) -> Slices[Operation]:
-    """An operation of ``messages`` at ``level``.
+    """Return the operation of ``messages`` at ``level``, in slices.
 
-    One that is not ``atomic`` is written in as many batches as it takes, each of which leaves a
-    good state. Raises ApiError where the records are too many, too large, or cannot be encoded.
+    If it is not ``atomic`` the records take as many batches as they need, and each record leaves a
+    valid state. Raises ApiError if the records are too many, too large, or cannot be encoded.
     """
     messages = list(messages)
     if atomic:
         check_count(messages)
-    # Looked up once for changes of partitions: there may be thousands.
+    # Looked up once: a fenced broker makes thousands of partition changes.
     of_change = partition_change_record_version(level)
     records: list[Record] = []
     values: list[bytes] = []
@@ -134,14 +134,16 @@ def operation_in_slices(
         values += encode(made)
         yield
     batches = _batches(name, values, level) if atomic else tuple(_packed(values))
+    # The offsets of later records, and broker epochs among them, are counted by these.
+    assert sum(map(len, batches)) >= len(records), "every record is in a batch"
     return Operation(name, tuple(records), batches)
 
 
 def check_count(messages: Sized) -> None:
-    """Raise ApiError where these are more records than an atomic operation may have.
+    """Raise ApiError POLICY_VIOLATION for more records than an atomic operation may have.
 
-    A request that makes a record or more for each of its elements checks while it makes them: there
-    may be three times as many elements.
+    A decision that makes records for each element of a request checks after each of them: the
+    request may have three times as many elements.
     """
     if len(messages) > OPERATION_RECORDS_MAX:
         raise ApiError(
@@ -152,7 +154,9 @@ def check_count(messages: Sized) -> None:
 
 
 def encode(records: Sequence[Record]) -> list[bytes]:
-    """The values of the records. Raises ApiError for one that the log's format cannot hold."""
+    """Return the values of the records. Raises ApiError for one that its schema cannot hold, such
+    as a name of more than 32,767 bytes.
+    """
     try:
         return [encode_metadata_record(record.message, record.version) for record in records]
     except EncodeError as error:
@@ -164,11 +168,14 @@ def encode(records: Sequence[Record]) -> list[bytes]:
 def _batches(name: str, values: list[bytes], level: int) -> tuple[tuple[bytes, ...], ...]:
     batches = list(_packed(values))
     if len(batches) > 1:
+        # Kafka has metadata transactions around bootstrap records only. Here they also keep a
+        # request together that is larger than a batch (KIP-868).
         if not is_metadata_transaction_supported(level):
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION,
-                f"This makes more than the {BATCH_BYTES_MAX} bytes that one batch holds; metadata.version {level} has no"
-                f" transactions to write it in several. Split the request, or upgrade metadata.version.",
+                f"This makes more than the {BATCH_BYTES_MAX} bytes that one batch holds; "
+                f"metadata.version {level} has no transactions to write it in several. Split the "
+                "request, or upgrade metadata.version.",
             )
         begin = Record(BeginTransactionRecord(name=name), 0)
         batches = [
@@ -180,7 +187,7 @@ def _batches(name: str, values: list[bytes], level: int) -> tuple[tuple[bytes, .
 
 
 def _packed(values: list[bytes]) -> Iterable[tuple[bytes, ...]]:
-    """The values in as few batches as hold them, in their order."""
+    """Yield the values in batches, in order, as many in each as it holds."""
     batch: list[bytes] = []
     size = _BATCH_HEADER_BYTES
     for value in values:

@@ -1,4 +1,4 @@
-"""Holds what a decision of the controller depends on, and what it comes to. It knows no API."""
+"""Defines the input and the result of a decision on a request. It knows no API."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRequestContext:
-    """One request, and what its decision may depend on.
+    """The circumstances of one request; a decision depends on nothing else.
 
     ``version`` is the request's. ``principal`` (type and name) sent it, and ``allows`` asks the
     authorizer about that principal. ``now_ms`` is since the epoch; ``steady_ms`` is the same moment
     on the clock of ``sessions``, which are those of the brokers. The first record of the decision
-    will be at ``next_offset`` of the log, or a little later. ``kraft`` is the quorum, and
+    will be at ``next_offset`` of the log, or a little later if the quorum appends control records
+    first. ``kraft`` is the quorum, and
     ``kraft_proposed`` the kraft.version that was proposed to it before. ``random_below`` gives a
     random number below its argument, ``new_id`` an id that no topic has.
     """
@@ -83,10 +84,10 @@ def _nothing(last_offset: int) -> None:
 
 
 class ControllerResult(NamedTuple):
-    """The records that a request makes, if any, and the response for when they are committed.
+    """The records that a request makes, if any, and the response to send when they are committed.
 
     Atomic records take effect together or not at all. Records that are not ``atomic`` may be any
-    number, and each leaves a good state. The controller calls ``written`` with the offset of the
+    number, and each leaves a valid state. The controller calls ``written`` with the offset of the
     last of them, or of the log's last record if there are none. A response that changes nothing
     ``needs_confirmation`` that this node still led when it was decided. ``kraft_version`` is what
     the quorum must raise its own version to before the records.

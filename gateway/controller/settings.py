@@ -1,6 +1,4 @@
-"""How a controller is set: defaults of topics, what the first leader writes. Values, checked by who
-reads the configuration.
-"""
+"""Defines the settings of a controller. The reader of the configuration has checked them."""
 
 from __future__ import annotations
 
@@ -13,11 +11,12 @@ from kwire.protocol.metadata_version import LATEST_PRODUCTION_METADATA_VERSION
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """``serving_nodes``: ids of the nodes of the quorum, on which partitions are placed while no
-    broker is registered.
+    """The settings of one controller.
 
-    ``metadata_version`` (a level, 7 to 30) and ``features`` (None: of a new cluster at that level)
-    are what the first leader finalizes. Brokers must name ``cluster_id`` to be registered.
+    ``serving_nodes`` are the ids of the quorum's nodes, which get the replicas while no broker is
+    registered. ``metadata_version`` (a level, 7 to 30) and ``features`` (None: those of a new
+    cluster at that level) are finalized by the first leader. A broker must name ``cluster_id`` to
+    register.
     """
 
     node_id: int
@@ -29,15 +28,12 @@ class ControllerSettings:
     max_idle_interval_ms: int = 500  #: ``metadata.max.idle.interval.ms``; 0: no NoOpRecords
     cluster_id: str = ""
     broker_session_timeout_ms: int = 9_000  #: ``broker.session.timeout.ms``
-    #: ``leader.imbalance.check.interval.seconds`` (0: no ``auto.leader.rebalance.enable``), and for
-    #: unclean elections.
+    #: ``leader.imbalance.check.interval.seconds``; 0 if ``auto.leader.rebalance.enable`` is false.
     leader_imbalance_check_interval_ms: int = 300_000
-    unclean_leader_election_interval_ms: int = 300_000
-    token_secret: Secret | None = (
-        None  #: ``delegation.token.secret.key``; None: no delegation tokens
-    )
+    unclean_leader_election_interval_ms: int = 300_000  #: ``unclean.leader.election.interval.ms``
+    #: ``delegation.token.secret.key``; None: no delegation tokens.
+    token_secret: Secret | None = None
     token_max_lifetime_ms: int = 604_800_000  #: ``delegation.token.max.lifetime.ms``
     token_expiry_time_ms: int = 86_400_000  #: ``delegation.token.expiry.time.ms``
-    token_expiry_check_interval_ms: int = (
-        3_600_000  #: ``delegation.token.expiry.check.interval.ms``
-    )
+    #: ``delegation.token.expiry.check.interval.ms``
+    token_expiry_check_interval_ms: int = 3_600_000

@@ -1,8 +1,8 @@
-"""The cluster as the active controller sees it: everything that is committed, and what it has
-proposed itself since.
+"""Holds the cluster as the active controller sees it: the committed image, and its own proposals.
 
-A copy of the committed image, so that giving up leadership is letting go of it. Beside the image it
-keeps what would take too long to look for in it at every request.
+It is a copy of the committed image, so a node that loses leadership drops it (Kafka's controller
+reverts its ``SnapshotRegistry``). Beside the image there are indexes, for questions that would
+otherwise take a search at every request.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ _COLLIDING: Final = str.maketrans(".", "_")
 
 
 class State:
-    """``image`` is the working copy. After :meth:`copy`, only :meth:`apply` changes it."""
+    """The state. After :meth:`copy` only :meth:`apply` changes ``image``; nothing changes the
+    committed image that it is a copy of.
+    """
 
     def __init__(self) -> None:
         self.image: Final = Image()
-        #: What was worked out of the brokers' configuration and of nothing else, by who did; empty
-        #: when that changes.
+        #: Results that depend on the configuration of brokers alone, by the module that made them.
+        #: It is cleared when that configuration changes.
         self.memo: Final[dict[str, Any]] = {}
         self.token_index: Final = TokenIndex()
         self._acls: Counter[Acl] = Counter()
@@ -46,8 +48,8 @@ class State:
         self._unified: dict[str, set[str]] = {}
 
     def copy(self, committed: Image) -> Slices[None]:
-        """Take over the ``committed`` image, which must not change meanwhile; once, before anything
-        else. Records are never changed, so both images hold the same ones.
+        """Copy the ``committed`` image, in slices; once, before anything else. It must not change
+        meanwhile. Both images share the records, which are never changed in place.
         """
         for one in fields(committed):
             value = getattr(committed, one.name)
@@ -67,13 +69,13 @@ class State:
             yield
 
     def apply(self, message: Message) -> None:
-        """Make the change that a record makes. Raises FoldError for one that does not fit: our own
-        mistake.
+        """Apply a record. Raises FoldError for one that does not fit the state, which is a bug:
+        this controller made it.
         """
         if isinstance(message, PartitionChangeRecord) and self._partitions is not None:
-            self._partitions.apply(
-                message
-            )  # there may be thousands of these at once, and nothing else goes by them
+            # The short way: thousands of these come when a broker is fenced, and no other index
+            # depends on them.
+            self._partitions.apply(message)
             return
         removed = (
             self.image.topics[message.topic_id] if isinstance(message, RemoveTopicRecord) else None
@@ -99,18 +101,19 @@ class State:
             self._forget(removed)
 
     def has_acl(self, acl: Acl) -> bool:
-        """Is there an ACL that says just that?"""
+        """Whether an ACL equal to ``acl`` exists (``AclControlManager.existingAcls``)."""
         return self._acls[acl] > 0
 
     @property
     def partitions(self) -> PartitionIndex:
-        """Which partitions a node leads or may lead; :meth:`index_partitions` makes it first."""
+        """The index of partitions by node, which :meth:`index_partitions` has built before."""
         assert self._partitions is not None, "index_partitions comes first"
         return self._partitions
 
     def index_partitions(self) -> Slices[None]:
-        """Make :attr:`partitions`, in slices. It is made by the first decision or task that needs
-        it, since there may be a hundred thousand partitions.
+        """Build :attr:`partitions`, in slices. The first decision or task that needs the index
+        builds it: there may be a hundred thousand partitions, and a cluster without brokers needs
+        none.
         """
         if self._partitions is None:
             index = PartitionIndex(self.image)
@@ -119,14 +122,16 @@ class State:
 
     @property
     def elections(self) -> Elections:
-        """Those of leaders that were not in sync; where nobody asked for :attr:`partitions` yet
-        there were none.
+        """The elections of leaders outside the ISR; none before the first use of
+        :attr:`partitions`, which every election needs.
         """
         return Elections() if self._partitions is None else self._partitions.elections
 
     def colliding(self, name: str) -> str | None:
-        """A topic that exists and differs from ``name`` in ``.`` for ``_`` only, if there is one
-        (metrics mix the two up).
+        """Return a topic whose name differs from ``name`` only in ``.`` for ``_``; None without
+        one.
+
+        Metric names have ``_`` for both, so the metrics of the two topics would be one.
         """
         return min(self._unified.get(unified(name), ()), default=None)
 
@@ -149,19 +154,19 @@ class State:
 
 
 def has_collision_chars(name: str) -> bool:
-    """Does ``name`` hold a character that metrics write in the same way as another one
-    (``Topic.hasCollisionChars``)?
+    """Whether ``name`` has a character that another one becomes in metric names
+    (``Topic.hasCollisionChars``).
     """
     return "_" in name or "." in name
 
 
 def unified(name: str) -> str:
-    """``name`` as metrics write it (``Topic.unifyCollisionChars``)."""
+    """Return ``name`` as metric names have it (``Topic.unifyCollisionChars``)."""
     return name.translate(_COLLIDING)
 
 
 def _copy(source: dict[Any, Any], target: dict[Any, Any]) -> Slices[None]:
-    """Put what is in ``source`` into ``target``; of dictionaries in it, copies."""
+    """Put the values of ``source`` into ``target``, and copies of the dictionaries among them."""
     for some in pieces(source.items(), _ELEMENTS_PER_SLICE):
         target.update(
             (key, inner.copy() if isinstance(inner, dict) else inner) for key, inner in some

@@ -1,8 +1,8 @@
 """Finds delegation tokens by their HMACs, which are not in the log.
 
-A record has the id of a token. Its HMAC, which a client names it by, is computed from the id and
-the cluster's secret key when a request first needs it (``DelegationTokenCache`` computes all of
-them when records are applied).
+A record has the id of a token. The HMAC, by which a client names the token, is computed from the id
+and the cluster's secret key when a request first needs it. (Kafka's ``DelegationTokenCache``
+computes the HMACs of all tokens when records are applied.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which names a topic may have (``Topic.validate``). Knows no cluster."""
+"""Checks topic names (``Topic.validate``). It knows no cluster."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from typing import Final
 from gateway.ports import AUDIT_TOPIC
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
-#: The log itself, which no client may create, change or delete
+#: The metadata log, which no client may create, change or delete
 #: (``Topic.CLUSTER_METADATA_TOPIC_NAME``).
 METADATA_TOPIC: Final = CLUSTER_METADATA_TOPIC
-#: What the nodes of the quorum write themselves.
+#: The topics that the nodes of the quorum write.
 RESERVED_TOPICS: Final = frozenset({METADATA_TOPIC, AUDIT_TOPIC})
+#: ``Topic.MAX_NAME_LENGTH``: a directory is called after the partition, and file names have at most
+#: 255 characters.
 NAME_CHARS_MAX: Final = 249
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_fault(name: str) -> str | None:
-    """Why ``name`` is none for a topic, as a sentence; None if it is one."""
+    """Return the reason why no topic can have this name, as a sentence; None if one can."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
         return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > NAME_CHARS_MAX:
-        return f"Topic name is invalid: its length is {len(name)}, {NAME_CHARS_MAX} characters are the most"
+        return (
+            f"Topic name is invalid: its length is {len(name)}, {NAME_CHARS_MAX} characters are "
+            "the most"
+        )
     if _NAME.fullmatch(name) is None:
-        return f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
     return None

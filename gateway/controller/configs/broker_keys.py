@@ -1,8 +1,7 @@
-"""The configuration keys of a broker that change without a restart, and the names of those that do
-not: Kafka 4.4.0.
+"""Lists the configuration keys of brokers that are dynamic (KIP-226), and the names of the others.
 
-Read from ``KafkaConfig`` and ``DynamicBrokerConfig`` of its jars. They are checked before they go
-into the log; what comes of them is for the brokers to see.
+They are those of Kafka 4.4.0, read from ``KafkaConfig`` and ``DynamicBrokerConfig`` of its jars.
+The controller checks values before they go into the log; brokers apply them.
 """
 
 from __future__ import annotations
@@ -151,11 +150,10 @@ _KEYS: Final = (
     ConfigKey("transaction.partition.verification.enable", BOOLEAN, "true"),
     ConfigKey("unclean.leader.election.enable", BOOLEAN, "false"),
 )
-#: What a broker takes while it runs, by name.
+#: The keys that a broker applies without a restart, by name.
 BROKER_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType({key.name: key for key in _KEYS})
 
-#: Security settings that change while a broker runs, but of one listener only: with
-#: ``listener.name.NAME.`` before them.
+#: Security keys that are dynamic for one listener only, with the prefix ``listener.name.NAME.``.
 LISTENER_KEYS: Final = frozenset(
     (
         "ssl.key.password",
@@ -287,5 +285,5 @@ transaction.state.log.replication.factor transaction.state.log.segment.bytes
 transaction.two.phase.commit.enable transactional.id.expiration.ms
 unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
 """
-#: What needs a restart.
+#: The keys that a broker reads at its start only.
 STATIC_BROKER_KEYS: Final = frozenset(_STATIC.split())

@@ -1,4 +1,7 @@
-"""The configuration keys of a subscription to clients' metrics (KIP-714) in Kafka 4.4.0."""
+"""Lists the configuration keys of a client metrics subscription (KIP-714) of Kafka 4.4.0.
+
+Follows ``ClientMetricsConfigs``.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from typing import Final
 
 from gateway.controller.configs.config_def import ConfigKey, ConfigType, Value
 
-#: How often a client may be asked to push, ms.
+#: The intervals at which a client can be told to push, ms.
 INTERVAL_MS: Final = range(100, 3_600_001)
-#: What of a client a pattern can be compared with.
+#: The properties of a client that a pattern can be for.
 _SELECTORS: Final = frozenset((
     "client_id",
     "client_instance_id",
@@ -37,9 +40,12 @@ def _patterns(value: Value) -> str | None:
 
 
 def _is_pattern(text: str) -> bool:
-    """Python's regular expressions stand in for Java's: what only one of them knows is rare in
+    """Whether ``text`` is a regular expression.
+
+    Those of Python stand in for Java's: syntax that only one of them has is rare in patterns of
     names and addresses.
     """
+    # Compiling takes time that grows with the pattern, and the event loop waits for it.
     if len(text) > _PATTERN_CHARS_MAX:
         return False
     try:
@@ -54,7 +60,9 @@ CLIENT_METRICS_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType({
     key.name: key
     for key in (
         ConfigKey("interval.ms", ConfigType.INT, "300000", help="How often clients push, ms."),
-        ConfigKey("match", ConfigType.LIST, "", check=_patterns, help="Which clients: selector=pattern, all must match."),
-        ConfigKey("metrics", ConfigType.LIST, "", help="Prefixes of the names of the metrics that are pushed; * is all."),
+        ConfigKey("match", ConfigType.LIST, "", check=_patterns,
+                  help="Which clients: selector=pattern, all must match."),
+        ConfigKey("metrics", ConfigType.LIST, "",
+                  help="Prefixes of the names of the metrics that are pushed; * is all."),
     )
 })  # fmt: skip

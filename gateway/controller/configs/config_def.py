@@ -1,7 +1,7 @@
-"""What a configuration key is: its type, default and limits, and how Kafka reads a value of it
+"""Defines a configuration key (type, default, limits), and parses values as Kafka does
 (``ConfigDef``).
 
-Knows none of the keys, and no request.
+It knows no key and no request.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _HEXADECIMAL: Final = re.compile(
     r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[dDfF]?"
 )
 _COMMA: Final = re.compile(r"\s*,\s*")
-#: Java writes a double without an exponent from here up to there, and with one elsewhere
-#: (``Double.toString``).
+#: Java writes a double without an exponent from the first up to the second number, and with one
+#: elsewhere (``Double.toString``).
 _PLAIN_DOUBLES: Final = (1e-3, 1e7)
 
 
 class ConfigError(Exception):
-    """A value that a key cannot have, or a key that there is not; the text is a sentence."""
+    """A value that a key cannot have, or an unknown key; the text is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker's key that sets the default of a topic's. ``factor``: milliseconds in one unit of
-    it.
+    """A broker's key that sets the default of a topic's key. ``factor``: one unit of it in units of
+    the topic's key (an hour in ms).
     """
 
     name: str
@@ -49,11 +49,12 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. ``default`` is as in a properties file, None where nothing is set.
+    """One key. ``default`` is as in a properties file, None without a default.
 
-    ``low`` and ``high`` limit a number; ``choices`` are the values of a string, or the elements of
-    a list; ``check`` says what is wrong with a value that got so far. ``synonyms`` in the order in
-    which they count. ``per_broker``: a broker has its own, there is none for all.
+    ``low`` and ``high`` limit a number, both included. ``choices`` are the valid strings, or the
+    valid elements of a list. ``check`` returns the fault of a value that passes the other checks,
+    or None. ``synonyms`` are in order of precedence. ``per_broker``: each broker has its own value,
+    and the cluster-wide default cannot set it.
     """
 
     name: str
@@ -68,7 +69,7 @@ class ConfigKey:
     per_broker: bool = False
 
     def parse(self, text: str) -> Value:
-        """The value that ``text`` says. Raises ConfigError."""
+        """Return the value of ``text``. Raises ConfigError (``ConfigDef.parseType``)."""
         value = self._read(text.strip())
         fault = self._fault(value)
         if fault is not None:
@@ -76,7 +77,9 @@ class ConfigKey:
         return value
 
     def canonical(self, text: str) -> str:
-        """``text`` as Kafka shows it once it has read it; as it is where it cannot be read."""
+        """Return ``text`` as Kafka shows it after it has parsed it; unchanged if it cannot be
+        parsed.
+        """
         try:
             return written(self._read(text.strip()))
         except ConfigError:
@@ -99,7 +102,7 @@ class ConfigKey:
 
     def _integer(self, text: str) -> int:
         limit = 1 << (_BITS[self.type] - 1)
-        # Nothing longer is looked at: reading digits takes the square of their number.
+        # Longer texts are refused unread: parsing takes the square of the number of digits.
         if len(text) <= 64 and _INTEGER.fullmatch(text) and -limit <= int(text) < limit:
             return int(text)
         raise self._unreadable(text, f"Not a number of type {self.type.name}")
@@ -119,7 +122,7 @@ class ConfigKey:
 
     def _fault(self, value: Value) -> str | None:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            # Not a number is neither below nor above anything, here as in Java.
+            # NaN passes both, here as in Java: it is neither below nor above a limit.
             if self.low is not None and value < self.low:
                 return f"Value must be at least {self.low}"
             if self.high is not None and value > self.high:
@@ -134,7 +137,7 @@ class ConfigKey:
 
 
 def written(value: Value) -> str:
-    """A value in the form of a properties file, as Java writes it (``ConfigDef.convertToString``)."""
+    """Return a value in the form of a properties file (``ConfigDef.convertToString``)."""
     match value:
         case bool():
             return str(value).lower()
@@ -155,9 +158,8 @@ def _double_text(value: float) -> str:
     if value == 0 or _PLAIN_DOUBLES[0] <= abs(value) < _PLAIN_DOUBLES[1]:
         return text
     mantissa, _, exponent = f"{value:e}".partition("e") if "e" not in text else text.partition("e")
-    if (
-        "e" not in text
-    ):  # Python writes it without an exponent: move the point to behind the first digit
+    if "e" not in text:
+        # Python writes it without an exponent: the point moves behind the first digit.
         digits = text.replace("-", "").replace(".", "").strip("0")
         mantissa = f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}"
     elif "." not in mantissa:

@@ -1,4 +1,4 @@
-"""Records that set and unset configuration, and those that must go with them. Knows no request."""
+"""Adds the ClearElrRecords that records of configuration need. It knows no request."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MIN_ISR: Final = "min.insync.replicas"
 
 
 def clear_elr(records: Iterable[Message], image: Image) -> list[Message]:
-    """What must follow ``records`` of configuration: whoever was eligible under another
-    ``min.insync.replicas`` no longer is.
+    """Return the records that must follow ``records`` of configuration: a replica that was eligible
+    under another ``min.insync.replicas`` is not any more (KIP-966).
 
-    KIP-966; ``ConfigurationControlManager.createClearElrRecordsAsNeeded``. Without a topic's name
-    it is for all topics.
+    Without a topic's name a ClearElrRecord is for all topics
+    (``ConfigurationControlManager.createClearElrRecordsAsNeeded``).
     """
     if not has_elr(image):
         return []

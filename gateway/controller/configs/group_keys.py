@@ -1,6 +1,6 @@
-"""The configuration keys of a consumer group: names, types, defaults and limits of Kafka 4.4.0.
+"""Lists the configuration keys of groups: names, types, defaults and limits of Kafka 4.4.0.
 
-Read from ``GroupConfig`` of its jars. The limits are those that a broker sets by default
+They are read from ``GroupConfig`` of its jars. The limits are a broker's default limits
 (``group.consumer.max...``).
 """
 
@@ -15,7 +15,8 @@ from gateway.controller.configs.config_def import ConfigKey, ConfigType, Synonym
 
 BOOLEAN, STRING, INT, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LIST
 _DURATION: Final = re.compile(
-    r"by_duration:P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{1,9})?S)?)?",
+    r"by_duration:P(?=[0-9T])(?:[0-9]+D)?"
+    r"(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{1,9})?S)?)?",
     re.I,
 )
 
@@ -83,7 +84,8 @@ _KEYS: Final = (
         "latest",
         check=_reset_strategy,
         synonyms=(Synonym("share.auto.offset.reset", "latest"),),
-        help="Where a share group begins to read: earliest, latest, or by_duration:PnDTnHnMn.nS before now.",
+        help="Where a share group begins to read: earliest, latest, or by_duration:PnDTnHnMn.nS "
+        "before now.",
     ),
     ConfigKey(
         "share.delivery.count.limit",

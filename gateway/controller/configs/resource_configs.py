@@ -1,8 +1,7 @@
-"""What has a configuration, and which it may have: topics, brokers, client metrics subscriptions,
-groups.
+"""Checks the configuration of a resource: topic, broker, client metrics subscription, group.
 
-``ControllerConfigurationValidator``, and for brokers what a broker itself checks before it passes a
-change on (``DynamicBrokerConfig.validateConfigs``). Knows no request.
+Follows ``ControllerConfigurationValidator``, and for brokers the checks of the broker that forwards
+the change (``DynamicBrokerConfig.validateConfigs``). It knows no request.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ class ResourceType(enum.IntEnum):
 
 
 class Resource(NamedTuple):
-    """One thing with a configuration. A broker without a name stands for all brokers."""
+    """A resource with a configuration. A broker without a name stands for all brokers."""
 
     type: int
     name: str
 
 
-#: The keys of each type; a broker may have others too.
+#: The keys of each type. A broker may have others, too: those of its plug-ins.
 KEYS: Final[Mapping[int, Mapping[str, ConfigKey]]] = MappingProxyType({
     ResourceType.TOPIC: TOPIC_KEYS,
     ResourceType.BROKER: BROKER_KEYS,
@@ -55,7 +54,7 @@ _INT_MAX: Final = 2**31 - 1
 
 
 def check_allowed(resource: Resource, context: ControllerRequestContext) -> None:
-    """Raise ApiError unless who asked may change the configuration of ``resource``."""
+    """Raise ApiError unless the requester may change the configuration of ``resource``."""
     match resource.type:
         case ResourceType.TOPIC:
             allowed, error = (
@@ -77,7 +76,9 @@ def check_allowed(resource: Resource, context: ControllerRequestContext) -> None
 
 
 def check_configs(resource: Resource, configs: Mapping[str, str]) -> None:
-    """Raise ApiError unless ``resource`` can be there and may have ``configs``, all of them."""
+    """Raise ApiError unless the name of ``resource`` is valid and it may have ``configs``, all of
+    them.
+    """
     match resource.type:
         case ResourceType.TOPIC:
             _check_topic(resource.name, configs)
@@ -92,8 +93,8 @@ def check_configs(resource: Resource, configs: Mapping[str, str]) -> None:
 
 
 def check_exists(resource: Resource, context: ControllerRequestContext) -> None:
-    """Raise ApiError for a topic or broker that there is not; groups and subscriptions need not be
-    there.
+    """Raise ApiError for a topic or broker that does not exist. Groups and subscriptions can be
+    configured before they exist.
     """
     if resource.type == ResourceType.TOPIC and resource.name not in context.image.topic_ids:
         raise ApiError(
@@ -144,7 +145,8 @@ def _check_broker(name: str, configs: Mapping[str, str]) -> None:
     _refuse_some(configs.keys() & STATIC_BROKER_KEYS, "Cannot update these configs dynamically")
     _refuse_some(
         configs.keys() & LISTENER_KEYS,
-        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        "These security configs can be dynamically updated only per-listener using the listener "
+        "prefix",
     )
     try:
         for key, value in configs.items():
@@ -181,7 +183,8 @@ def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
     if interval_ms is not None and interval_ms not in INTERVAL_MS:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Invalid value {interval_ms} for interval.ms, it must be between {INTERVAL_MS[0]} and {INTERVAL_MS[-1]} ms",
+            f"Invalid value {interval_ms} for interval.ms, it must be between {INTERVAL_MS[0]} and "
+            f"{INTERVAL_MS[-1]} ms",
         )
 
 

@@ -1,5 +1,6 @@
-"""What configuration a topic may have, and which it has when defaults are counted in. Knows no
-request.
+"""Checks the configuration of a topic, and resolves its effective values (``KafkaConfigSchema``).
+
+It knows no request.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kwire.cluster.image import BROKER_RESOURCE
 
 
 class Effective(NamedTuple):
-    """A key of a topic with the value that holds, as it was written, and where that was."""
+    """A key of a topic with its effective value, as it was written, and the source of it."""
 
     key: ConfigKey
     value: str | None
@@ -22,7 +23,7 @@ class Effective(NamedTuple):
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
-    """Raise ConfigError unless a topic may have these (``LogConfig.validate``)."""
+    """Raise ConfigError unless a topic may have this configuration (``LogConfig.validate``)."""
     for name in configs:
         if name not in TOPIC_KEYS:
             raise ConfigError(f"Unknown topic config name: {name}")
@@ -33,19 +34,23 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
     )
     if int(low) > int(high):  # type: ignore[arg-type]
         raise ConfigError(
-            f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > "
+            f"max.compaction.lag.ms ({high})"
         )
     if values.get("remote.storage.enable"):
         raise ConfigError(
-            "Tiered storage is disabled: a topic cannot be configured with remote.storage.enable here."
+            "Tiered storage is disabled: a topic cannot be configured with remote.storage.enable "
+            "here."
         )
 
 
 def effective_topic_configs(
     image: Image, configs: Mapping[str, str], node_id: int
 ) -> Iterator[Effective]:
-    """Every key in the order of the names, as ``node_id`` sees it: the topic's own value, else a
-    broker's, else the default.
+    """Yield every key in the order of the names, as ``node_id`` sees it.
+
+    The value is that of the topic; else that of the broker ``node_id``, or of all brokers, under a
+    synonym; else the default (``resolveEffectiveTopicConfig``).
     """
     return (effective_topic_config(image, configs, node_id, name) for name in TOPIC_KEYS)
 
@@ -53,7 +58,7 @@ def effective_topic_configs(
 def effective_topic_config(
     image: Image, configs: Mapping[str, str], node_id: int, name: str
 ) -> Effective:
-    """The value of one key, as in :func:`effective_topic_configs`."""
+    """Return the value of one key, as in :func:`effective_topic_configs`."""
     key = TOPIC_KEYS[name]
     if name in configs:
         return Effective(key, configs[name], ConfigSource.TOPIC_CONFIG)

@@ -1,7 +1,7 @@
-"""The configuration keys of a topic: names, types, defaults, limits and synonyms of Kafka 4.4.0.
+"""Lists the configuration keys of topics: names, types, defaults, limits, synonyms of Kafka 4.4.0.
 
-Read from ``LogConfig.configKeys()`` and ``ServerTopicConfigSynonyms`` of its jars; the words in
-``help`` are our own. Kafka's one internal key, ``internal.segment.bytes``, is left out.
+They are read from ``LogConfig.configKeys()`` and ``ServerTopicConfigSynonyms`` of its jars; the
+texts in ``help`` are kwire's. Kafka's one internal key, ``internal.segment.bytes``, is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Final
 from gateway.controller.configs.config_def import ConfigKey, ConfigType, Synonym, Value
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = (
-    ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST,
+    ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE,
+    ConfigType.LIST,
 )  # fmt: skip
 _LONG_MAX: Final = str(2**63 - 1)
 _HOUR_MS: Final = 3_600_000
@@ -23,7 +24,9 @@ _THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
 
 
 def gzip_level(value: Value) -> str | None:
-    """Why a level of gzip is none; None if it is one (``CompressionType.GZIP``)."""
+    """Return the fault of a compression level of gzip; None if it is valid
+    (``CompressionType.GZIP``).
+    """
     return (
         None
         if value == -1 or (isinstance(value, int) and 1 <= value <= 9)
@@ -46,7 +49,8 @@ _KEYS: Final = (
         "delete",
         choices=("compact", "delete"),
         synonyms=(Synonym("log.cleanup.policy", "delete"),),
-        help="What happens to old records: delete drops whole segments, compact keeps the newest record of each key.",
+        help="What happens to old records: delete drops whole segments, compact keeps the "
+        "newest record of each key.",
     ),
     ConfigKey(
         "compression.gzip.level",
@@ -71,7 +75,8 @@ _KEYS: Final = (
         "producer",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         synonyms=(Synonym("compression.type", "producer"),),
-        help="How records are stored: with one of the codecs, without any, or as the producer sent them.",
+        help="How records are stored: with one of the codecs, without any, or as the producer "
+        "sent them.",
     ),
     ConfigKey(
         "compression.zstd.level",
@@ -125,7 +130,8 @@ _KEYS: Final = (
         LIST,
         "",
         check=_throttled_replicas,
-        help="Replicas whose fetching is throttled: partition:broker, separated by commas, or * for all.",
+        help="Replicas whose fetching is throttled: partition:broker, separated by commas, or "
+        "* for all.",
     ),
     ConfigKey(
         "index.interval.bytes",
@@ -140,7 +146,8 @@ _KEYS: Final = (
         LIST,
         "",
         check=_throttled_replicas,
-        help="Replicas to which the leader sends at a throttled rate: partition:broker, separated by commas, or *.",
+        help="Replicas to which the leader sends at a throttled rate: partition:broker, "
+        "separated by commas, or *.",
     ),
     ConfigKey(
         "local.retention.bytes",
@@ -148,7 +155,8 @@ _KEYS: Final = (
         "-2",
         low=-2,
         synonyms=(Synonym("log.local.retention.bytes", "-2"),),
-        help="Bytes of a partition kept on the broker's disk beside tiered storage; -2 is retention.bytes.",
+        help="Bytes of a partition kept on the broker's disk beside tiered storage; -2 is "
+        "retention.bytes.",
     ),
     ConfigKey(
         "local.retention.ms",
@@ -156,7 +164,8 @@ _KEYS: Final = (
         "-2",
         low=-2,
         synonyms=(Synonym("log.local.retention.ms", "-2"),),
-        help="How long segments stay on the broker's disk beside tiered storage, ms; -2 is retention.ms.",
+        help="How long segments stay on the broker's disk beside tiered storage, ms; -2 is "
+        "retention.ms.",
     ),
     ConfigKey(
         "max.compaction.lag.ms",
