@@ -137,7 +137,6 @@ class Controller:
         must not change until this is complete. The caller must have applied the whole log up to the
         start of this epoch to it, else requests are decided on a stale state (KAFKA-15345).
 
-
         Here and below ``now_ms`` is wall-clock time since the epoch, and ``steady_ms`` is the same
         moment on a monotonic clock.
         """

@@ -83,7 +83,6 @@ def on_restart(
 ) -> Slices[list[Message]]:
     """Remove a broker that registers a new incarnation from every ISR.
 
-
     ``clean``: the broker reports the epoch of its last clean shutdown, so it has lost no record
     that it acknowledged. After an unclean shutdown it is no eligible leader replica either, if the
     cluster keeps them (KIP-966, ``handleBrokerUncleanShutdown``).
