@@ -7,9 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.maven import MavenError, cache_dir, resolve
@@ -89,6 +87,13 @@ def _class_archive(jars: Sequence[Path]) -> Path:
     return cache_dir() / "classes" / f"{hashlib.sha256(repr(names).encode()).hexdigest()[:16]}.jsa"
 
 
+def tool_version(main_class: str, version: str) -> str:
+    """The release whose ``main_class`` is run for ``version``."""
+    if main_class.startswith(_TOOLS_PACKAGE):
+        return _TOOLS_VERSIONS.get(version, version)
+    return version
+
+
 def command(
     main_class: str,
     arguments: Sequence[str] = (),
@@ -102,8 +107,7 @@ def command(
 
     A tool that the release lacks is taken from the release before.
     """
-    if main_class.startswith(_TOOLS_PACKAGE):
-        version = _TOOLS_VERSIONS.get(version, version)
+    version = tool_version(main_class, version)
     jars = class_path(version)
     level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
     archive = _class_archive(jars)
@@ -121,49 +125,3 @@ def command(
         main_class,
         *arguments,
     ]
-
-
-def run_tool(
-    main_class: str,
-    arguments: Sequence[str] = (),
-    *,
-    version: str = KAFKA_VERSION,
-    timeout_s: float = 60,
-) -> str:
-    """Run a tool to its end; its standard output. Raises JavaError when it fails or takes longer
-    than ``timeout_s``.
-    """
-    try:
-        done = subprocess.run(
-            command(main_class, arguments, version=version),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise JavaError(
-            f"{main_class} {' '.join(arguments)} gave no answer in {timeout_s:.0f} s"
-        ) from error
-    if done.returncode != 0:
-        raise JavaError(
-            f"{main_class} {' '.join(arguments)} ended with"
-            f" {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}"
-        )
-    return done.stdout
-
-
-def retried(run: Callable[[], str], timeout_s: float = 30) -> str:
-    """Standard output of a tool once it succeeds. Raises the last JavaError after ``timeout_s``.
-
-    A controller that has just become active, or has not read its log yet, refuses an admin client
-    for a moment: voters report their features within seconds of an election, not at once.
-    """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            return run()
-        except JavaError:
-            if time.monotonic() > deadline:
-                raise

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools import java
+from tools import java, java_tools
 from tools.kafka_files import (
     Node,
     Shape,
@@ -79,7 +79,7 @@ class Cluster:
     def tool(self, main_class: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
         """Run one of Kafka's tools against the brokers; its output. Raises JavaError."""
         where = ["--bootstrap-server", self.bootstrap]
-        return java.run_tool(
+        return java_tools.run_tool(
             main_class, [*where, *arguments], version=self.version, timeout_s=timeout_s
         )
 
@@ -92,7 +92,7 @@ class Cluster:
         where = ["--bootstrap-controller", self.controllers]
         if self.client_config is not None:
             where += ["--command-config", str(self.client_config)]
-        return java.run_tool(
+        return java_tools.run_tool(
             main_class, [*where, *arguments], version=self.version, timeout_s=timeout_s
         )
 

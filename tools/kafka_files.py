@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kwire.protocol import CLUSTER_METADATA_PARTITION
-from tools import java
+from tools import java, java_tools
 from tools.process import Process, ProcessError, lasting_ports
 
 #: Defaults for a cluster of a few nodes on one small machine; each may be overridden.
@@ -156,7 +156,7 @@ def format_nodes(
     """
 
     def run(node: Node) -> None:
-        java.run_tool(
+        java_tools.run_tool(
             java.STORAGE, _format_arguments(shape, cluster_id, node, nodes), version=shape.version
         )
 

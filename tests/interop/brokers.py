@@ -16,7 +16,7 @@ from kwire.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from tools import java
+from tools import java, java_tools
 from tools.admin import Admin, AdminError
 from tools.kafka import Cluster
 from tools.process import Process
@@ -104,7 +104,7 @@ def consume(
         "--verbose",
     ]
     arguments += ["--group-id", f"readers-of-{topic}", "--reset-policy", "earliest"]
-    said = java.run_tool(_CONSUMER, arguments, version=brokers.version, timeout_s=timeout_s)
+    said = java_tools.run_tool(_CONSUMER, arguments, version=brokers.version, timeout_s=timeout_s)
     return {
         (one["partition"], one["offset"], one["value"])
         for one in _told(said)

@@ -9,7 +9,7 @@ from kwire.records import decode_metadata_record
 from tests.interop.conftest import SAID
 from tests.interop.quorum import files_of, records_of
 from tests.interop.reading import Record
-from tools import java
+from tools import java, java_tools
 from tools.kafka_files import Node
 from tools.loss.run import Result
 
@@ -38,7 +38,7 @@ def dump(node: Node) -> list[str]:
         str(node.metadata_log_dir / f"{0:020d}.log"),
         "--cluster-metadata-decoder",
     ]
-    lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
+    lines = java_tools.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
     assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset:"))
     return lines
 
@@ -46,8 +46,8 @@ def dump(node: Node) -> list[str]:
 def create_by_java(bootstrap: str, topic: str) -> None:
     """kafka-topics creates a topic of two partitions, and lists it."""
     where = ["--bootstrap-server", bootstrap]
-    java.run_tool(
+    java_tools.run_tool(
         java.TOPICS,
         [*where, "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "1"],
     )
-    assert topic in java.run_tool(java.TOPICS, [*where, "--list"]).split()
+    assert topic in java_tools.run_tool(java.TOPICS, [*where, "--list"]).split()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from tests.interop.conftest import SAID
 from tests.interop.own_kafka import complaints
 from tests.interop.quorum import files_of
 from tests.interop.test_own_snapshots import shell
-from tools import java
+from tools import java, java_tools
 from tools.bench.controller import compared as measured
 from tools.kafka import FAST_START, Cluster, kafka
 from tools.kafka_files import Node, Shape, write_properties
@@ -69,10 +68,7 @@ def run(command: Command, bootstrap: str, directory: Path) -> tuple[int, list[st
     arguments = [
         str(directory / one[1:]) if one.startswith("@") else one for one in command.line(bootstrap)
     ]
-    done = subprocess.run(
-        java.command(command.main_class, arguments, log_level="off"),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TOOL_S, check=False,
-    )  # fmt: skip
+    done = java_tools.run(command.main_class, arguments, timeout_s=_TOOL_S, log_level="off")
     return done.returncode, command.comparable(done.stdout)
 
 
@@ -141,7 +137,7 @@ def test_kafka_dump_log_reads_what_our_controller_wrote(day: Day) -> None:
             str(node.metadata_log_dir / f"{0:020d}.log"),
             "--cluster-metadata-decoder",
         ]
-        lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
+        lines = java_tools.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
         assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset:"))
         assert not [line for line in lines if "rror" in line or "ould not" in line]
         offsets = [int(line.split()[2]) for line in lines if line.startswith("| offset:")]
@@ -198,7 +194,9 @@ def test_kafkas_controllers_take_over_from_ours(day: Day, tmp_path: Path) -> Non
             "segment.ms=60000",
         ]
         # A controller that has not read its log yet refuses an admin client (KIP-919).
-        said = java.retried(lambda: cluster.controller_tool("kafka.admin.ConfigCommand", alter))
+        said = java_tools.retried(
+            lambda: cluster.controller_tool("kafka.admin.ConfigCommand", alter)
+        )
         assert "Completed" in said
         assert [line for node in cluster.nodes for line in complaints(node)] == []
         assert leader_end_on_disk(leader) > end

@@ -11,7 +11,7 @@ from typing import Final
 from tests.interop.clients import need_java
 from tests.interop.conftest import SAID
 from tests.interop.test_controller_token_answers import SECRET, kafka_of_users, ours_of_users
-from tools import java
+from tools import java_tools
 from tools.java import JavaError
 from tools.kafka_security import ADMIN, ADMIN_PASSWORD, properties_text, sasl_client_properties
 
@@ -100,7 +100,9 @@ def _printed(address: str, client: Path) -> list[list[str]]:
     for tool, arguments in COMMANDS:
         where = ["--bootstrap-server", address, "--command-config", str(client)]
         try:
-            text = java.run_tool(tool, [*where, *arguments.replace(_PASSWORD, password).split()])
+            text = java_tools.run_tool(
+                tool, [*where, *arguments.replace(_PASSWORD, password).split()]
+            )
         except JavaError as error:
             text = str(error)
         if password == "" and (found := _HMAC.search(text)):

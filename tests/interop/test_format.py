@@ -21,7 +21,7 @@ from gateway.log.reader import read_log_file
 from kwire.messages.leader_change_message import LeaderChangeMessage, Voter
 from kwire.records import encode_batch, encode_control_record
 from tests.interop.clients import need_java
-from tools import java
+from tools import java, java_tools
 from tools.kafka import Cluster, Node, kafka
 
 CLUSTER_ID = "QKPByyaYQyWJjkXGE6EEwA"
@@ -62,7 +62,7 @@ def format_with_kafka(root: Path, arguments: Sequence[str], *, static: bool = Fa
     }
     file = root / "server.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    java.run_tool(java.STORAGE, ["format", "-t", CLUSTER_ID, "-c", str(file), *arguments])
+    java_tools.run_tool(java.STORAGE, ["format", "-t", CLUSTER_ID, "-c", str(file), *arguments])
     return root / "data"
 
 

@@ -13,7 +13,7 @@ import pytest
 from gateway.ports import TOPIC_NAME
 from tests.interop.clients import ASSIGN, WAYS, need_java
 from tests.interop.reading import Reader
-from tools import java
+from tools import java, java_tools
 from tools.gateway_process import Gateway, gateway
 from tools.kafka import Cluster, kafka
 
@@ -74,7 +74,7 @@ def test_what_is_served_is_what_kafka_wrote(live: tuple[Cluster, Gateway]) -> No
     cluster, server = live
     with following("kafka-python", server) as reader:
         segment = cluster.nodes[0].metadata_log_dir / "00000000000000000000.log"
-        dump = java.run_tool(
+        dump = java_tools.run_tool(
             java.DUMP_LOG_SEGMENTS, ["--files", str(segment), "--cluster-metadata-decoder"]
         )
     dumped = {
@@ -94,9 +94,11 @@ def test_what_is_served_is_what_kafka_wrote(live: tuple[Cluster, Gateway]) -> No
 
 def test_kafkas_own_tools_see_the_topic(live: tuple[Cluster, Gateway]) -> None:
     cluster, server = live
-    described = java.run_tool(java.TOPICS, ["--bootstrap-server", server.bootstrap, "--describe"])
+    described = java_tools.run_tool(
+        java.TOPICS, ["--bootstrap-server", server.bootstrap, "--describe"]
+    )
     assert TOPIC_NAME in described
-    status = java.run_tool(
+    status = java_tools.run_tool(
         java.METADATA_QUORUM, ["--bootstrap-server", server.bootstrap, "describe", "--status"]
     )
     assert cluster.cluster_id in status

@@ -21,7 +21,7 @@ from tests.interop.clients import need_java
 from tests.interop.quorum import make_topics
 from tests.interop.test_own_snapshots import shell
 from tests.shared import needs_shared
-from tools import java
+from tools import java, java_tools
 from tools.kafka import FAST_START, Cluster, Node, kafka
 
 _DECODER = "--cluster-metadata-decoder"
@@ -96,7 +96,7 @@ def dumped(directory: Path, start_offset: int) -> list[str]:
     positions in files.
     """
     files = ",".join(str(path) for path in sorted(directory.glob("*.log")))
-    lines = java.run_tool(
+    lines = java_tools.run_tool(
         java.DUMP_LOG_SEGMENTS, ["--files", files, _DECODER], timeout_s=120
     ).splitlines()
     kept = [
@@ -120,7 +120,7 @@ def test_dump_log_finds_nothing_wrong_with_the_indexes(
         for path in sorted(log.directory.glob(f"*.{suffix}"))
     ]
     files = ",".join(str(path) for path in paths if path.stat().st_size)
-    said = java.run_tool(
+    said = java_tools.run_tool(
         java.DUMP_LOG_SEGMENTS, ["--files", files, *([option] if option else [])], timeout_s=120
     )
     complaints = ("Mismatch", "mismatch", "Found", "non-monotonically", "out of order", "Exception")

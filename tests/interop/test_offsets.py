@@ -17,7 +17,7 @@ from tests.interop.reading import Record
 from tests.interop.test_logs import TOPIC_NAME_0
 from tests.interop.truth import Log, log_of
 from tests.shared import needs_shared
-from tools import java
+from tools import java, java_tools
 from tools.gateway_process import gateway
 
 pytestmark = needs_shared
@@ -113,4 +113,6 @@ def test_kafka_get_offsets_finds_offsets(served: Served) -> None:
     }
     for time, offset in expected.items():
         arguments = ["--bootstrap-server", served.bootstrap, "--topic", TOPIC_NAME, "--time", time]
-        assert java.run_tool(java.GET_OFFSETS, arguments).strip() == f"{TOPIC_NAME}:0:{offset}"
+        assert (
+            java_tools.run_tool(java.GET_OFFSETS, arguments).strip() == f"{TOPIC_NAME}:0:{offset}"
+        )

@@ -18,7 +18,7 @@ from tests.interop.conftest import READ, SAID
 from tests.interop.own import create_by_java, in_files, topics_in
 from tests.interop.quorum import offsets_of, wait_for_end
 from tests.interop.reading import Record, digest, first_difference
-from tools import java
+from tools import java, java_tools
 from tools.gateway_process import gateway
 from tools.own_quorum import OwnCluster, own_quorum
 
@@ -79,7 +79,7 @@ def test_it_starts_quickly(tmp_path: Path) -> None:
     ids=lambda create: create.__name__,
 )
 def test_stock_admin_clients_create_topics(one: OwnCluster, create: Any) -> None:
-    described = java.run_tool(
+    described = java_tools.run_tool(
         java.TOPICS, ["--bootstrap-server", one.bootstrap, "--describe", "--topic", create.__name__]
     )
     assert "PartitionCount: 2" in described.replace("\t", " "), described

@@ -16,7 +16,7 @@ from tests.interop.own import create_by_java, dump
 from tests.interop.quorum import offsets_of
 from tests.interop.test_own_snapshots import shell
 from tests.interop.test_quorum_observed import replication, run, status
-from tools import java
+from tools import java, java_tools
 from tools.kafka_files import Node
 from tools.own_quorum import QUICK, OwnCluster, own_quorum
 
@@ -36,14 +36,14 @@ def test_kafka_metadata_quorum_describes_every_node(three: OwnCluster) -> None:
     """
     leader = three.wait_for_leader()
     for where in wheres(three):
-        told = status(java.run_tool(java.METADATA_QUORUM, [*where, "describe", "--status"]))
+        told = status(java_tools.run_tool(java.METADATA_QUORUM, [*where, "describe", "--status"]))
         assert (told["ClusterId"], told["LeaderId"]) == (three.cluster_id, str(leader.node_id)), (
             where
         )
         assert {one["id"] for one in json.loads(told["CurrentVoters"])} == {1, 2, 3}, where
         assert int(told["HighWatermark"]) > 0, where
         rows = replication(
-            java.run_tool(java.METADATA_QUORUM, [*where, "describe", "--replication"])
+            java_tools.run_tool(java.METADATA_QUORUM, [*where, "describe", "--replication"])
         )
         check_rows(rows, leader)
 

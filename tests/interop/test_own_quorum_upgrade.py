@@ -21,8 +21,9 @@ from tests.interop.own import create_by_java, dump
 from tests.interop.own_kafka import with_witness
 from tests.interop.quorum import files_of, offsets_of, wait_for_segments
 from tests.interop.test_quorum_observed import status
-from tools import java
-from tools.java import JavaError, retried
+from tools import java, java_tools
+from tools.java import JavaError
+from tools.java_tools import retried
 from tools.kafka import Cluster, kafka
 from tools.kafka_files import Node
 from tools.own_quorum import QUICK, OwnCluster, own_quorum
@@ -55,7 +56,7 @@ def three() -> Iterator[OwnCluster]:
 
 
 def features(cluster: Cluster, *arguments: str) -> str:
-    return java.run_tool(
+    return java_tools.run_tool(
         Command("features", ()).main_class,
         ["--bootstrap-controller", cluster.controllers, *arguments],
     )
@@ -67,7 +68,7 @@ def quorum(cluster: Cluster, *arguments: str, config: Path | None = None) -> str
         cluster.controllers,
         *(("--command-config", str(config)) if config else ()),
     ]
-    return java.run_tool(java.METADATA_QUORUM, [*where, *arguments])
+    return java_tools.run_tool(java.METADATA_QUORUM, [*where, *arguments])
 
 
 def voters(cluster: Cluster) -> dict[int, str]:

@@ -18,7 +18,7 @@ import pytest
 
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
 from tests.interop.clients import need_clients
-from tools import java
+from tools import java, java_tools
 from tools.java import JavaError
 from tools.kafka_files import Node
 from tools.kafka_security import (
@@ -88,7 +88,7 @@ class Secured:
             "--command-config",
             str(self.properties("BOTH", **who)),
         ]
-        return java.run_tool(main, [*where, *arguments])
+        return java_tools.run_tool(main, [*where, *arguments])
 
     def librdkafka(
         self,
@@ -302,7 +302,7 @@ def test_the_java_consumer_reads_the_log_in_a_group(
         "--topic",
         LOG,
     ]
-    said = java.run_tool(
+    said = java_tools.run_tool(
         java.CONSOLE_CONSUMER,
         [
             *asked,
@@ -390,11 +390,11 @@ def test_a_delegation_token_stands_for_its_owner(secured: Secured) -> None:
     reading = ["--topic", LOG, "--group", "alice-token", "--from-beginning", "--max-messages", "5"]
     until(
         lambda: bool(
-            java.run_tool(java.CONSOLE_CONSUMER, [*asked, *reading, "--timeout-ms", "10000"])
+            java_tools.run_tool(java.CONSOLE_CONSUMER, [*asked, *reading, "--timeout-ms", "10000"])
         )
     )
     with pytest.raises(JavaError, match="DelegationToken"):  # who came by a token gets no other
-        java.run_tool(TOKENS, [*asked, "--create", "--max-life-time-period", "-1"])
+        java_tools.run_tool(TOKENS, [*asked, "--create", "--max-life-time-period", "-1"])
     with pytest.raises(JavaError, match="Authentication failed"):
         secured.tool(
             java.TOPICS, "--list", mechanism="SCRAM-SHA-512", user=token_id, password=password

@@ -36,7 +36,7 @@ from tests.interop.clients import need_java
 from tests.interop.quorum import make_topics
 from tests.kwire.cluster.kafka_state import state_of
 from tests.shared import needs_shared
-from tools import java
+from tools import java, java_tools
 from tools.admin import Admin
 from tools.kafka import FAST_START, Cluster, Node, kafka
 from tools.maven import resolve
@@ -61,7 +61,7 @@ def write(directory: Path, high_watermark: int) -> Written:
 
 def dump(path: Path) -> tuple[Counter[str], list[str]]:
     """What kafka-dump-log says of the records, in whatever order, and of the batches."""
-    lines = java.run_tool(
+    lines = java_tools.run_tool(
         java.DUMP_LOG_SEGMENTS, ["--files", str(path), "--cluster-metadata-decoder"]
     ).splitlines()
     payloads: Counter[str] = Counter()

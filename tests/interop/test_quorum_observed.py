@@ -34,7 +34,7 @@ from tests.interop.quorum import (
 )
 from tests.interop.reading import Reader, digest, first_difference
 from tests.interop.truth import Batch
-from tools import java
+from tools import java, java_tools
 from tools.gateway_process import KWIRE, Gateway, gateway
 from tools.kafka import FAST_START, Cluster, kafka
 from tools.metadata_workload import RECORD_TYPES, node_properties, write_everything
@@ -133,7 +133,7 @@ def test_the_copy_is_read_by_kafkas_own_dump(observed: Observed) -> None:
     dumps = []
     for directory in (observed.data_dir / f"{TOPIC_NAME}-0", leader.metadata_log_dir):
         arguments = ["--files", str(directory / f"{0:020d}.log"), "--cluster-metadata-decoder"]
-        lines = java.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
+        lines = java_tools.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
         dumps.append([line for line in lines if line.startswith(("baseOffset:", "| offset:"))])
     count = sum(len(list(batch.records())) + 1 for batch in observed.truth)
     assert len(dumps[0]) >= count
@@ -176,7 +176,7 @@ def at_controllers(observed: Observed, what: str) -> str:
 
 
 def at_gateway(observed: Observed, what: str) -> str:
-    return java.run_tool(
+    return java_tools.run_tool(
         java.METADATA_QUORUM, ["--bootstrap-server", observed.server.bootstrap, "describe", what]
     )
 

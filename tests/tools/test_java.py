@@ -30,26 +30,6 @@ def test_no_java_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.Mon
         java.java()
 
 
-def test_a_tool_is_run_with_its_class_path_and_its_failure_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "java"
-    program.write_text(
-        '#!/bin/sh\nfor last; do :; done\necho "$@"\ntest "$last" != fail || { echo "no such topic"'
-        " >&2; exit 1; }\n"
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(
-        java, "resolve", lambda coordinates, transitive: [Path("/jars/a.jar"), Path("/jars/b.jar")]
-    )
-    said = java.run_tool(java.TOPICS, ["--list"])
-    assert said.endswith(f"-cp /jars/a.jar:/jars/b.jar {java.TOPICS} --list\n")
-    with pytest.raises(java.JavaError, match=r"ended with 1:\n(.|\n)*no such topic"):
-        java.run_tool(java.TOPICS, ["fail"])
-
-
 def test_classes_that_were_loaded_before_are_not_loaded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

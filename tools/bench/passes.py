@@ -13,7 +13,7 @@ import subprocess
 import time
 import uuid
 
-from tools import java
+from tools import java, java_tools
 
 _TIMEOUT_S = 120.0
 
@@ -94,7 +94,7 @@ def java_consumer(bootstrap: str, topic: str, count: int) -> float:
     """The fetch time that kafka-consumer-perf-test tells: without the JVM's start and the joining
     of the group.
     """
-    output = java.run_tool(
+    output = java_tools.run_tool(
         java.CONSUMER_PERFORMANCE,
         [
             "--bootstrap-server",

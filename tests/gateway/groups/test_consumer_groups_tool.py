@@ -9,7 +9,7 @@ import pytest
 
 import kwire
 from tests.gateway.handlers.world import build
-from tools import java
+from tools import java_tools
 from tools.gateway_process import gateway
 from tools.wire_client import WireClient
 
@@ -26,7 +26,7 @@ def test_list_describe_reset_delete() -> None:
     with gateway() as server:
 
         def tool(*arguments: str) -> list[list[str]]:
-            said = java.run_tool(TOOL, ["--bootstrap-server", server.bootstrap, *arguments])
+            said = java_tools.run_tool(TOOL, ["--bootstrap-server", server.bootstrap, *arguments])
             return [line.split() for line in said.splitlines() if line.strip()]
 
         partition: dict[str, Any] = {"partition_index": 0, "committed_offset": 6}

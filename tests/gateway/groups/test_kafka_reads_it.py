@@ -17,7 +17,7 @@ from gateway.groups.usage import Usage
 from gateway.log.offset_store import SEGMENT, OffsetStore
 from kwire.records import decode_batches
 from tests.gateway.groups.script import START_MS, Script
-from tools import java
+from tools import java, java_tools
 from tools.kafka import kafka
 
 pytestmark = [
@@ -38,7 +38,7 @@ def test_dump_log_segments_decodes_every_record(tmp_path: Path) -> None:
         script.command(line)
     store.append(script.written, START_MS)
     store.close()
-    said = java.run_tool(
+    said = java_tools.run_tool(
         java.DUMP_LOG_SEGMENTS, ["--files", str(tmp_path / SEGMENT), "--offsets-decoder"]
     )
     assert "isvalid: true" in said

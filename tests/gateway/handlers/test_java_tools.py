@@ -14,7 +14,7 @@ import pytest
 from gateway.handlers.refusals import REASON
 from tests.gateway.handlers.mini_server import MiniServer, serving
 from tests.gateway.handlers.world import CLUSTER_ID, NODE
-from tools import java
+from tools import java, java_tools
 
 pytestmark = pytest.mark.interop
 
@@ -41,8 +41,8 @@ def run(server: MiniServer, tool: str, *arguments: str) -> subprocess.CompletedP
     where = ["--bootstrap-server", f"127.0.0.1:{server.port}"]
     # This one alone wants it behind its command, which others want last.
     behind = tool == "ClusterTool"
-    command = java.command(main, [*arguments, *where] if behind else [*where, *arguments])
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    words = [*arguments, *where] if behind else [*where, *arguments]
+    return java_tools.run(main, words, timeout_s=30)
 
 
 @pytest.mark.parametrize(

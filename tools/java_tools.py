@@ -1,0 +1,188 @@
+"""Runs Kafka's command line tools in virtual machines that stay, so that a tool takes tenths of a
+second instead of seconds.
+
+:func:`run` gives what a process of the tool's own would have printed and its exit status.
+``ToolRunner.java`` does the work on the other side of a pipe. A tool that leaves threads behind, or
+takes too long, costs its virtual machine; the next call starts another one. Consumers run in
+processes of their own, because they end in shutdown hooks; so do servers, see
+``tools.java.command``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from tools import java
+
+_PROGRAM: Final = Path(__file__).with_name("ToolRunner.java")
+#: Tools ask for little; a heap of the default size would grow with each of them.
+_HEAP: Final = "-Xmx256m"
+_CONSUMERS: Final = ("org.apache.kafka.tools.consumer.", java.CONSUMER_PERFORMANCE)
+_INT: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">H")
+
+
+class _Machine:
+    """One virtual machine and the pipe to it; one tool at a time."""
+
+    def __init__(self, version: str, log_level: str) -> None:
+        command = java.command(
+            str(_PROGRAM), version=version, options=(*java.QUICK_START, _HEAP), log_level=log_level
+        )
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def run(self, words: Sequence[str]) -> tuple[int, str, str, bool]:
+        """Exit status, standard output, standard error; and whether another tool may follow. Raises
+        EOFError and OSError when the virtual machine ends first.
+        """
+        assert self.process.stdin is not None and self.process.stdout is not None
+        request = [_INT.pack(len(words))]
+        for word in words:
+            data = word.encode()
+            request += [_SHORT.pack(len(data)), data]
+        self.process.stdin.write(b"".join(request))
+        self.process.stdin.flush()
+        output = self.process.stdout
+        [status] = _INT.unpack(_exactly(output, _INT.size))
+        texts = [_exactly(output, *_INT.unpack(_exactly(output, _INT.size))) for _ in range(2)]
+        out, errors = (text.decode(errors="replace") for text in texts)
+        [stays] = _INT.unpack(_exactly(output, _INT.size))
+        return status, out, errors, stays == 1
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+_idle: dict[tuple[str, str], list[_Machine]] = {}
+_lock = threading.Lock()
+
+
+def run(
+    main_class: str,
+    arguments: Sequence[str] = (),
+    *,
+    version: str = java.KAFKA_VERSION,
+    timeout_s: float = 60,
+    log_level: str = "warn",
+) -> subprocess.CompletedProcess[str]:
+    """Run the tool to its end. Raises JavaError when it takes longer than ``timeout_s``, or when
+    its virtual machine cannot be started or ends.
+    """
+    if main_class.startswith(_CONSUMERS):
+        return _run_alone(main_class, arguments, version, timeout_s, log_level)
+    key = (java.tool_version(main_class, version), log_level)
+    with _lock:
+        machines = _idle.setdefault(key, [])
+        machine = machines.pop() if machines else None
+    machine = machine or _Machine(*key)
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        machine.process.kill()
+
+    timer = threading.Timer(timeout_s, give_up)
+    timer.start()
+    try:
+        status, output, errors, stays = machine.run([main_class, *arguments])
+    except (EOFError, OSError) as error:
+        machine.end()
+        what = f"{main_class} {' '.join(arguments)}"
+        if late.is_set():
+            raise java.JavaError(f"{what} gave no answer in {timeout_s:.0f} s") from error
+        raise java.JavaError(f"{what}: its virtual machine ended: {error}") from error
+    except BaseException:
+        machine.end()
+        raise
+    finally:
+        timer.cancel()
+    if stays:
+        with _lock:
+            _idle[key].append(machine)
+    else:
+        machine.end()
+    return subprocess.CompletedProcess([main_class, *arguments], status, output, errors)
+
+
+def _run_alone(
+    main_class: str, arguments: Sequence[str], version: str, timeout_s: float, log_level: str
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            java.command(main_class, arguments, version=version, log_level=log_level),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise java.JavaError(
+            f"{main_class} {' '.join(arguments)} gave no answer in {timeout_s:.0f} s"
+        ) from error
+
+
+def run_tool(
+    main_class: str,
+    arguments: Sequence[str] = (),
+    *,
+    version: str = java.KAFKA_VERSION,
+    timeout_s: float = 60,
+) -> str:
+    """Run a tool to its end; its standard output. Raises JavaError when it fails or takes longer
+    than ``timeout_s``.
+    """
+    done = run(main_class, arguments, version=version, timeout_s=timeout_s)
+    if done.returncode != 0:
+        raise java.JavaError(
+            f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n"
+            f"{done.stdout}{done.stderr[-4000:]}"
+        )
+    return done.stdout
+
+
+def retried(run: Callable[[], str], timeout_s: float = 30) -> str:
+    """Standard output of a tool once it succeeds. Raises the last JavaError after ``timeout_s``.
+
+    A controller that has just become active, or has not read its log yet, refuses an admin client
+    for a moment: voters report their features within seconds of an election, not at once.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return run()
+        except java.JavaError:
+            if time.monotonic() > deadline:
+                raise
+
+
+def _exactly(source: IO[bytes], size: int) -> bytes:
+    data = source.read(size)
+    if len(data) < size:
+        raise EOFError(f"{len(data)} bytes instead of {size}")
+    return data
+
+
+@atexit.register
+def _end_all() -> None:
+    with _lock:
+        machines = [machine for idle in _idle.values() for machine in idle]
+        _idle.clear()
+    for machine in machines:
+        machine.end()
