@@ -5,33 +5,14 @@ Names, levels and fields of events are in ``gateway/server/log_events.py``.
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, TextIO, cast
+from typing import Any, ClassVar, Final, TextIO
 
-# structlog takes rich along where it is installed, a tenth of a server's start; tracebacks are
-# plain here (see configure).
-_rich = sys.modules.get("rich")
-sys.modules["rich"] = None  # type: ignore[assignment]
-import structlog  # noqa: E402
+from gateway.server.log_events import EVENTS
+from gateway.server.log_lines import LogLines
 
-if _rich is None:
-    del sys.modules["rich"]
-else:
-    sys.modules["rich"] = _rich
-
-from gateway.server.log_events import EVENTS  # noqa: E402
-
-LEVELS: Final = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
 #: Lines of one event in one period; the next line says how many more there were.
 LINES_MAX: Final = 10
 #: Length of a period, s.
@@ -43,49 +24,19 @@ ERROR_MAX: Final = 400
 #: Most keys that ``report_once`` remembers: peers choose them.
 _ONCE_MAX: Final = 1000
 
+#: Where every Reports of the process writes.
+_lines = LogLines("debug", "auto")
+
 
 def configure(level: str, style: str, stream: TextIO | None = None) -> None:
-    """Set structlog up for the process.
-
-    ``style`` is console, json, or auto: console where ``stream`` is a terminal.
-    """
-    stream = sys.stderr if stream is None else stream
-    console = style == "console" or (style == "auto" and stream.isatty())
-    renderer: Any
-    if console:
-        plain = structlog.dev.plain_traceback
-        renderer = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)
-    else:
-        renderer = structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([] if console else [structlog.processors.format_exc_info]),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _Unfailing(stream))),
-        cache_logger_on_first_use=False,
-    )
+    """Choose level, style and stream of the log for the process, as LogLines takes them."""
+    global _lines
+    _lines = LogLines(level, style, stream)
 
 
-class _Unfailing:
-    """A stream that drops text when it cannot be written.
-
-    A server goes on when the reader of its log goes away.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a broken pipe; a closed file
-            self._stream.write(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._stream.flush()
+def reset() -> None:
+    """Undo :meth:`configure`: everything goes to standard error."""
+    configure("debug", "auto")
 
 
 def escape(text: str | None, *, limit: int = TEXT_MAX) -> str | None:
@@ -123,7 +74,6 @@ class Reports:
         # event -> (start of its period, lines wanted in it)
         self._periods: dict[str, tuple[float, int]] = {}
         self._once: set[tuple[Any, ...]] = set()
-        self._log = structlog.get_logger()
 
     def report(self, event: str, /, **fields: Any) -> None:
         """Count ``event``, and log it unless it was logged too often."""
@@ -139,13 +89,13 @@ class Reports:
         self._periods[event] = (began, wanted + 1)
         if wanted < LINES_MAX:
             known = EVENTS.get(event)
-            getattr(self._log, known.level if known is not None else "warning")(event, **fields)
+            _lines.write(known.level if known is not None else "warning", event, fields)
 
     def audit(self, event: str, /, **fields: Any) -> None:
         """Count ``event`` and log it every time: it may have to be proved later."""
         self._check(event, fields)
         self.counts[event] += 1
-        self._log.info(event, **fields)
+        _lines.write("info", event, fields)
 
     def report_once(self, event: str, key: tuple[Any, ...], /, **fields: Any) -> None:
         """Count ``event``, and log it the first time that it happens for ``key``."""
@@ -159,7 +109,7 @@ class Reports:
     def trace(self, event: str, /, **fields: Any) -> None:
         """Log ``event`` every time, without counting it."""
         self._check(event, fields)
-        self._log.debug(event, **fields)
+        _lines.write("debug", event, fields)
 
     def bug(self, event: str, error: BaseException, /, **fields: Any) -> None:
         """Report an exception that no code expected, with its traceback."""

@@ -19,10 +19,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import structlog
 import trio
 
-from gateway.server.logs import TEXT_MAX, configure
+from gateway.server.logs import TEXT_MAX, configure, reset
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.list_offsets_request import (
@@ -239,7 +238,7 @@ def test_row_16_a_client_id_cannot_forge_or_flood_the_log(
     try:
         run(main)
     finally:
-        structlog.reset_defaults()
+        reset()
     lines = capfd.readouterr().err.splitlines()
     events = [json.loads(line)["event"] for line in lines]
     assert "ready" not in events

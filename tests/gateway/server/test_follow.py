@@ -10,13 +10,12 @@ import threading
 from collections.abc import Callable
 
 import pytest
-import structlog
 import trio
 
 from gateway.ports import State
 from gateway.server import follow as module
 from gateway.server.follow import follow
-from gateway.server.logs import Reports, configure
+from gateway.server.logs import Reports, configure, reset
 from tests.gateway.server.harness import run, until
 
 
@@ -66,7 +65,7 @@ def following(scenario: Callable[[Source, Reports], object]) -> list[dict[str, o
     try:
         run(main)
     finally:
-        structlog.reset_defaults()
+        reset()
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 

@@ -7,9 +7,7 @@ import io
 import json
 import os
 
-import structlog
-
-from gateway.server.logs import LINES_MAX, PERIOD_S, TEXT_MAX, Reports, configure, escape
+from gateway.server.logs import LINES_MAX, PERIOD_S, TEXT_MAX, Reports, configure, escape, reset
 from tests.gateway.server.harness import HEARTBEAT, request, run, serving
 
 
@@ -37,7 +35,7 @@ def test_a_flood_is_counted_and_thinned() -> None:
         assert lines(stream)[-1]["suppressed"] == 1000 - LINES_MAX
         assert reports.counts["bad request"] == 1001
     finally:
-        structlog.reset_defaults()
+        reset()
 
 
 def test_levels_styles_and_tracebacks() -> None:
@@ -54,7 +52,7 @@ def test_levels_styles_and_tracebacks() -> None:
         Reports().report("bad request", connection=8)
         assert "connection=8" in stream.getvalue().splitlines()[-1]
     finally:
-        structlog.reset_defaults()
+        reset()
 
 
 def test_a_log_that_nobody_reads_any_more_stops_nobody() -> None:
@@ -69,7 +67,7 @@ def test_a_log_that_nobody_reads_any_more_stops_nobody() -> None:
             configure("info", "json", stream)
             reports.report("source recovered")
     finally:
-        structlog.reset_defaults()
+        reset()
         with contextlib.suppress(OSError):
             broken.close()
     assert reports.counts["source recovered"] == 2
@@ -86,7 +84,7 @@ def test_once_is_once_for_each_key() -> None:
         assert [line["client_id"] for line in lines(stream)] == ["a", "b"]
         assert reports.counts["unsupported request"] == 6
     finally:
-        structlog.reset_defaults()
+        reset()
 
 
 def test_who_debugs_sees_every_request() -> None:
@@ -102,7 +100,7 @@ def test_who_debugs_sees_every_request() -> None:
     try:
         run(main)
     finally:
-        structlog.reset_defaults()
+        reset()
     requests = [line for line in lines(stream) if line["event"] == "request"]
     assert [line["correlation_id"] for line in requests] == list(range(20))
     assert requests[0].items() >= {
@@ -122,7 +120,7 @@ def test_a_bad_request_names_its_api_and_field() -> None:
     try:
         run(main)
     finally:
-        structlog.reset_defaults()
+        reset()
     (line,) = lines(stream)
     assert (line["event"], line["api"], line["version"], line["correlation_id"]) == (
         "bad request",
