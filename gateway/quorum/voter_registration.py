@@ -60,7 +60,7 @@ class VoterRegistration:
         on_answer = (
             partial(self._on_update_answer, role)
             if static
-            else partial(self._on_answer, "voter updated")
+            else partial(self._on_answer, "voter updated", "voter not updated")
         )
         on_failed = partial(self._on_update_failed, role) if static else None
         key, versions = UpdateRaftVoterRequest.API_KEY, requests.UPDATE_VOTER_VERSIONS
@@ -97,7 +97,7 @@ class VoterRegistration:
         settings, former = node.settings, node.voters.nodes.get(myself.id)
         if former is not None:
             request = requests.remove_voter(node.cluster_id, former.id, former.directory_id)
-            on_answer = partial(self._on_answer, "former voter removed")
+            on_answer = partial(self._on_answer, "former voter removed", "former voter not removed")
             key, versions = RemoveRaftVoterRequest.API_KEY, requests.REMOVE_VOTER_VERSIONS
             node.ask(
                 address,
@@ -115,7 +115,7 @@ class VoterRegistration:
             node=myself,
             timeout_ms=int(settings.request_timeout_s * 1000),
         )
-        on_answer = partial(self._on_answer, "voter added")
+        on_answer = partial(self._on_answer, "voter added", "voter not added")
         node.ask(
             address,
             role.leader_id,
@@ -126,11 +126,11 @@ class VoterRegistration:
             after=node.token,
         )
 
-    def _on_answer(self, event: str, message: Any, version: int) -> bool:
-        """Whatever it is: the log says what became of it, and the next try comes in its time."""
+    def _on_answer(self, done: str, refused: str, message: Any, version: int) -> bool:
+        """Report ``done`` or ``refused``; :meth:`poll` tries again in time."""
         error = message.error_code
         self._node.report(
-            event if error == ErrorCode.NONE else f"{event} refused",
+            done if error == ErrorCode.NONE else refused,
             error=error_name(error) if error else "",
         )
         return bool(error == ErrorCode.NONE)

@@ -190,22 +190,22 @@ _QUORUM: Final = (
         "access denied",
         "warning",
         "address reason",
-        "A node does not let this one read the log; `reason` says who has to allow what. Tried "
-        "again after 5 s.",
+        "A node refuses this node's Fetch; `reason` names the missing permission. Tried again "
+        "after 5 s.",
     ),
     _event(
         "protocol violation",
         "warning",
         "sender reason",
-        "A node sent what the protocol does not allow. The message is counted and not used.",
+        "A node sent a message that the protocol does not allow. It is counted and ignored.",
     ),
-    _event("cluster id unknown", "info", "reason", "A controller does not tell the cluster id."),
-    _event("voters unknown", "info", "reason", "A controller does not tell the voters."),
+    _event("cluster id unknown", "info", "reason", "A controller did not give the cluster id."),
+    _event("voters unknown", "info", "reason", "A controller did not give the voters."),
     _event(
         "log truncated",
         "info",
         "at to epoch leader_epoch leader below",
-        "Records that were never committed are dropped, from the old end `at` back `to` the new one.",
+        "Records that were never committed are removed: the log ended `at`, and now ends at `to`.",
     ),
     _event("snapshot begun", "info", "snapshot leader", "A download of a snapshot began."),
     _event(
@@ -219,24 +219,34 @@ _QUORUM: Final = (
         "history tried",
         "info",
         "below at leader",
-        "The leader offers a snapshot; its log is asked for instead (`quorum.history`).",
+        "The leader offers a snapshot; this node fetches its log instead (`quorum.history`).",
     ),
     _event("history found", "info", "below leader", "The leader still has the log from offset 0."),
-    _event("voter updated", "info", "error", "The leader has this voter's addresses and versions."),
-    _event("voter not updated", "info", "error", "The leader did not take them."),
-    _event("voter added", "info", "error", "This node made itself a voter."),
-    _event("voter not added", "info", "error", "This node tried to make itself a voter."),
+    _event(
+        "voter updated",
+        "info",
+        "error",
+        "The leader has stored this voter's addresses and versions.",
+    ),
+    _event(
+        "voter not updated",
+        "info",
+        "error",
+        "The leader did not store this voter's addresses and versions.",
+    ),
+    _event("voter added", "info", "error", "The leader added this node to the voters."),
+    _event("voter not added", "info", "error", "The leader did not add this node to the voters."),
     _event(
         "former voter removed",
         "info",
         "error",
-        "This node removed the voter that its id had with another directory.",
+        "The leader removed the voter that has this node's id and another directory.",
     ),
     _event(
         "former voter not removed",
         "info",
         "error",
-        "This node tried to remove the voter that its id had with another directory.",
+        "The leader did not remove the voter that has this node's id and another directory.",
     ),
     _event("log repaired", "warning", "error", "At start: an unfinished write was cut off."),
     _event("log not written", "error", "error", "The disk is full or fails. Tried again."),
@@ -299,8 +309,8 @@ _CONTROLLER: Final = (
         "change not recorded",
         "error",
         "api principal offset last_offset error",
-        "An entry is missing in the audit topic because it could not be written. The change itself "
-        "is made and answered.",
+        "The audit topic lacks an entry that could not be written. The change itself is made and "
+        "answered.",
     ),
     _event(
         "audit log repaired",
@@ -358,17 +368,3 @@ SECTIONS: Final = MappingProxyType(
 EVENTS: Final = MappingProxyType(
     {event.name: event for events in SECTIONS.values() for event in events}
 )
-
-#: Names that the quorum's core gives to events, and the name in the log where it differs.
-_CORE_NAMES: Final = MappingProxyType(
-    {
-        "former voter removed refused": "former voter not removed",
-        "voter added refused": "voter not added",
-        "voter updated refused": "voter not updated",
-    }
-)
-
-
-def core_event(name: str) -> str:
-    """The name in the log of an event of ``gateway.quorum``."""
-    return _CORE_NAMES.get(name, name)

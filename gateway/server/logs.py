@@ -25,7 +25,7 @@ ERROR_MAX: Final = 400
 _ONCE_MAX: Final = 1000
 
 #: Where every Reports of the process writes.
-_lines = LogLines("debug", "auto")
+_lines = LogLines("debug", "console")
 
 
 def configure(level: str, style: str, stream: TextIO | None = None) -> None:
@@ -35,8 +35,8 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
 
 
 def reset() -> None:
-    """Undo :meth:`configure`: everything goes to standard error."""
-    configure("debug", "auto")
+    """Undo :func:`configure`: every event goes to standard error, as text."""
+    configure("debug", "console")
 
 
 def escape(text: str | None, *, limit: int = TEXT_MAX) -> str | None:

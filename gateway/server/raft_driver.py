@@ -44,7 +44,6 @@ from gateway.quorum.events import (
     ShutDown,
 )
 from gateway.server.leadership import Leadership, notify
-from gateway.server.log_events import core_event
 from gateway.server.log_failures import may_pass, stopped_by
 from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.observer_watch import check_leader
@@ -332,7 +331,7 @@ class RaftDriver:
             name: escape(one, limit=ERROR_MAX) if isinstance(one, str) else one
             for name, one in report.fields.items()
         }
-        self._reports.report(core_event(report.event), **fields)
+        self._reports.report(report.event, **fields)
         self.measures.reported(report.event, fields)
 
     # --- disk

@@ -10,18 +10,17 @@ from pathlib import Path
 import pytest
 
 import gateway
-from gateway.server.log_events import EVENTS, SECTIONS, core_event
-from gateway.server.logs import LEVELS, Reports
+from gateway.server.log_events import EVENTS, SECTIONS
+from gateway.server.log_lines import LEVELS
+from gateway.server.logs import Reports
 from tools.check.log_event_tables import table
 
 ROOT = Path(gateway.__file__).parent
-#: Methods whose first argument is the name of an event: those of ``Reports``, and of the quorum's
-#: core.
-LOGGING = frozenset({"audit", "bug", "report", "report_once", "trace"})
-CORE = frozenset({"Report", "_tell", "report", "report_once"})
+#: Methods whose first argument is the name of an event, of ``Reports`` and of the quorum's core.
+LOGGING = frozenset({"Report", "_report", "audit", "bug", "report", "report_once", "trace"})
 NAME = re.compile("[a-z][a-z ]+")
-#: The core appends a word to these names: ``gateway.quorum.voter_registration``.
-JOINING = (
+#: ``gateway.quorum.voter_registration`` passes these names on to the function that reports.
+REGISTRATION = (
     "voter updated",
     "voter not updated",
     "voter not added",
@@ -38,11 +37,11 @@ def events_of(path: Path) -> Iterator[str]:
             continue
         called = node.func
         name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
-        if name in LOGGING | CORE | {"_report"}:
+        if name in LOGGING:
             for one in ast.walk(node.args[0]):
                 text = one.value if isinstance(one, ast.Constant) else None
                 if isinstance(text, str) and re.fullmatch("[a-z][a-z_ -]+", text):
-                    yield core_event(text) if name in CORE else text
+                    yield text
 
 
 def test_every_reported_event_is_in_the_table_and_every_row_is_reported() -> None:
@@ -52,7 +51,7 @@ def test_every_reported_event_is_in_the_table_and_every_row_is_reported() -> Non
         if path.parent.name != "cli"
         for event in events_of(path)
     }
-    reported |= {*JOINING, "connection cut", "idle connection closed"}
+    reported |= {*REGISTRATION, "connection cut", "idle connection closed"}
     assert sorted(reported - EVENTS.keys()) == [], "not in gateway/server/log_events.py"
     assert sorted(EVENTS.keys() - reported) == [], "in the table, and reported nowhere"
 
@@ -65,11 +64,6 @@ def test_names_are_lower_case_words_of_one_section_with_a_level_and_a_sentence()
         assert event.level in LEVELS
         assert event.meaning[0].isupper() or event.meaning.startswith("`")
         assert event.meaning.endswith("."), event.name
-
-
-def test_events_that_the_core_composes_have_a_name_in_the_table() -> None:
-    assert core_event("voter added refused") == "voter not added"
-    assert core_event("leader resigns") == "leader resigns"
 
 
 def test_a_table_groups_the_fields_of_a_connection_and_of_a_request() -> None:

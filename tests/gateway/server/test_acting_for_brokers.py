@@ -155,4 +155,4 @@ def test_a_silent_broker_is_fenced(
     [[value]] = stage.driver.proposed[0].batches
     change: Any = decode_metadata_record(value)[2]
     assert (change.broker_id, change.fenced) == (BROKER, 1)
-    assert "broker session expired" in capsys.readouterr().out
+    assert "broker session expired" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Logs: peers' text is escaped and cut, floods are counted and thinned, levels and styles are kept."""
+"""Logs: peers' text is escaped and cut, and floods of one event are counted and suppressed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_text_of_a_peer_is_one_printable_line() -> None:
+def test_text_of_a_peer_is_escaped_to_one_printable_line() -> None:
     assert escape(None) is None
     assert escape("plain name-1.2") == "plain name-1.2"
     assert escape("a\nevent=fake \x1b[31m\x00\u2028") == "a\\nevent=fake \\x1b[31m\\x00\\u2028"
     assert escape("x" * 5000) == "x" * TEXT_MAX + "…"
 
 
-def test_a_flood_is_counted_and_thinned() -> None:
+def test_event_that_comes_too_often_is_counted_and_suppressed() -> None:
     stream, now = io.StringIO(), 0.0
     configure("info", "json", stream)
     try:
@@ -38,7 +38,7 @@ def test_a_flood_is_counted_and_thinned() -> None:
         reset()
 
 
-def test_levels_styles_and_tracebacks() -> None:
+def test_configured_level_and_style_hold_for_every_report() -> None:
     stream = io.StringIO()
     configure("warning", "json", stream)
     try:
@@ -55,7 +55,7 @@ def test_levels_styles_and_tracebacks() -> None:
         reset()
 
 
-def test_a_log_that_nobody_reads_any_more_stops_nobody() -> None:
+def test_log_that_cannot_be_written_does_not_stop_the_server() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     closed = io.StringIO()
@@ -73,7 +73,7 @@ def test_a_log_that_nobody_reads_any_more_stops_nobody() -> None:
     assert reports.counts["source recovered"] == 2
 
 
-def test_once_is_once_for_each_key() -> None:
+def test_report_once_logs_once_for_each_key() -> None:
     stream = io.StringIO()
     configure("info", "json", stream)
     try:
@@ -87,7 +87,7 @@ def test_once_is_once_for_each_key() -> None:
         reset()
 
 
-def test_who_debugs_sees_every_request() -> None:
+def test_tracing_logs_every_request() -> None:
     stream = io.StringIO()
 
     async def main() -> None:
@@ -108,7 +108,7 @@ def test_who_debugs_sees_every_request() -> None:
     }.items()  # fmt: skip
 
 
-def test_a_bad_request_names_its_api_and_field() -> None:
+def test_bad_request_is_logged_with_its_api_and_field() -> None:
     stream = io.StringIO()
 
     async def main() -> None:

@@ -738,7 +738,7 @@ def test_what_the_core_tells_is_reported_with_a_peers_words_escaped(
             assert driven.reports.counts["protocol violation"] == 1
 
     run(main)
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "a\\nb" in shown and "x" * 500 not in shown
     assert "warning" in shown
 

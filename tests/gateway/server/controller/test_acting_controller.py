@@ -579,7 +579,7 @@ def test_a_leader_that_does_not_take_it_from_this_node(
             assert stage.reports.counts["forwarding refused"] == 1
 
     run(main)
-    assert "CLUSTER_AUTHORIZATION_FAILED" in capsys.readouterr().out or not unauthorized
+    assert "CLUSTER_AUTHORIZATION_FAILED" in capsys.readouterr().err or not unauthorized
 
 
 @pytest.mark.parametrize("data", [None, b"", b"junk", bytes(12)])
@@ -634,9 +634,9 @@ def test_a_change_is_told_with_who_asked_for_it_and_where_it_stands(
     stage.ask("a", "b")
     end = stage._end
     stage.accept()
-    assert "metadata changed" not in capsys.readouterr().out, "it is not committed"
+    assert "metadata changed" not in capsys.readouterr().err, "it is not committed"
     stage.acting.committed(stage._end)
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     told = ("api=CreateTopics", "principal=User:alice", "host=10.0.0.7", "client_id=test")
     assert all(one in said for one in (*told, f"offset={end}", f"last_offset={stage._end - 1}")), (
         said
@@ -666,7 +666,7 @@ def test_the_quorum_is_asked_to_rise_with_the_records_that_wait_for_it(
     assert pending.answer is None
     stage.acting.committed(end + 3)
     assert pending.answer.error_code == 0  # type: ignore[attr-defined]
-    assert f"offset={end}" in capsys.readouterr().out
+    assert f"offset={end}" in capsys.readouterr().err
 
 
 def test_nothing_is_told_of_what_changed_nothing_or_nobody_asked_for() -> None:
@@ -831,7 +831,7 @@ def test_a_leader_that_cannot_be_reached_is_tried_again_until_the_time_is_up(
             assert stage.reports.counts["request not forwarded"] == asked
 
     run(main)
-    assert "cannot connect" in capsys.readouterr().out
+    assert "cannot connect" in capsys.readouterr().err
 
 
 def test_nobody_knows_what_became_of_a_request_whose_connection_ended() -> None:
