@@ -1,5 +1,5 @@
-"""The ``kwire`` command. A subcommand is a module of this package with a ``command``, imported when
-it is wanted.
+"""Runs the ``kwire`` command. A subcommand is a module of this package with a ``command``, imported
+on use.
 
 Failures that any subcommand can meet are reported here, each with one sentence on standard error
 and an exit status.
@@ -41,8 +41,8 @@ COMMANDS = (
 
 
 class _Lazy(click.Group):
-    """Imports no subcommand but the one that runs: ``kwire serve`` should not wait for what ``kwire
-    tail`` needs.
+    """Imports only the subcommand that runs: ``kwire serve`` should not load the modules of ``kwire
+    tail``.
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -77,7 +77,7 @@ class _Lazy(click.Group):
         complete_var: str | None,
         **more: Any,
     ) -> int:
-        """The exit status. Exceptions that are defects of the program keep their traceback."""
+        """Return the exit status. An exception that is a bug of the program keeps its traceback."""
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **more)
             sys.stdout.flush()
@@ -144,6 +144,6 @@ Examples:
     help="Show the version and exit.",
 )
 def main() -> None:
-    """Kafka's metadata log, __cluster_metadata, as an ordinary topic, and Kafka's wire protocol
-    taken apart.
+    """Serve Kafka's metadata log, __cluster_metadata, as an ordinary topic; read logs, snapshots
+    and Kafka's wire protocol.
     """

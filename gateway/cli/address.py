@@ -1,4 +1,4 @@
-"""HOST:PORT and timeouts as users write them, for the commands that talk to a server."""
+"""Parses HOST:PORT and timeouts for the commands that talk to a server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS_MAX: Final = 86_400.0
 
 
 def parse_address(text: str) -> Address:
-    """``HOST``, ``HOST:PORT`` or ``[IPV6]:PORT``; without a port 9092. Raises
+    """Parse ``HOST``, ``HOST:PORT`` or ``[IPV6]:PORT``; the default port is 9092. Raises
     click.BadParameter.
     """
     try:
@@ -25,7 +25,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_seconds(text: str | float) -> float:
-    """A timeout in s, above 0 and at most a day. Raises click.BadParameter."""
+    """Parse a timeout in s, above 0 and at most a day. Raises click.BadParameter."""
     try:
         seconds = float(text)
     except ValueError:

@@ -1,7 +1,8 @@
-"""``kwire apis``: which APIs a server offers, at which versions, beside those of this codec and of
-``kwire serve``.
+"""Implements ``kwire apis``: compares the APIs of a server with those of the codec and of ``kwire
+serve``.
 
-One ApiVersions request on a blocking socket, by our own codec; nothing else is asked of the server.
+It sends one ApiVersions request on a blocking socket, encoded by ``kwire.messages``, and no other
+request.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 
 _API_VERSIONS: Final = ApiKey.API_VERSIONS
 _UNSUPPORTED_VERSION: Final = 35
-#: Version 5 names the cluster and node that the client expects; this command expects none.
+#: Version 5 names the expected cluster and node; this command expects none.
 _FIRST_VERSION: Final = 4
-#: Larger than any answer: 75 APIs take a kilobyte.
+#: Larger than any response: 75 APIs take a kilobyte.
 _ANSWER_BYTES_MAX: Final = 1 << 20
 
 
 @click.command(
     "apis",
-    short_help="Show a server's API versions beside ours.",
+    short_help="Compare a server's API versions with kwire's.",
     epilog="""\b
 Examples:
   kwire apis -b localhost:9092
@@ -65,9 +66,8 @@ Examples:
     help="A table, or a JSON line for each API; auto: a table on a terminal, lines on a pipe.",
 )
 def command(server: Address, timeout: float, output: str) -> None:
-    """Ask a Kafka server which APIs it offers, and print each with its versions: the server's,
-    those that this codec speaks, those that `kwire serve` offers itself, and the newest that client
-    and server would use together.
+    """Ask a Kafka server for its APIs, and print the versions of each: the server's, the codec's,
+    those of `kwire serve`, and the newest that client and server would use together.
     """
     where = str(server)
     try:
@@ -87,11 +87,10 @@ def command(server: Address, timeout: float, output: str) -> None:
 
 
 def ask(server: Address, timeout: float) -> ApiVersionsResponse:
-    """The server's answer to ApiVersions, asked again at the version it names when it does not know
-    the newest (KIP-511).
+    """Return the server's response to ApiVersions. The request is repeated at the version that the
+    server names if it does not know the newest (KIP-511).
 
-    ``timeout`` in seconds, for each step. Raises OSError, or DecodeError when what came is no
-    answer.
+    ``timeout`` in seconds, for each step. Raises OSError, or DecodeError for an invalid response.
     """
     with socket.create_connection(server, timeout) as connection:
         connection.settimeout(timeout)
@@ -105,11 +104,11 @@ def ask(server: Address, timeout: float) -> ApiVersionsResponse:
 
 
 def rows(answer: ApiVersionsResponse) -> Iterator[dict[str, Any]]:
-    """One mapping an API that the server, the codec or ``kwire serve`` has, in the order of the
-    keys.
+    """Return one mapping for each API of the server, the codec or ``kwire serve``, in the order of
+    the keys.
 
-    Versions are [oldest, newest], None where there are none; ``usable`` is the newest that codec
-    and server share.
+    Versions are [oldest, newest], None without any; ``usable`` is the newest that codec and server
+    share.
     """
     from gateway.handlers.table import handlers
     from kwire.messages import BY_KEY
@@ -161,8 +160,7 @@ def _in_flight(connection: socket.socket, api_version: int) -> ApiVersionsRespon
     connection.sendall(frame(header, body.encode(api_version)))
     data = _receive(connection)
     _, at = decode_response_header(_API_VERSIONS, api_version, data)
-    # A server that does not know the version answers in the form of version 0, which begins like
-    # every other.
+    # A server that does not know the version answers in version 0, with which every version begins.
     refused = int.from_bytes(data[at : at + 2], "big", signed=True) == _UNSUPPORTED_VERSION
     answer, _ = ApiVersionsResponse.decode_from(data, 0 if refused else api_version, at)
     return answer

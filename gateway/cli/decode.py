@@ -1,5 +1,6 @@
-"""``kwire decode``: segments and snapshots of the metadata log as JSON lines, streaming, at any
-size.
+"""Implements ``kwire decode``: prints segments and snapshots of the metadata log as JSON lines.
+
+It reads in a stream, so that files may have any size.
 """
 
 from __future__ import annotations
@@ -54,15 +55,17 @@ Exit status: 1 if a file is damaged or a record cannot be decoded; the rest is p
 )
 @click.option("--skip-control", is_flag=True, help="Leave control records out.")
 def command(files: tuple[Path, ...], output: str, show_secrets: bool, skip_control: bool) -> None:
-    """Print every record of .log and .checkpoint FILEs as JSON lines
+    """Print every record of .log and .checkpoint FILEs as JSON lines.
 
-    \b {"offset": 7, "epoch": 1, "timestamp": 1795231027885, "type": "TOPIC_RECORD", "version": 0,
-    "data": {...}} {"offset": 0, "epoch": 1, "timestamp": 1795231027218, "control": "LeaderChange",
-    "data": {...}}
+    \b
+      {"offset": 7, "epoch": 1, "timestamp": 1795231027885,
+       "type": "TOPIC_RECORD", "version": 0, "data": {...}}
+      {"offset": 0, "epoch": 1, "timestamp": 1795231027218,
+       "control": "LeaderChange", "data": {...}}
 
-    in the order of the file. A directory stands for the segments in it. SCRAM keys, the values of
-    configs of type PASSWORD or of no known type, and the bytes of records that cannot be read are
-    hidden unless --show-secrets is given.
+    The lines are in the order of the file. A directory stands for the segments in it. SCRAM keys,
+    the values of configs of type PASSWORD or of an unknown type, and the bytes of records that
+    cannot be read are hidden unless --show-secrets is given.
     """
     show = json_line if wants_json(output) else text_line
     clean = True
@@ -93,7 +96,7 @@ def _decode_file(
     emit: Callable[[dict[str, Any]], None],
     progress: _Progress,
 ) -> bool:
-    """Print one file; True if every record of it could be decoded."""
+    """Print one file; return True if every record of it could be decoded."""
     from gateway.log.reader import read_log_file
     from kwire.errors import DecodeError
 
@@ -161,8 +164,8 @@ def _data(record: Record, show_secrets: bool) -> dict[str, Any]:
 
 
 def _failure(record: Record, error: Exception, show_secrets: bool) -> dict[str, Any]:
-    """A record that is not what the log should hold: the reason, and with secrets its bytes, which
-    may hold any.
+    """Describe a record that cannot be decoded: the reason, and with secrets its bytes, which may
+    hold any.
     """
     from kwire.records.redact import REDACTED
 
@@ -177,7 +180,7 @@ def _failure(record: Record, error: Exception, show_secrets: bool) -> dict[str, 
 class _Progress:
     """A progress bar while a large file is read and standard error is a terminal; else nothing."""
 
-    #: Below this a file is read before a bar could be drawn.
+    #: A smaller file is read before a bar could be drawn.
     BYTES_MIN = 32 * 1024 * 1024
 
     def __init__(self, path: Path) -> None:
@@ -192,11 +195,11 @@ class _Progress:
             self._task = self._bar.add_task(path.name, total=size)
 
     def at(self, position: int) -> None:
-        """``position`` bytes of the file are done."""
+        """Show that ``position`` bytes of the file are read."""
         if self._bar is not None:
             self._bar.update(self._task, completed=position)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()

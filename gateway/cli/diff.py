@@ -1,5 +1,6 @@
-"""``kwire diff``: what changed between two states of a cluster, each from files or a server, at any
-offset or time.
+"""Implements ``kwire diff``: prints the changes between two states of a cluster.
+
+A state comes from files or a server, at any offset or time.
 """
 
 from __future__ import annotations
@@ -53,16 +54,17 @@ Exit status: 0 where nothing changed, 1 where something did, 2 on trouble.""",
     help="Do not hide SCRAM keys and the values of sensitive configs.",
 )
 def command(before: Any, after: Any, output: str, show_secrets: bool) -> None:
-    """Compare the cluster's state A with B, and print what was added, removed and changed, with the
-    fields before and after
+    """Compare two states of a cluster, A and B, and print what was added, removed and changed, with
+    the fields before and after.
 
-    \b {"change": "changed", "path": "/topics/byName/orders/0", "before": {"leader": 1}, "after":
-    {"leader": 2}}
+    \b
+      {"change": "changed", "path": "/topics/byName/orders/0",
+       "before": {"leader": 1}, "after": {"leader": 2}}
 
     A and B are each a __cluster_metadata-0 directory or its parent, a .log or .checkpoint file, or
-    a server's HOST:PORT, with @OFFSET for the state before that offset, or @TIME for that as of a
-    time (ISO 8601, UTC unless it names a zone, or ms since 1970). Secrets that changed show as
-    changed, and are hidden all the same.
+    a server's HOST:PORT. With @OFFSET the state is the one before that offset, with @TIME the one
+    at that time (ISO 8601, UTC unless it names a zone, or ms since 1970). A changed secret shows
+    as changed, and its value is hidden.
     """
     from kwire.cluster.difference import difference
 
@@ -91,7 +93,7 @@ def _json(change: Change) -> dict[str, Any]:
 
 
 def text_lines(change: Change) -> Iterator[str]:
-    """A line for the entity, and one for each of its fields: + added, - removed, ~ changed."""
+    """Return a line for the entity and one for each field: + added, - removed, ~ changed."""
     sign, colour = {"added": ("+", "green"), "removed": ("-", "red")}.get(
         change.change, ("~", "yellow")
     )
@@ -111,5 +113,5 @@ def text_lines(change: Change) -> Iterator[str]:
 
 
 def sign_of(old: str | None) -> str:
-    """Of a field that is on one side alone."""
+    """Return the sign of a field that only one side has."""
     return "+" if old is None else "-"

@@ -1,8 +1,9 @@
-"""``kwire dissect``: bytes of Kafka's protocol as an annotated tree with byte ranges.
+"""Implements ``kwire dissect``: prints bytes of Kafka's protocol as an annotated tree with byte
+ranges.
 
 Takes a frame or message in hex, base64 or a file, or a packet capture. Reads with
-``kwire.reference``, whose parsers know where every value stands; ``dissect_inside`` opens what
-messages carry inside: records and Envelope requests.
+``kwire.reference``, whose parsers know the place of every value; ``dissect_inside`` opens records
+and Envelope requests inside messages.
 """
 
 from __future__ import annotations
@@ -24,12 +25,11 @@ from gateway.cli.lines import wants_json
 if TYPE_CHECKING:
     from kwire.reference.trail import Node
 
-#: A whole file is read into memory only up to here; captures of any size are read packet by packet.
+#: A larger file is not read into memory; captures of any size are read packet by packet.
 INPUT_BYTES_MAX: Final = 128 * 1024 * 1024
-#: The correlation id alone: a response without a field.
+#: The size of a response without a field: its correlation id.
 _FRAME_BYTES_MIN: Final = 4
-#: Frames that do not decode, one after another, behind which the bytes are taken to be something
-#: else.
+#: After so many frames in a row that do not decode, the bytes are taken for something else.
 BROKEN_FRAMES_MAX: Final = 1000
 
 
@@ -59,11 +59,11 @@ Examples:
     "--api",
     metavar="NAME|KEY",
     help=(
-        "The api, such as Fetch or 1. A request with its header says it itself; in a capture: only"
-        " this api."
+        "The API, such as Fetch or 1. A request with a header names its own; in a capture: only"
+        " this API."
     ),
 )
-@click.option("--version", type=int, metavar="N", help="The version of the api or message.")
+@click.option("--version", type=int, metavar="N", help="The version of the API or message.")
 @click.option(
     "--request",
     "kind",
@@ -96,11 +96,11 @@ Examples:
 )
 @click.option(
     "--port", "ports", type=int, multiple=True, metavar="PORT",
-    help="In a capture: servers listen here. All connections otherwise.",
+    help="In a capture: a server's port. By default all connections are read.",
 )  # fmt: skip
 @click.option(
     "--records", is_flag=True,
-    help="Open what lies inside: record batches, metadata and control records, Envelope requests.",
+    help="Decode record batches, metadata and control records, and Envelope requests inside.",
 )  # fmt: skip
 @click.option(
     "--show-secrets",
@@ -131,8 +131,8 @@ def command(
     """Print Kafka's bytes as a tree: every field with its byte range, type and value.
 
     FILE is a packet capture (pcap, pcapng), or a frame or message as raw bytes; - is standard
-    input. Frames may have their four size bytes or not. The exit code is 1 where something did not
-    decode: the tree then ends with what is wrong, and where.
+    input. Frames may have their four size bytes or not. The exit status is 1 if something did not
+    decode: the tree then ends with the fault and its place.
     """
     from gateway.cli.dissect_inside import hide_secrets, open_records
     from gateway.cli.dissect_output import json_line, tree_text
@@ -156,7 +156,7 @@ def command(
 
 @dataclass(frozen=True)
 class Wanted:
-    """The options that say what the bytes are."""
+    """The options that describe the bytes."""
 
     hex_text: str | None
     base64_text: str | None
@@ -170,12 +170,12 @@ class Wanted:
     ports: tuple[int, ...]
 
     def api_key(self) -> int:
-        """``--api`` as a number. Raises click.UsageError where it is missing or unknown."""
+        """Return ``--api`` as a number. Raises click.UsageError if it is missing or unknown."""
         from kwire.errors import UnknownApi
         from kwire.reference.facts import facts, name_by_key
 
         if self.api is None:
-            raise click.UsageError("say which api it is, with --api")
+            raise click.UsageError("--api is missing: the API of the bytes")
         try:
             if re.fullmatch(r"-?\d{1,5}", self.api):
                 name_by_key("request", int(self.api))
@@ -185,14 +185,14 @@ class Wanted:
             ]
         except UnknownApi:
             raise click.UsageError(
-                f"no api is called {self.api!r}; names are like Fetch, numbers like 1"
+                f"no API is called {self.api!r}; names are like Fetch, numbers like 1"
             ) from None
         return key
 
     def known_version(self) -> int:
-        """``--version``. Raises click.UsageError where it is missing."""
+        """Return ``--version``. Raises click.UsageError if it is missing."""
         if self.version is None:
-            raise click.UsageError("say which version it is, with --version")
+            raise click.UsageError("--version is missing: the version of the bytes")
         return self.version
 
 
@@ -232,7 +232,7 @@ def _from_text(wanted: Wanted) -> bytes:
 
 
 class _Rejoined(io.RawIOBase):
-    """A file whose first bytes were read already, which may be a pipe."""
+    """A file, maybe a pipe, of which the first bytes were read before."""
 
     def __init__(self, start: bytes, rest: BinaryIO) -> None:
         self._start, self._rest = start, rest
@@ -246,7 +246,7 @@ class _Rejoined(io.RawIOBase):
 
 
 def _frames(data: bytes, wanted: Wanted) -> Iterator[Dissection]:
-    """Each frame of ``data``: as many as it holds with their sizes, else all of it as one."""
+    """Yield each frame of ``data``: those that have their sizes, else all of it as one."""
     reader = _reader(wanted)
     bounds = list(_sized(data)) if wanted.message is None and not wanted.metadata_record else []
     broken = 0
@@ -258,16 +258,16 @@ def _frames(data: bytes, wanted: Wanted) -> Iterator[Dissection]:
         if broken == BROKEN_FRAMES_MAX and number < len(bounds):
             raise click.ClickException(
                 f"stopped at byte {end}: {broken} frames in a row do not decode, and"
-                f" {len(bounds) - number} more follow; are the bytes of another api, version or"
+                f" {len(bounds) - number} more follow; are the bytes of another API, version or"
                 " direction (--api, --version, --response)?"
             )
 
 
 def _sized(data: bytes) -> Iterator[tuple[int, int]]:
-    """Begin and end of each frame behind its size, if ``data`` is nothing but such frames.
+    """Return begin and end of each frame behind its size, if ``data`` consists of such frames.
 
-    A size that no frame can have shows that ``data`` is something else: a file of zeros is not a
-    million empty frames.
+    An impossible size shows that ``data`` is something else: a file of zeros is not a million empty
+    frames.
     """
     found = []
     at = 0
@@ -281,8 +281,8 @@ def _sized(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _reader(wanted: Wanted) -> Callable[[bytes], Node]:
-    """What turns one frame into a tree. Raises click.UsageError where the options do not say
-    enough.
+    """Return the function that turns one frame into a tree. Raises click.UsageError for missing
+    options.
     """
     from kwire.errors import UnknownApi, UnsupportedVersion
     from kwire.reference import reference

@@ -1,6 +1,6 @@
-"""Dissects what messages carry inside, records and Envelope requests, and hides secrets in them.
+"""Dissects records and Envelope requests inside messages, and hides secrets in them.
 
-Works on trees that are read already: hangs more nodes below the field that holds the bytes, or
+It works on trees that are already read: it adds nodes below the field that holds the bytes, or
 marks nodes as hidden.
 """
 
@@ -25,13 +25,13 @@ from kwire.reference.frames import dissect_metadata_record, dissect_request
 from kwire.reference.trail import Node
 from kwire.varint import read_varint, read_varlong
 
-#: Types of nodes whose bytes may hold any record of the metadata log, and so its secrets.
+#: Types of nodes whose bytes may hold any record of the metadata log, and its secrets.
 _RECORDS: Final = "records"
 _UNDECODED: Final = "undecoded"
 _INCOMPLETE: Final = "incomplete batch"
 #: Nodes that hold a whole request or response (``EnvelopeRequest``, ``EnvelopeResponse``), or bytes
-#: that are no field. A frame that is none may be a token of SASL: after SaslHandshake 0 tokens come
-#: without any header.
+#: that are no field. An invalid frame may be a SASL token: after SaslHandshake 0 tokens come
+#: without a header.
 _UNOPENED: Final = frozenset(("RequestData", "ResponseData", _INCOMPLETE, "undecoded", "left over"))
 #: Attributes of a batch header that are shown.
 _HEADER_FIELDS: Final = (
@@ -54,7 +54,7 @@ _HEADER_FIELDS: Final = (
 
 
 def open_records(tree: Node) -> None:
-    """Decode record batches and Envelope requests where they stand in ``tree``."""
+    """Decode the record batches and Envelope requests in ``tree``."""
     for _, node in list(tree.walk()):
         if node.type == _RECORDS and node.value:
             node.children.extend(_batches(node.value, node.end - len(node.value)))
@@ -65,7 +65,7 @@ def open_records(tree: Node) -> None:
 
 
 def _batches(data: bytes, start: int) -> Iterator[Node]:
-    """The batches of ``data``, which stands at byte ``start``; what is wrong is the last node."""
+    """Return the batches of ``data``, which begins at byte ``start``; an error is the last node."""
     end = 0
     try:
         for batch in decode_batches(data):
@@ -78,7 +78,7 @@ def _batches(data: bytes, start: int) -> Iterator[Node]:
         yield Node("batch", _UNDECODED, start + end, start + len(data), error=broken)
         return
     if end < len(data):
-        # A Fetch answer may end in a batch that is cut off.
+        # A Fetch response may end in an incomplete batch.
         yield Node(_INCOMPLETE, "bytes", start + end, start + len(data), data[end:])
 
 
@@ -96,8 +96,8 @@ def _batch(batch: RecordBatch, data: bytes, start: int) -> Node:
 
 
 def _value_places(data: bytes, header: BatchHeader) -> list[int]:
-    """Where each record's value begins, of batches that were not compressed (the records were
-    decoded before: they are whole).
+    """Return the position of each record's value in uncompressed batches, whose records were
+    decoded before.
     """
     if header.magic != 2 or header.compression is not Compression.NONE:
         return []
@@ -150,7 +150,7 @@ def _control(record: Record) -> Node:
 
 
 def _value(value: bytes | None, place: int | None) -> Node:
-    """A record's value: as a metadata record if it is one from end to end, else as bytes."""
+    """Return a record's value: as a metadata record if all of it is one, else as bytes."""
     plain = Node("value", "bytes", -1, -1, value)
     if place is not None and value is not None:
         plain.start, plain.end = place, place + len(value)
@@ -168,10 +168,9 @@ def _value(value: bytes | None, place: int | None) -> Node:
 
 
 def hide_secrets(tree: Node) -> None:
-    """Mark what is secret in ``tree``, and the bytes that hold it, as hidden.
+    """Mark the secrets in ``tree``, and the bytes that hold them, as hidden.
 
-    Of bytes that were not opened it is not known what they hold: records and requests inside of
-    others are hidden.
+    Bytes that were not opened may hold any secret: records and requests inside others are hidden.
     """
     _hide(tree, TOPIC)  # CreateTopics has configs, and names no resource type
 

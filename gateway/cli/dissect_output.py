@@ -1,4 +1,4 @@
-"""Trees of ``kwire dissect`` as text for people and as JSON lines. Knows nothing of Kafka."""
+"""Prints trees of ``kwire dissect``, as text and as JSON lines. It knows nothing of Kafka."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from gateway.cli.dissection import Dissection
     from kwire.reference.trail import Node
 
-#: The bytes of a value that a line shows, and the characters and elements of the value itself.
+#: Limits of a line of text: bytes of a value, its characters, its elements.
 _HEX_BYTES: Final = 8
 _TEXT_CHARACTERS: Final = 100
 _ELEMENTS: Final = 12
 
 
 def tree_text(found: Dissection) -> str:
-    """The whole tree: a line for each node, and one above it that says what it is."""
+    """Return the whole tree as text: a line for each node, below one that describes the frame."""
     lines = [_headline(found)] if found.about else []
     lines += _lines(found.tree, found.data, 0)
     return "\n".join(lines) + "\n"
 
 
 def json_line(found: Dissection, show_secrets: bool) -> str:
-    """One object: what is known about the frame, its bytes in hex (if secrets may be seen), and the
-    tree.
+    """Return one JSON object: the description of the frame, its bytes in hex (with secrets), and
+    the tree.
     """
     about = dict(found.about)
     if "time" in about:
@@ -57,12 +57,12 @@ def _time(seconds: float) -> str:
             .isoformat(timespec="microseconds")
             .replace("+00:00", "Z")
         )
-    except (ValueError, OverflowError, OSError):  # a capture can name any time
+    except (ValueError, OverflowError, OSError):  # a capture can have any time
         return f"{seconds} s"
 
 
 def _lines(node: Node, data: bytes, depth: int, own: bool = True) -> Iterator[str]:
-    """``own``: the node's byte range is one of ``data``."""
+    """Return the lines of a node. ``own``: its byte range is one of ``data``."""
     if node.detached:
         own = False
         yield (
@@ -89,7 +89,7 @@ _PLACE: Final = 13 + 1 + 3 * _HEX_BYTES + 2
 
 
 def _place(node: Node, data: bytes, with_bytes: bool) -> str:
-    """Byte range and, of a leaf, its first bytes."""
+    """Return the byte range and, of a leaf, its first bytes."""
     if node.start < 0:
         return " " * _PLACE
     shown = ""
@@ -100,7 +100,7 @@ def _place(node: Node, data: bytes, with_bytes: bool) -> str:
 
 
 def _short_array(node: Node) -> bool:
-    """An array of plain values, which one line can hold."""
+    """Return an array of plain values that fits one line; None for another."""
     return node.type.startswith("[]") and all(
         not child.children and child.error is None for child in node.children
     )
@@ -121,7 +121,7 @@ def _value(node: Node) -> str:
         size = f"{len(node.value)} byte{'s' * (len(node.value) != 1)}"
         return f"{size}: {node.value.hex(' ')}" if 0 < len(node.value) <= 2 * _HEX_BYTES else size
     text = json.dumps(_plain(node.value), ensure_ascii=False)
-    # Control characters, which a terminal would obey, are escaped.
+    # Escape control characters, which a terminal would execute.
     text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
     return (
         text
@@ -137,7 +137,7 @@ def _node_json(node: Node) -> dict[str, Any]:
     if node.children:
         line["children"] = [_node_json(child) for child in node.children]
         if node.value is None and {child.type for child in node.children} <= {"length", "marker"}:
-            line["value"] = None  # a null array or struct: nothing but its length or marker
+            line["value"] = None  # a null array or struct has only a length or marker
     elif node.error is None:
         line["value"] = REDACTED if node.hidden else _plain(node.value)
     if node.error is not None:
@@ -147,8 +147,8 @@ def _node_json(node: Node) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A leaf's value in JSON: uuids as Kafka prints them, bytes in hex, what JSON cannot say as
-    Java's names for it.
+    """Return a leaf's value for JSON: uuids as Kafka prints them, bytes in hex, non-finite numbers
+    by Java's names.
     """
     if isinstance(value, Uuid):
         return str(value)

@@ -1,4 +1,4 @@
-"""The result of ``kwire dissect``, passed from the reader to the printer."""
+"""Holds the result of ``kwire dissect``, passed from the reader to the printer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Dissection:
-    """One tree to be printed, and ``about`` it: what it is, and in a capture when and between
-    whom.
-    """
+    """One tree to print, and ``about`` it: its kind, and in a capture its time and addresses."""
 
     tree: Node
     data: bytes

@@ -1,5 +1,5 @@
-"""``kwire format``: makes a directory the data directory of one node of a quorum, as Kafka's
-``kafka-storage format`` does.
+"""Implements ``kwire format``: formats the data directory of a node, as Kafka's ``kafka-storage
+format`` does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kwire.uuid import Uuid
 
 RANDOM: Final = "random"
-#: Options that stand for a key of the configuration.
+#: Options that set a key of the configuration.
 _KEYS: Final = {
     "node_id": "node.id",
     "data_dir": "data.dir",
@@ -33,7 +33,7 @@ _KEYS: Final = {
 
 
 def parse_controllers(text: str) -> list[tuple[int, Address, Uuid]]:
-    """``ID@HOST:PORT:DIRECTORYID,...`` (``DynamicVoters.parse``). Raises click.BadParameter."""
+    """Parse ``ID@HOST:PORT:DIRECTORYID,...`` (``DynamicVoters.parse``). Raises BadParameter."""
     from gateway.address import parse_address
     from kwire.uuid import Uuid
 
@@ -53,7 +53,7 @@ def parse_controllers(text: str) -> list[tuple[int, Address, Uuid]]:
 
 
 def parse_feature(text: str) -> tuple[str, int]:
-    """``NAME=LEVEL``. Raises click.BadParameter."""
+    """Parse ``NAME=LEVEL``. Raises click.BadParameter."""
     name, equals, level = text.partition("=")
     if not (name and equals and level.isascii() and level.isdigit() and len(level) < 6):
         raise click.BadParameter(f"{text!r} is not of the form NAME=LEVEL")
@@ -95,20 +95,20 @@ single new node needs no format: kwire serve formats its directory.""",
         " controller.quorum.voters."
     ),
 )
-@click.option("--node-id", metavar="N", help="node.id, before the file's.")
-@click.option("--data-dir", metavar="DIR", help="data.dir, before the file's.")
-@click.option("--listeners", metavar="TEXT", help="listeners, before the file's.")
+@click.option("--node-id", metavar="N", help="node.id; overrides the file.")
+@click.option("--data-dir", metavar="DIR", help="data.dir; overrides the file.")
+@click.option("--listeners", metavar="TEXT", help="listeners; overrides the file.")
 @click.option(
     "--advertised-listeners",
     "advertised",
     metavar="TEXT",
-    help="advertised.listeners, before the file's.",
+    help="advertised.listeners; overrides the file.",
 )
 @click.option(
     "-s",
     "--standalone",
     is_flag=True,
-    help="The first voter of a dynamic quorum is this node alone.",
+    help="This node is the only initial voter of a dynamic quorum.",
 )
 @click.option(
     "-I",
@@ -116,27 +116,30 @@ single new node needs no format: kwire serve formats its directory.""",
     "controllers",
     metavar="ID@HOST:PORT:DIRECTORYID[,...]",
     callback=lambda _, __, text: text and parse_controllers(text),
-    help="The first voters of a dynamic quorum, the same on all its nodes.",
+    help="The initial voters of a dynamic quorum, the same on all its nodes.",
 )
 @click.option(
     "-N",
     "--no-initial-controllers",
     "joining",
     is_flag=True,
-    help="The node joins a quorum that knows its voters.",
+    help="The node joins a running quorum, which knows its voters.",
 )
 @click.option(
     "-g",
     "--ignore-formatted",
     is_flag=True,
-    help="Leave a directory that is formatted already as it is.",
+    help="Do nothing if the directory is already formatted.",
 )
 @click.option(
     "-r",
     "--release-version",
     "release",
     metavar="RELEASE",
-    help=f"Whose features to begin with. [default: {RELEASES[LATEST_PRODUCTION_METADATA_VERSION]}]",
+    help=(
+        "The release whose features to finalize."
+        f" [default: {RELEASES[LATEST_PRODUCTION_METADATA_VERSION]}]"
+    ),
 )
 @click.option(
     "-f",
@@ -159,11 +162,10 @@ single new node needs no format: kwire serve formats its directory.""",
 def command(
     file: Path | None, ignore_formatted: bool, random_uuid: bool, output: str, **given: Any
 ) -> None:
-    """Make a directory the data directory of one node: whose it is, who votes first, which features
-    the cluster begins with.
+    """Format the data directory of a node: its id, the first voters, the cluster's features.
 
-    The files are those of kafka-storage format: a controller of Kafka starts on what is formatted
-    here, and kwire serve on what Kafka formatted.
+    The files are those of kafka-storage format: a controller of Kafka starts on a directory that
+    this command formatted, and kwire serve on one that Kafka formatted.
     """
     from gateway.log import formatting
     from gateway.log.errors import LogError
@@ -210,8 +212,8 @@ def _data_dir(config: Config) -> Path:
 
 
 def _wanted(config: Config, given: dict[str, Any]) -> Formatting:
-    """The contents of the directory. Raises click.UsageError for options that contradict each
-    other.
+    """Return the contents of the directory. Raises click.UsageError for options that contradict
+    each other.
     """
     from gateway.log.formatting import Formatting, random_uuid
 
@@ -232,7 +234,7 @@ def _wanted(config: Config, given: dict[str, Any]) -> Formatting:
 
 
 def _check_voters(config: Config, given: dict[str, Any]) -> None:
-    """Exactly one way to know the voters."""
+    """Check that the options name the voters in exactly one way."""
     ways = [given["standalone"], bool(given["controllers"]), given["joining"]]
     if sum(ways) > 1:
         raise click.UsageError(
@@ -271,7 +273,7 @@ def _cluster_id(text: str | None) -> str:
 
 
 def _self(config: Config, directory_id: Uuid) -> Voter:
-    """This node with its controllers' listeners as others reach them."""
+    """Return this node as a voter, with its controllers' listeners as other nodes reach them."""
     from gateway.log.formatting import voter
 
     advertised = {listener.name: listener for listener in config.advertised_listeners}
@@ -279,7 +281,7 @@ def _self(config: Config, directory_id: Uuid) -> Voter:
     for listener in told:
         if not listener.port:
             raise click.UsageError(
-                f"listeners: {listener} needs a port of its own, which the others are told"
+                f"listeners: {listener} needs a fixed port, which the other nodes connect to"
             )
     return voter(
         config.node_id, directory_id, {one.name: Address(one.host, one.port) for one in told}
@@ -302,7 +304,9 @@ def _voters_record(voters: list[Voter]) -> VotersRecord:
 
 
 def _features(given: dict[str, Any], *, is_dynamic: bool) -> tuple[tuple[str, int], ...]:
-    """``releases.features_of`` what was asked for, which has to go with the kind of quorum."""
+    """Return the requested features (``releases.features_of``), which must be possible in the kind
+    of quorum.
+    """
     from gateway.log import releases
 
     chosen: dict[str, int] = dict(given["features"])

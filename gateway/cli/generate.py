@@ -1,4 +1,4 @@
-"""``kwire generate``: message schemas to a package of Python serializers."""
+"""Implements ``kwire generate``: turns message schemas into a package of Python serializers."""
 
 from __future__ import annotations
 
@@ -63,8 +63,7 @@ def command(source: Path, out: Path, check: bool) -> None:
     except SchemaError as error:
         raise click.ClickException(str(error)) from None
     except (OSError, UnicodeDecodeError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
-        # RuntimeError is zipfile's word for a jar that is encrypted, or compressed in a way that it
-        # does not know.
+        # zipfile raises RuntimeError for a jar with encryption or an unknown compression.
         raise click.ClickException(f"{source}: {error}") from None
     if check:
         problems = stale(files, out) if out.is_dir() else [f"missing {out}"]

@@ -1,5 +1,5 @@
-"""Decoded records as lines: JSON for programs, columns for people. Shared by the commands that
-print records.
+"""Formats decoded records as lines: JSON for programs, columns for people. The commands that print
+records share it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ def wants_json(output: str) -> bool:
 
 
 def json_line(line: dict[str, Any]) -> str:
-    """One JSON object."""
+    """Return one JSON object as a line."""
     return json.dumps(line, ensure_ascii=False)
 
 
 def text_line(line: dict[str, Any]) -> str:
-    """Offset, time (UTC), record type and version, and its fields."""
+    """Return offset, time (UTC), record type and version, and fields as a line."""
     head = f"{line['offset']:>8}  {moment(line['timestamp'])}  "
     if "error" in line:
         return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
@@ -32,7 +32,7 @@ def text_line(line: dict[str, Any]) -> str:
 
 
 def moment(timestamp: int) -> str:
-    """A record's timestamp (ms since the epoch), in UTC; the number itself where no calendar has
+    """Return a record's timestamp (ms since the epoch) in UTC; the number itself if no calendar has
     the date.
     """
     try:

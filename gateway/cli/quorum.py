@@ -1,6 +1,6 @@
-"""``kwire quorum describe``: the leader, the voters and the lag of each replica of the metadata
-quorum. Its text output is that of Apache's ``kafka-metadata-quorum``, so that scripts need not
-change.
+"""Implements ``kwire quorum describe``: prints the leader, the voters and the lag of each replica.
+
+Its text output is that of Apache's ``kafka-metadata-quorum``, so that scripts can use either.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ _INTERRUPTED: Final = 130
 
 
 def parse_brokers(text: str) -> Addresses:
-    """``HOST:PORT,...`` to (host, port) pairs. Raises click.BadParameter."""
+    """Parse ``HOST:PORT,...`` to (host, port) pairs. Raises click.BadParameter."""
     return tuple(parse_address(one.strip()) for one in text.split(","))
 
 
 def parse_controllers(text: str) -> Addresses:
-    """The same, each with its port: there is no usual one for controllers. Raises
-    click.BadParameter.
-    """
+    """Parse the same for controllers, which have no default port. Raises click.BadParameter."""
     addresses = parse_brokers(text)
     for one in text.split(","):
         if not one.rpartition(":")[2].strip().isdigit():
@@ -45,7 +43,7 @@ def parse_controllers(text: str) -> Addresses:
     "quorum", short_help="Show the metadata quorum.", context_settings={"max_content_width": 120}
 )
 def command() -> None:
-    """The quorum of controllers behind the metadata log."""
+    """Describe the quorum of controllers that keeps the metadata log."""
 
 
 @command.command(
@@ -70,12 +68,12 @@ Exit status: 1 where the quorum could not be asked, or did not answer in time.""
     "--replication",
     "what",
     flag_value="replication",
-    help="How far every voter and observer has come.",
+    help="Log end offset and lag of every voter and observer.",
 )
 @click.option(
     "--human-readable",
     is_flag=True,
-    help="With --replication: how long ago, in place of timestamps.",
+    help="With --replication: ages in place of timestamps.",
 )
 @click.option(
     "-b", "--bootstrap-server", "servers", metavar="HOST:PORT[,...]", type=parse_brokers,
@@ -83,7 +81,7 @@ Exit status: 1 where the quorum could not be asked, or did not answer in time.""
 )  # fmt: skip
 @click.option(
     "--bootstrap-controller", "controllers", metavar="HOST:PORT[,...]", type=parse_controllers,
-    help="Any controllers: the active one is asked.",
+    help="Any controllers of the quorum.",
 )  # fmt: skip
 @click.option(
     "--command-config",
@@ -98,7 +96,7 @@ Exit status: 1 where the quorum could not be asked, or did not answer in time.""
     show_default=True,
     metavar="SECONDS",
     type=parse_seconds,
-    help="How long to look for an answer.",
+    help="How long to try to get an answer.",
 )
 @click.option(
     "-o",
@@ -120,11 +118,11 @@ def describe(
     timeout: float,
     output: str,
 ) -> None:
-    """Ask the leader of the metadata quorum, through any server or any controller, about itself and
-    its replicas.
+    """Print the leader's description of the metadata quorum and its replicas.
 
-    As JSON, --status is one object, --replication one for each replica; their names are those of
-    the text's columns.
+    Any broker or controller of the cluster can be asked: the command finds the leader. As JSON,
+    --status is one object, --replication one for each replica; their names are those of the text's
+    columns.
     """
     from gateway.cli import quorum_view as view
     from gateway.cli.quorum_ask import ask

@@ -1,9 +1,7 @@
-"""Finds the leader of a metadata quorum and asks it to describe itself. It knows nothing of what is
-printed.
+"""Finds the leader of a metadata quorum and requests its description. It does not print.
 
-A broker passes DescribeQuorum on to the active controller. A controller that is not active answers
-it with nothing that would help, but DescribeCluster (KIP-919) with the controllers there are and
-the one that is active.
+A broker forwards DescribeQuorum to the active controller. A controller that is not active refuses
+it; its response to DescribeCluster (KIP-919) names the controllers and the active one.
 """
 
 from __future__ import annotations
@@ -32,10 +30,10 @@ if TYPE_CHECKING:
 
 _CLIENT_ID: Final = "kwire-quorum"
 _BROKERS, _CONTROLLERS = 1, 2
-#: DescribeCluster tells the controllers from this version on.
+#: From this version on DescribeCluster can return controllers.
 _ENDPOINT_TYPES: Final = 1
 _PAUSE_S: Final = 0.25
-#: Transient errors: an election is under way, a node starts or stops.
+#: Transient errors: during an election, or while a node starts or stops.
 _TRANSIENT: Final = frozenset(
     {
         ErrorCode.NOT_CONTROLLER,
@@ -70,7 +68,7 @@ class Quorum:
 
 
 class _Refused(Exception):
-    """An answer that carries an error, or no quorum; ``is_transient`` if asking again may help."""
+    """A response with an error, or without a quorum. ``is_transient`` if a retry may succeed."""
 
     def __init__(self, text: str, *, is_transient: bool) -> None:
         super().__init__(text)
@@ -80,11 +78,12 @@ class _Refused(Exception):
 def ask(
     addresses: Sequence[Address], controllers: bool, security: ClientSecurity, timeout_s: float
 ) -> Quorum:
-    """The quorum as its leader describes it, by way of the first of ``addresses`` that helps.
+    """Return the leader's description of the quorum, by way of the first of ``addresses`` that has
+    one.
 
-    ``controllers``: they are controllers, else brokers. ``timeout_s``: for everything together; as
-    long a quorum without a leader is asked again. Raises click.ClickException with a sentence for
-    each address that did not help.
+    ``controllers``: the addresses are of controllers, else of brokers. ``timeout_s``: for all
+    attempts; a quorum without a leader is asked again until then. Raises click.ClickException with
+    a sentence for each address that failed.
     """
     return trio.run(_ask, addresses, controllers, security, timeout_s)
 
@@ -105,7 +104,7 @@ async def _ask(
                 failures[str(error)] = isinstance(error, ConnectionClosed | TimedOut)
             except _Refused as error:
                 failures[str(error)] = error.is_transient
-        # Waiting does not help when no controller can be reached, or none admits this client.
+        # Waiting does not help if no controller can be reached, or none admits this client.
         if not any(failures.values()) or trio.current_time() + _PAUSE_S > deadline:
             raise click.ClickException("\n".join(failures))
         await trio.sleep(_PAUSE_S)
@@ -185,7 +184,7 @@ def _quorum(upstream: Upstream, cluster_id: str, answer: DescribeQuorumResponse)
 
 
 def _check(upstream: Upstream, code: int, message: str | None) -> None:
-    """Raises _Refused for an error code."""
+    """Raise _Refused for an error code."""
     if code == ErrorCode.NONE:
         return
     name = ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"

@@ -1,5 +1,5 @@
-"""A described quorum as JSON, and as the text of Apache's ``kafka-metadata-quorum``. It makes no
-requests.
+"""Formats a described quorum as JSON, and as the text of Apache's ``kafka-metadata-quorum``. It
+makes no requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNKNOWN: Final = -1
 
 
 def status(quorum: Quorum) -> dict[str, Any]:
-    """The fields of ``--status``, under the tool's names."""
+    """Return the fields of ``--status``, under the tool's names."""
     partition = quorum.partition
     leader, last = (
         _leader(quorum),
@@ -48,7 +48,7 @@ def status(quorum: Quorum) -> dict[str, Any]:
 
 
 def status_text(quorum: Quorum) -> str:
-    """``kafka-metadata-quorum describe --status``: a line a value."""
+    """Return the text of ``kafka-metadata-quorum describe --status``: a line for each value."""
     lines = []
     for name, value in status(quorum).items():
         text = (
@@ -61,7 +61,7 @@ def status_text(quorum: Quorum) -> str:
 
 
 def replication(quorum: Quorum) -> Iterator[dict[str, Any]]:
-    """The rows of ``--replication``, one object a replica: the leader, the other voters, the
+    """Return the rows of ``--replication``, one object for each replica: leader, other voters,
     observers.
     """
     partition, leader = quorum.partition, _leader(quorum)
@@ -75,15 +75,16 @@ def replication(quorum: Quorum) -> Iterator[dict[str, Any]]:
 
 
 def replication_text(quorum: Quorum, now_ms: int | None = None) -> str:
-    """``kafka-metadata-quorum describe --replication``: columns, a tab behind each.
+    """Return the text of ``kafka-metadata-quorum describe --replication``: columns, a tab behind
+    each.
 
-    With ``now_ms`` (since 1970) times are told as how long ago they are (``--human-readable``).
+    With ``now_ms`` (since 1970) times are printed as ages (``--human-readable``).
     """
     rows = [list(_COLUMNS)]
     for replica in replication(quorum):
         for name in _TIMESTAMPS:
             if now_ms is not None and replica[name] != _UNKNOWN:
-                # Clocks differ: what is later than now was just now.
+                # Clocks differ: a time later than now counts as now.
                 replica[name] = f"{max(now_ms - replica[name], 0)} ms ago"
         rows.append([str(replica[name]) for name in _COLUMNS.values()])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -107,7 +108,9 @@ def _row(quorum: Quorum, replica: ReplicaState, role: str) -> dict[str, Any]:
 
 
 def _leader(quorum: Quorum) -> ReplicaState | None:
-    """The leader among the voters. While it is being removed from them it is none of them."""
+    """Return the leader among the voters; None while a removed leader waits for its removal to
+    commit.
+    """
     partition = quorum.partition
     return next(
         (one for one in partition.current_voters if one.replica_id == partition.leader_id), None
@@ -115,8 +118,8 @@ def _leader(quorum: Quorum) -> ReplicaState | None:
 
 
 def _end_offset(quorum: Quorum) -> int:
-    """Where the leader's log ends, from which lags are counted; without it, the furthest end there
-    is.
+    """Return the end of the leader's log, from which lags are counted; without it, the furthest
+    end.
     """
     leader = _leader(quorum)
     replicas: Sequence[ReplicaState] = [
@@ -131,7 +134,7 @@ def _end_offset(quorum: Quorum) -> int:
 
 
 def _lag_ms(leader: ReplicaState | None, last: ReplicaState | None) -> int:
-    """How long ago the last voter had caught up, by the leader's clock; -1 where a time is
+    """Return how long ago the last voter had caught up, by the leader's clock; -1 if a time is
     missing.
     """
     if last is leader:
@@ -146,7 +149,7 @@ def _lag_ms(leader: ReplicaState | None, last: ReplicaState | None) -> int:
 
 
 def _node(quorum: Quorum, replica: ReplicaState) -> dict[str, Any]:
-    """Id, and what is known of directory and endpoints."""
+    """Return the id, and directory and endpoints if they are known."""
     described: dict[str, Any] = {"id": replica.replica_id}
     if replica.replica_directory_id != ZERO_UUID:
         described["directoryId"] = str(replica.replica_directory_id)

@@ -1,5 +1,7 @@
-"""``kwire serve``: the server as a process. Configuration from flags, environment and file;
-signals; the line that says ready.
+"""Implements ``kwire serve``: runs the server as a process.
+
+Reads the configuration from flags, environment and file, handles signals, and prints the ready
+line.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _key_options(function: _F) -> _F:
-    """A flag for every key of the configuration."""
+    """Add a flag for every key of the configuration."""
     for key in reversed(list(KEYS.values())):
         function = _option(key)(function)
     return function
@@ -99,11 +101,11 @@ Examples:
 def command(file: Path | None, check_config: bool, **given: Any) -> None:
     """Serve the partition __cluster_metadata-0 to Kafka clients, and follow it as it grows.
 
-    It is that of a KRaft quorum of our own, of one node unless --controller-quorum-voters names
-    more; admin clients can change topics and configurations there. With --bootstrap-controller a
-    real quorum is observed, with --log-dir a log directory of Kafka's, both read only. The process
-    ends with 0 after SIGTERM or SIGINT, with 2 when its configuration cannot be used, and with 1
-    when the quorum cannot be followed any further without a person.
+    By default this node runs a KRaft quorum, of one node unless --controller-quorum-voters names
+    more; admin clients can change topics and configurations there. With --bootstrap-controller it
+    observes another quorum, with --log-dir it follows a log directory of Kafka's, both read only.
+    The process exits with 0 after SIGTERM or SIGINT, with 2 for an unusable configuration, and
+    with 1 when it cannot follow the quorum without an operator.
     """
     status, problems = 0, []
     try:
@@ -119,7 +121,8 @@ def command(file: Path | None, check_config: bool, **given: Any) -> None:
         status, problems = 2, _problems(group)
     except* SourceStopped as group:
         status, problems = 1, _problems(group)
-    # Not in there: before Python 3.11.4 whatever is raised in an except* comes out in a group.
+    # Not in the handler: before Python 3.11.4 an exception raised in an except* comes out in a
+    # group.
     for problem in problems:
         click.echo(f"kwire serve: {problem}", err=True)
     sys.exit(status)
@@ -142,8 +145,8 @@ def _texts(given: dict[str, Any]) -> dict[str, str]:
 
 
 def _run(config: Config) -> None:
-    # The objects made during the start stay alive: collections in between cost a tenth of the start
-    # and free nothing.
+    # The objects of the start stay alive: collecting in between costs a tenth of the start and
+    # frees nothing.
     gc.disable()
 
     import trio
@@ -172,7 +175,7 @@ async def _main(config: Config) -> None:
 
 
 async def _stop_at_signal(signals: Any, stop: trio.Event, scope: trio.CancelScope) -> None:
-    """The first signal drains; who sends a second one does not want to wait for that."""
+    """Drain at the first signal; stop at the second one."""
     async for _ in signals:
         if stop.is_set():
             scope.cancel()
@@ -180,7 +183,7 @@ async def _stop_at_signal(signals: Any, stop: trio.Event, scope: trio.CancelScop
 
 
 def _say_ready(ready: RunningServer) -> None:
-    """One line on standard output, once: JSON for programs, a sentence for people."""
+    """Print one line on standard output, once: JSON for programs, a sentence for people."""
     facts = ready.facts()
     if sys.stdout.isatty():
         address = next(iter(facts["listeners"].values()))
@@ -196,6 +199,7 @@ def _say_ready(ready: RunningServer) -> None:
         print(line, flush=True)
     except (
         OutputFailed
-    ) as error:  # the process that started this one does not listen, but Kafka clients do
+        # the parent process does not read the line, but Kafka clients still need the server
+    ) as error:
         if not error.reader_is_gone:
             click.echo(f"kwire serve: {error}; the server runs all the same", err=True)

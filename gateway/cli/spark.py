@@ -1,6 +1,4 @@
-"""``kwire spark``: questions about a cluster's past that the tables in Spark answer, on one
-machine.
-"""
+"""Implements ``kwire spark``: prints rows of the jobs over a cluster's past, on one machine."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from gateway.cli.lines import json_line, wants_json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: One line about each job. The names are those of ``kwire.spark.jobs.JOBS``, which is imported only
+#: One line for each job. The names are those of ``kwire.spark.jobs.JOBS``, which is imported only
 #: when a job runs.
 JOBS: Final = {
     "isr": "each shrink and expansion of an ISR",
@@ -98,7 +96,7 @@ def command(job: str, source: str, path: str | None, output: str, svg: str | Non
 
 @contextlib.contextmanager
 def _session() -> Iterator[SparkSession]:
-    """Spark in this process; one that runs already is used, and left running."""
+    """Yield a Spark session in this process. A running one is used and not stopped."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -124,7 +122,8 @@ def _session() -> Iterator[SparkSession]:
         .config(map=settings)
         .getOrCreate()
     )
-    spark.sparkContext.setLogLevel("OFF")  # what fails is told once, by us, without the JVM's stack
+    # the command reports a failure once, without the JVM's stack
+    spark.sparkContext.setLogLevel("OFF")
     try:
         yield spark
     finally:
@@ -133,13 +132,13 @@ def _session() -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _tables(spark: SparkSession, source: str, path: str | None) -> Iterator[str]:
-    """The path of tables that hold what ``source`` has."""
+    """Yield the path of tables with the data of ``source``."""
     from kwire.spark.table.build import TablesError, tables
 
     if os.path.isfile(os.path.join(source, "manifest.json")):
         if path is not None:
             raise click.UsageError(
-                f"{source} holds tables already: --tables is for a log or a server"
+                f"{source} already has tables: use --tables with a log or a server"
             )
         yield source
         return
@@ -161,7 +160,7 @@ def _tables(spark: SparkSession, source: str, path: str | None) -> Iterator[str]
 
 
 def _check_server(source: str) -> None:
-    """Raises click.UsageError where ``source`` is not HOST:PORT."""
+    """Raise click.UsageError if ``source`` is not HOST:PORT."""
     try:
         parse_address(source)
     except ValueError:
@@ -169,14 +168,14 @@ def _check_server(source: str) -> None:
 
 
 def _last_sentence(error: Exception) -> str:
-    """Of a stack trace what Python raised at its bottom, which says most."""
+    """Return Python's error at the bottom of a stack trace, which says most."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if "Error: " in line and not line.startswith("at ")]
     return told[-1] if told else lines[0]
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Spark gives times without a zone, in that of this machine."""
+    """Format a value. Spark returns times in this machine's zone, without naming it."""
     return {
         name: value.astimezone(UTC) if isinstance(value, datetime) else value
         for name, value in row.items()

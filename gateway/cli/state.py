@@ -1,5 +1,5 @@
-"""``kwire state``: the cluster as its metadata log says it was, at any offset or time, from files
-or a server.
+"""Implements ``kwire state``: prints the cluster's state at any offset or time, from files or a
+server.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Exit status: 1 where the state cannot be had, or there is nothing at --path.""",
     "place",
     metavar="/NAME/...",
     default="/",
-    help="Only what is there; * ? [] stand for parts of names.",
+    help="Print only this path; * ? [] match parts of names.",
 )
 @click.option(
     "-o",
@@ -88,11 +88,11 @@ def command(
     output: str,
     show_secrets: bool,
 ) -> None:
-    """Print the state that a metadata log leads to, laid out as kafka-metadata-shell does.
+    """Print the state that a metadata log leads to, in the layout of kafka-metadata-shell.
 
     SOURCE is a __cluster_metadata-0 directory or its parent, or segments and snapshots (.log,
-    .checkpoint). The state is the one after everything in it; --at ends earlier. Of a --path
-    without * ? [] that alone is printed, else an object with all that were found by their paths.
+    .checkpoint). The state is the one after all of their records; --at ends earlier. A --path
+    without * ? [] prints one value, another one an object of all matches by their paths.
     /topics/orders is short for /topics/byName/orders.
     """
     from kwire.cluster.tree import tree
@@ -109,13 +109,13 @@ def command(
 
 
 def select(root: dict[str, Any], place: str) -> Any:
-    """The value at ``place``, or an object of all matches. ``\\`` before a character makes it
-    literal.
+    """Return the value at ``place``, or an object of all matches. A backslash makes the next
+    character literal.
 
-    Raises click.ClickException where there is nothing.
+    Raises click.ClickException if nothing matches.
     """
     names = _NAMES_PER_LEVEL.findall(place)
-    if names[:1] == ["image"]:  # where the shell has it
+    if names[:1] == ["image"]:  # the root's name in kafka-metadata-shell
         del names[0]
     if names[:1] == ["topics"] and len(names) > 1 and names[1] not in root["topics"]:
         names.insert(1, "byName")
@@ -134,14 +134,14 @@ def select(root: dict[str, Any], place: str) -> Any:
 
 
 def path_text(path: tuple[str, ...]) -> str:
-    """``/topics/byName/orders``, as ``--path`` takes it; a slash in a name has a backslash before
-    it.
+    """Return a path as ``--path`` takes it, ``/topics/byName/orders``; a slash in a name gets a
+    backslash.
     """
     return "/" + "/".join(re.sub(r"([\\/])", r"\\\1", name) for name in path)
 
 
 def tree_lines(node: Any, indent: str = "") -> Iterator[str]:
-    """A tree as indented lines, values behind their names."""
+    """Yield a tree as indented lines, values behind their names."""
     if not isinstance(node, dict):
         yield indent + value_text(node)
         return
@@ -155,7 +155,7 @@ def tree_lines(node: Any, indent: str = "") -> Iterator[str]:
 
 
 def value_text(value: Any) -> str:
-    """A value on one line: text as it is where a terminal can be given it, else JSON."""
+    """Return a value on one line: text as it is if a terminal may print it, else JSON."""
     return (
         value
         if isinstance(value, str) and value.isprintable() and value.strip() == value != ""
@@ -178,7 +178,7 @@ def _load(sources: tuple[Path, ...], server: Address | None, at: At) -> State:
 def _children(
     path: tuple[str, ...], node: dict[str, Any], name: str
 ) -> list[tuple[tuple[str, ...], Any]]:
-    """The children of ``node`` with this name, or else those that match it as a pattern."""
+    """Return the children of ``node`` with this name, or else those that match it as a pattern."""
     exact = _unescaped(name)
     if exact in node:
         return [((*path, exact), node[exact])]
@@ -191,7 +191,7 @@ def _unescaped(name: str) -> str:
 
 
 def _nothing(place: str, name: str, inside: list[tuple[tuple[str, ...], Any]]) -> str:
-    """The error text for a name that matches nothing, with close names."""
+    """Return the error text for a name that matches nothing, with close names."""
     if len(inside) != 1:
         return (
             f"nothing at {place}:"

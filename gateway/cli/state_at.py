@@ -1,4 +1,4 @@
-"""Up to where a state is to be taken, and how users write and read times. It knows no log and no
+"""Parses and prints the offset or time up to which a state is built. It reads no log and asks no
 server.
 """
 
@@ -12,32 +12,30 @@ from typing import Final
 
 import click
 
-#: Numbers from here on are times: ms since 1970 had 13 digits from 2001 on, and no metadata log has
-#: so many records.
+#: Larger numbers are times: ms since 1970 have 13 digits since 2001, and no metadata log has so
+#: many records.
 _FIRST_TIME_MS: Final = 10**12
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Up to where: before ``offset`` (exclusive), or before the first record later than
-    ``time_ms``. Neither: to the end.
+    """The end of a state: before ``offset`` (exclusive), or before the first record later than
+    ``time_ms``. Neither: the end of the log.
     """
 
     offset: int | None = None
     time_ms: int | None = None
 
     def ends_before(self, offset: int, timestamp: int) -> bool:
-        """Is the record at ``offset``, written at ``timestamp`` (ms), past the state that is
-        wanted?
-        """
+        """True if the record at ``offset``, written at ``timestamp`` (ms), is past this end."""
         return (self.offset is not None and offset >= self.offset) or (
             self.time_ms is not None and timestamp > self.time_ms
         )
 
 
 def parse_at(text: str) -> At:
-    """``OFFSET``, ms since 1970 (13 digits or more), or ISO 8601, UTC unless it names a zone.
+    """Parse ``OFFSET``, ms since 1970 (13 digits or more), or ISO 8601, UTC unless it names a zone.
     Raises click.BadParameter.
     """
     if _NUMBER.fullmatch(text):
@@ -53,7 +51,7 @@ def parse_at(text: str) -> At:
 
 
 def time_text(timestamp: int) -> str:
-    """ms since 1970 as ``2026-11-21T03:18:12.379Z``."""
+    """Format ms since 1970 as ``2026-11-21T03:18:12.379Z``."""
     with contextlib.suppress(ValueError, OverflowError, OSError):
         return (
             datetime.fromtimestamp(timestamp / 1000, UTC)

@@ -1,5 +1,6 @@
-"""A cluster's state out of segments and snapshots: from the newest snapshot that the log goes on
-from, or from offset 0.
+"""Builds a cluster's state from segments and snapshots.
+
+Begins with the newest snapshot that the log continues, or with offset 0.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from kwire.records import BatchHeader, Record
 
 _DIRECTORY: Final = CLUSTER_METADATA_PARTITION
-#: Reading this many bytes takes a second or two: show progress from here on.
+#: Reading so many bytes takes a second or two: show progress for more.
 _PROGRESS_BYTES_MIN: Final = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class _Files:
-    """Segments by base offset and snapshots by end, both oldest first, and what to call them
-    together.
+    """Segments by base offset and snapshots by end, both oldest first, and their common name in
+    messages.
     """
 
     where: str
@@ -41,18 +42,21 @@ class _Files:
     snapshots: list[tuple[SnapshotId, Path]] = field(default_factory=list)
 
     def continues(self, offset: int) -> bool:
-        """Does the log on disk go on at ``offset``? One without segments ends at every snapshot."""
+        """True if the log on disk continues at ``offset``. A directory without segments ends at
+        every snapshot.
+        """
         return not self.segments or self.segments[0][0] <= offset
 
 
 class _UnusableSnapshot(Exception):
-    """A snapshot that is damaged, incomplete, or too young for the time that is wanted."""
+    """A snapshot that is damaged, incomplete, or later than the requested time."""
 
 
 def load_files(paths: Sequence[Path], at: At) -> State:
-    """The state that a directory, or the given segments and snapshots together, hold up to ``at``.
+    """Return the state in a directory, or in the given segments and snapshots together, up to
+    ``at``.
 
-    Raises click.ClickException: what is wrong with which file, where, and what would help.
+    Raises click.ClickException, which names the file, the fault, its place and a remedy.
     """
     try:
         files = _find(paths)
@@ -99,7 +103,7 @@ def _find(paths: Sequence[Path]) -> _Files:
 
 
 def _add(files: _Files, path: Path, named: bool = False) -> bool:
-    """Take ``path`` if its name is a segment's or snapshot's. The one of formatting holds no
+    """Add ``path`` if its name is a segment's or snapshot's. The bootstrap snapshot holds no
     metadata: it counts if ``named``.
     """
     base, snapshot = parse_segment_name(path.name), parse_snapshot_name(path.name)
@@ -111,8 +115,8 @@ def _add(files: _Files, path: Path, named: bool = False) -> bool:
 
 
 def _start(files: _Files, at: At) -> tuple[Fold, int]:
-    """The newest usable snapshot within ``at`` that the log goes on from, or nothing at offset 0;
-    and the next offset.
+    """Return the newest usable snapshot within ``at`` that the log continues, or an empty state at
+    offset 0; and the next offset.
     """
     notes: list[str] = []
     for snapshot, path in reversed(files.snapshots):
@@ -136,7 +140,7 @@ def _start(files: _Files, at: At) -> tuple[Fold, int]:
 
 
 def _no_start(files: _Files, at: At, notes: list[str]) -> str:
-    """Why no state can be had, and what would help."""
+    """Return why there is no state, and a remedy."""
     told = f" ({'; '.join(notes)})" if notes else ""
     where = files.where
     usable = [
@@ -168,7 +172,7 @@ def _no_start(files: _Files, at: At, notes: list[str]) -> str:
 
 
 def _load_snapshot(where: str, snapshot: SnapshotId, path: Path, at: At) -> Fold:
-    """A fold that holds the whole snapshot. Raises _UnusableSnapshot."""
+    """Return a fold of the whole snapshot. Raises _UnusableSnapshot."""
     fold = Fold(where, At())
     timestamp, last = None, ""
     try:
@@ -202,7 +206,7 @@ def _load_snapshot(where: str, snapshot: SnapshotId, path: Path, at: At) -> Fold
 
 
 def _read_segments(files: _Files, fold: Fold, start: int) -> int:
-    """Fold the log from offset ``start`` to where it ends or is to end; returns the next offset."""
+    """Fold the log from offset ``start`` to its end or ``at``; return the next offset."""
     first = max(bisect.bisect_right(files.segments, start, key=lambda segment: segment[0]) - 1, 0)
     expected = start
     done, sizes = 0, {path: path.stat().st_size for _, path in files.segments[first:]}
@@ -230,7 +234,7 @@ def _read_segments(files: _Files, fold: Fold, start: int) -> int:
 def _batches(
     path: Path, expected: int, fold: Fold, *, is_last: bool
 ) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """The batches of a segment; what stands half written at the end of the log is told, other
+    """Yield the batches of a segment. An incomplete batch at the end of the log is reported, other
     damage is an error.
     """
     after = expected
@@ -252,7 +256,9 @@ def _batches(
 
 
 def _read(path: Path) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """``read_log_file``; an error that lacks its file (a failed read does) gets it."""
+    """Read as ``read_log_file`` does, and add the file's name to errors that lack it (failed
+    reads).
+    """
     try:
         yield from read_log_file(path)
     except OSError as error:
@@ -260,7 +266,9 @@ def _read(path: Path) -> Iterator[tuple[BatchHeader, list[Record]]]:
 
 
 def _fold_batch(fold: Fold, header: BatchHeader, records: list[Record], expected: int) -> bool:
-    """Fold the records from ``expected`` on; False at the first that is past what is wanted."""
+    """Fold the records from ``expected`` on; return False at the first record past the end of the
+    state.
+    """
     for record in records:
         if record.offset < expected:
             continue

@@ -1,4 +1,6 @@
-"""Records from anywhere into the state that commands show. Knows neither files nor servers."""
+"""Folds records from any source into the state that commands print. It knows neither files nor
+servers.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,7 @@ from kwire.records import decode_metadata_record
 
 @dataclass(slots=True)
 class State:
-    """An image, when the last record in it was written (ms, None where nothing says), and what the
-    user should know.
-    """
+    """An image, the time of its last record (ms, None if unknown), and notes for the user."""
 
     image: Image
     timestamp: int | None = None
@@ -26,12 +26,12 @@ class State:
 
     @property
     def time(self) -> str | None:
-        """``timestamp`` in ISO 8601, UTC."""
+        """Return ``timestamp`` in ISO 8601, UTC."""
         return None if self.timestamp is None else time_text(self.timestamp)
 
 
 class Fold:
-    """Records into a state, and the trouble with one of them into a sentence."""
+    """Folds records into a state, and turns a bad record into an error sentence."""
 
     def __init__(self, where: str, at: At) -> None:
         self.where = where
@@ -41,8 +41,8 @@ class Fold:
         self.loader = Loader()
 
     def take(self, offset: int, epoch: int, timestamp: int, value: bytes | None) -> None:
-        """The data record at ``offset``. Raises click.ClickException for one that is none, or does
-        not fit.
+        """Fold the data record at ``offset``. Raises click.ClickException for an invalid record, or
+        one that does not fit.
         """
         try:
             self.loader.load(decode_metadata_record(value or b"")[2], offset, epoch)
@@ -54,17 +54,17 @@ class Fold:
         self.done(timestamp)
 
     def skip_to(self, next_offset: int, epoch: int, timestamp: int) -> None:
-        """Control records below ``next_offset`` are dealt with."""
+        """Skip control records below ``next_offset``."""
         self.loader.skip_to(next_offset, epoch)
         self.done(timestamp)
 
     def done(self, timestamp: int) -> None:
-        """Note ``timestamp`` as that of the state, unless a transaction is still open."""
+        """Set the state's time to ``timestamp``, unless a transaction is still open."""
         if not self.loader.in_transaction:
             self.timestamp = timestamp
 
     def state(self) -> State:
-        """The folded state, with notes about an open transaction."""
+        """Return the folded state, with notes about an open transaction."""
         image = self.loader.image
         if self.loader.in_transaction:
             self.notes.append(
@@ -75,14 +75,10 @@ class Fold:
 
 
 class Progress:
-    """A progress bar while there is much to read and standard error is a terminal; else nothing.
-    Close it.
-    """
+    """A progress bar for long reads while standard error is a terminal; else nothing. Close it."""
 
     def __init__(self, total: int, worth_it: int) -> None:
-        """``total`` is what there is to read, in any unit; below ``worth_it`` it is read before a
-        bar could be seen.
-        """
+        """``total`` is the amount to read, in any unit; less than ``worth_it`` gets no bar."""
         self._bar: Any = None
         if total >= worth_it and sys.stderr.isatty():
             from rich.console import Console
@@ -93,11 +89,11 @@ class Progress:
             self._task = self._bar.add_task("reading", total=total)
 
     def at(self, done: int) -> None:
-        """So much of it is read."""
+        """Show that so much is read."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()

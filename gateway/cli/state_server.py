@@ -1,9 +1,9 @@
-"""A cluster's state out of a server of the metadata topic, read by kafka-python as any consumer
-would.
+"""Builds a cluster's state from a server of the metadata topic, read by kafka-python as by any
+consumer.
 
-A log that starts after offset 0 makes no state by itself. A server of this package puts the records
-of the snapshot that comes before it at the offsets below its start; from any other such server no
-state can be had.
+A log that starts after offset 0 does not lead to a state by itself. ``kwire serve`` puts the
+records of the snapshot before it at the offsets below its start; with any other such server there
+is no state.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
 _UNKNOWN: Final = -1
-#: Reading this many records takes a second or two: show progress from here on.
+#: Reading so many records takes a second or two: show progress for more.
 _PROGRESS_RECORDS_MIN: Final = 20_000
 
 
 def load_server(server: Address, at: At) -> State:
-    """The state at ``server`` up to ``at``, or to the present end. Raises click.ClickException."""
+    """Return the state at ``server`` up to ``at``, or to the present end. Raises
+    click.ClickException.
+    """
     from kafka import KafkaConsumer, TopicPartition
     from kafka.errors import KafkaError
 
@@ -41,7 +43,7 @@ def load_server(server: Address, at: At) -> State:
             group_id=None,
             bootstrap_timeout_ms=tail.BOOTSTRAP_TIMEOUT_MS,
             enable_auto_commit=False,
-            # a position that is lost is an error to report, not one to hide
+            # report a lost position as an error instead of hiding it
             auto_offset_reset="none",
             allow_auto_create_topics=False,
         )
@@ -64,7 +66,7 @@ def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
         )
     stop = end if at.offset is None else at.offset
     fold = Fold(where, at)
-    # Below the log start a server puts a snapshot, and all of that is one state.
+    # A server puts a snapshot below the log start, and all of it is one state.
     start = _Start(where, first)
     epoch = _UNKNOWN
     with contextlib.closing(Progress(stop - first, _PROGRESS_RECORDS_MIN)) as progress:
@@ -91,11 +93,11 @@ def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
 
 
 class _Start:
-    """Where the log of a server starts, found out while its records come.
+    """Finds the start of a server's log while its records arrive.
 
     The records of a snapshot stand between its header at the first offset and its footer, both
-    control records that the client does not show: the first offset that is missing between them and
-    the log is the footer's, and the log starts behind it.
+    control records that the client does not show. So the first missing offset is the footer's, and
+    the log starts behind it.
     """
 
     def __init__(self, where: str, first: int) -> None:
@@ -104,11 +106,11 @@ class _Start:
         self._expected: int | None = None
         self._snapshot_ms: int | None = None
         self._log_seen = first == 0
-        self.offset = 0  #: of the log, as far as it is known
+        self.offset = 0  #: start offset of the log, as far as it is known
 
     def holds(self, record: Any) -> bool:
-        """Is the record, the next that came, one of the snapshot? Raises click.ClickException if
-        there is none.
+        """True if the record, the next one, belongs to the snapshot. Raises click.ClickException
+        without a snapshot.
         """
         if self._log_seen:
             return False
@@ -123,18 +125,18 @@ class _Start:
         return True
 
     def took(self, timestamp: int, in_snapshot: bool) -> None:
-        """A record written at ``timestamp`` (ms) was folded."""
+        """Note that a record written at ``timestamp`` (ms) was folded."""
         self._snapshot_ms = timestamp if in_snapshot else None
 
     def check(self, at: At) -> None:
-        """Is the state of ``at`` one that this log leads to? Raises click.ClickException."""
+        """Check that this log leads to the state of ``at``. Raises click.ClickException."""
         if at.offset is not None and at.offset < self.offset:
             raise click.ClickException(
                 f"{self._where}: its log starts at offset {self.offset}: the state before offset"
                 f" {at.offset} is no longer there"
             )
-        # When a snapshot was written is not when it is of: the time is known to be covered once a
-        # record of the log is.
+        # A snapshot's own time is when it was written. The requested time is covered once the log
+        # has a record of it.
         if (
             at.time_ms is not None
             and self._snapshot_ms is not None
@@ -147,7 +149,9 @@ class _Start:
 
 
 def _check_first(where: str, first: int, record: Any) -> None:
-    """A snapshot begins with the metadata version (``FeaturesImage.write``), as no log does."""
+    """Check that a snapshot begins with the metadata version (``FeaturesImage.write``), as no log
+    does.
+    """
     from kwire.errors import WireError
     from kwire.records import decode_metadata_record
 

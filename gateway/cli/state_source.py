@@ -1,6 +1,4 @@
-"""Where a state is to come from and up to where, as users write it. Reads nothing itself, and is
-cheap to import.
-"""
+"""Parses the source and the end of a state. It reads nothing itself, and is cheap to import."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def parse_source(text: str) -> tuple[Path | Address, At]:
-    """``PATH`` or ``HOST:PORT``, either with ``@OFFSET`` or ``@TIME``; what exists is a path.
-    Raises click.BadParameter.
+    """Parse ``PATH`` or ``HOST:PORT``, either with ``@OFFSET`` or ``@TIME``; an existing file is a
+    path. Raises click.BadParameter.
     """
     place, _, at = text.rpartition("@")
     if not place or os.path.exists(text):
@@ -38,7 +36,7 @@ def _place(text: str) -> Path | Address:
 
 
 def load(place: Path | Address, at: At) -> State:
-    """The state out of one path or server. Raises click.ClickException."""
+    """Return the state of one path or server. Raises click.ClickException."""
     from gateway.cli.state_files import load_files
     from gateway.cli.state_server import load_server
 

@@ -1,4 +1,4 @@
-"""The command's standard streams, prepared so that no subcommand has to handle their failures.
+"""Prepares the command's standard streams, so that no subcommand has to handle their failures.
 
 Standard output that cannot be written raises :class:`OutputFailed`. That is no OSError, because
 subcommands report an OSError as the failure of the file they read. Standard error that cannot be

@@ -1,8 +1,8 @@
-"""``kwire tail``: follow the metadata topic of any server, and print its records decoded and
-without secrets.
+"""Implements ``kwire tail``: follows the metadata topic of any server and prints its records
+decoded, without secrets.
 
-A kafka-python consumer does the fetching, as any client would. It keeps control records to itself,
-so these are not shown: ``kwire decode`` shows them from files.
+A kafka-python consumer fetches, as any client would. It does not return control records, so these
+are not printed: ``kwire decode`` prints them from files.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
 
 _POLL_MS: Final = 500
-#: How long to look for a server that does not answer.
+#: How long to try to reach a server, s.
 BOOTSTRAP_TIMEOUT_MS: Final = 10_000
-#: How long to wait for the next of the records that are there.
+#: How long to wait for the next record below the end, s.
 STALLED_S: Final = 30
 _INTERRUPTED: Final = 130
 
 
 def parse_start(text: str) -> str | int:
-    """``beginning``, ``end``, or an offset as a number. Raises click.BadParameter."""
+    """Parse ``beginning``, ``end``, or an offset as a number. Raises click.BadParameter."""
     if text in ("beginning", "end"):
         return text
     if not re.fullmatch(r"[0-9]{1,18}", text):
@@ -64,7 +64,7 @@ Examples:
     "--topic",
     default=TOPIC_NAME,
     show_default=True,
-    help="The topic, of metadata records or of changes.",
+    help="The topic: metadata records, or the audit topic.",
 )
 @click.option(
     "--from",
@@ -78,7 +78,7 @@ Examples:
 @click.option(
     "--until-end",
     is_flag=True,
-    help="Stop at the end that the topic has now, instead of following it.",
+    help="Stop at the present end of the topic, instead of following it.",
 )
 @click.option(
     "-o",
@@ -96,16 +96,17 @@ Examples:
 def command(
     server: Address, topic: str, start: str | int, until_end: bool, output: str, show_secrets: bool
 ) -> None:
-    """Print the records of the metadata topic as JSON lines
+    """Print the records of the metadata topic as JSON lines, and follow new ones as they commit.
 
-    \b {"offset": 7, "epoch": 1, "timestamp": 1795231027885, "type": "TOPIC_RECORD", "version": 0,
-    "data": {...}}
+    \b
+      {"offset": 7, "epoch": 1, "timestamp": 1795231027885,
+       "type": "TOPIC_RECORD", "version": 0, "data": {...}}
 
-    and go on with new ones as they are committed. A record that cannot be decoded has "error" in
-    place of the last three. Of the audit topic:
+    A record that cannot be decoded has "error" in place of the last three. Of the audit topic:
 
-    \b {"partition": 0, "offset": 2, "timestamp": 1795231027885, "change": {"api": "CreateTopics",
-    ...}}
+    \b
+      {"partition": 0, "offset": 2, "timestamp": 1795231027885,
+       "change": {"api": "CreateTopics", ...}}
     """
     from kafka.errors import KafkaError
 
@@ -130,9 +131,9 @@ def command(
 def with_consumer(
     server: Address, topic: str, start: str | int, until_end: bool, take: Callable[[Any], None]
 ) -> None:
-    """Give every record from ``start`` on to ``take``, for ever or until the present end.
+    """Pass every record from ``start`` on to ``take``, without end or until the present end.
 
-    Raises click.ClickException where there is no such topic or offset, and kafka-python's
+    Raises click.ClickException if the topic or offset does not exist, and kafka-python's
     KafkaError.
     """
     from kafka import KafkaConsumer, TopicPartition
@@ -144,7 +145,7 @@ def with_consumer(
         group_id=None,
         bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
         enable_auto_commit=False,
-        auto_offset_reset="none",  # a position that is lost is an error to report, not one to hide
+        auto_offset_reset="none",  # report a lost position as an error instead of hiding it
         allow_auto_create_topics=False,
     )
     try:
@@ -164,8 +165,8 @@ def with_consumer(
 
 
 def go_to(consumer: KafkaConsumer, partition: TopicPartition, start: str | int) -> int:
-    """Put the consumer at ``start``; returns the present end. Raises click.ClickException for an
-    offset that is not there.
+    """Seek the consumer to ``start``; return the present end. Raises click.ClickException for an
+    offset out of range.
     """
     consumer.assign([partition])
     first = consumer.beginning_offsets([partition])[partition]
@@ -180,13 +181,13 @@ def go_to(consumer: KafkaConsumer, partition: TopicPartition, start: str | int) 
 
 
 def records(consumer: KafkaConsumer, partition: TopicPartition, end: int | None) -> Iterator[Any]:
-    """The consumer's records in order; with ``end`` those below it, and no waiting for more.
+    """Yield the consumer's records in order; with ``end`` those below it, without waiting for more.
 
-    Raises click.ClickException when a server stops giving records that it said are there.
+    Raises click.ClickException if a server stops returning records below its end.
     """
     patience = time.monotonic() + STALLED_S
-    # Not "until the record before the end was seen": that may be a control record, which the
-    # consumer passes in silence.
+    # Do not wait for the record before the end: it may be a control record, which the consumer
+    # skips without a sign.
     while end is None or consumer.position(partition) < end:
         before = consumer.position(partition)
         for record in consumer.poll(timeout_ms=_POLL_MS).get(partition, ()):
@@ -196,17 +197,18 @@ def records(consumer: KafkaConsumer, partition: TopicPartition, end: int | None)
             patience = time.monotonic() + STALLED_S
         elif time.monotonic() > patience:
             raise click.ClickException(
-                f"the server gives nothing from offset {before} on, of {end}, for {STALLED_S} s"
+                f"the server returned no records from offset {before} on, of {end}, for"
+                f" {STALLED_S} s"
             )
 
 
 def describe(record: Any, show_secrets: bool) -> dict[str, Any]:
-    """The object to print for a consumer's record."""
+    """Return the JSON object of a consumer's record."""
     from kwire.errors import WireError
     from kwire.records import decode_metadata_record
     from kwire.records.redact import redact
 
-    # kafka-python gives -1 for "none", where JSON has a word for it.
+    # kafka-python returns -1 for "none"; JSON has null.
     epoch = (
         record.leader_epoch
         if record.leader_epoch is not None and record.leader_epoch >= 0
@@ -218,7 +220,7 @@ def describe(record: Any, show_secrets: bool) -> dict[str, Any]:
         data = message.to_json(version)
     except WireError as error:
         line["error"] = str(error)
-        if show_secrets:  # who knows what is in it
+        if show_secrets:  # a record that cannot be decoded may hold any secret
             line["value"] = (
                 None if record.value is None else base64.b64encode(record.value).decode("ascii")
             )

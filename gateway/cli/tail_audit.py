@@ -1,6 +1,4 @@
-"""The part of ``kwire tail`` that follows the audit topic: all its partitions, each record the
-account of a change.
-"""
+"""Implements ``kwire tail`` of the audit topic: all its partitions, one change in each record."""
 
 from __future__ import annotations
 
@@ -18,16 +16,16 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
 _POLL_MS: Final = 500
-#: How long to wait for the next of the records that are there.
+#: How long to wait for the next record below the end, s.
 _STALLED_S: Final = 30
 
 
 def follow(
     consumer: KafkaConsumer, start: str | int, until_end: bool, take: Callable[[Any], None]
 ) -> None:
-    """Give every change from ``start`` on to ``take``, for ever or until the present end.
+    """Pass every change from ``start`` on to ``take``, without end or until the present end.
 
-    Those of one node come in its order, those of several as they arrive. Raises
+    The changes of one node come in its order, those of several as they arrive. Raises
     click.ClickException, kafka-python's KafkaError.
     """
     from kafka import TopicPartition
@@ -66,7 +64,8 @@ def _records(consumer: KafkaConsumer, ends: dict[Any, int] | None) -> Iterator[A
             patience = time.monotonic() + _STALLED_S
         elif time.monotonic() > patience:
             raise click.ClickException(
-                f"the server gives no more of {AUDIT_TOPIC}, which has more, for {_STALLED_S} s"
+                f"the server returned no more records of {AUDIT_TOPIC}, which has more, for"
+                f" {_STALLED_S} s"
             )
 
 
@@ -77,7 +76,7 @@ def _of(record: Any) -> Any:
 
 
 def describe(record: Any) -> dict[str, Any]:
-    """The object to print for a consumer's record."""
+    """Return the JSON object of a consumer's record."""
     line = {"partition": record.partition, "offset": record.offset, "timestamp": record.timestamp}
     try:
         change = json.loads(record.value or b"")
@@ -87,20 +86,22 @@ def describe(record: Any) -> dict[str, Any]:
 
 
 def text_line(line: dict[str, Any]) -> str:
-    """Where it stands, time (UTC), what was asked for, by whom, about what, and the records that it
-    made.
+    """Return partition, offset, time (UTC), request, requester, resources and metadata offsets as a
+    line.
     """
     head = f"{line['partition']:>3} {line['offset']:>8}  {moment(line['timestamp'])}  "
     if "error" in line:
         return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
     try:
         return head + _sentence(line["change"])
-    except (KeyError, TypeError):  # whatever the server gave, it is no account of a change
+    except (KeyError, TypeError):  # the JSON is not an audit entry
         return head + _plain(json.dumps(line["change"]))
 
 
 def _sentence(change: dict[str, Any]) -> str:
-    """Raises KeyError, TypeError where something is missing, or is something else."""
+    """Return an audit entry as text. Raises KeyError, TypeError if a member is missing or has
+    another type.
+    """
     what = click.style(f"{change['api']} v{change['version']}", bold=True)
     who = f"{change['principal']} from {change['host']}" + (
         f" ({change['client_id']})" if change["client_id"] else ""
@@ -116,7 +117,7 @@ def _sentence(change: dict[str, Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what a terminal would act on: the names are whatever a client called them."""
+    """Escape characters that a terminal would execute: clients choose the names."""
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text
     )

@@ -209,7 +209,7 @@ def test_the_command(built: Built, logs: Any, tmp_path: Path) -> None:
     for arguments, sentence in (
         (["topics", "nowhere"], "'nowhere' is neither a directory nor HOST:PORT"),
         (["topics", str(tmp_path)], "no segments of a metadata log are there"),
-        (["topics", kept, "--tables", str(tmp_path / "b")], "holds tables already"),
+        (["topics", kept, "--tables", str(tmp_path / "b")], "already has tables"),
         (["weather", kept], "is not one of 'isr'"),
     ):
         result = CliRunner().invoke(main, ["spark", *arguments])

@@ -137,10 +137,10 @@ def test_a_response_needs_api_and_version() -> None:
     for api in ("ApiVersions", "18", "ApiVersionsResponse"):
         result = run("--hex", frame, "--response", "--api", api, "--version", "0")
         assert leaves(lines(result)[0]["tree"])["ErrorCode"] == 35
-    assert "with --api" in run("--hex", frame, "--response").stderr
-    assert "with --version" in run("--hex", frame, "--response", "--api", "18").stderr
+    assert "--api is missing" in run("--hex", frame, "--response").stderr
+    assert "--version is missing" in run("--hex", frame, "--response", "--api", "18").stderr
     result = run("--hex", frame, "--response", "--api", "ApiVersion", "--version", "0")
-    assert (result.exit_code, "no api is called 'ApiVersion'" in result.stderr) == (2, True)
+    assert (result.exit_code, "no API is called 'ApiVersion'" in result.stderr) == (2, True)
 
 
 def test_bodies_without_a_header() -> None:
@@ -205,7 +205,7 @@ def test_bytes_left_over_are_shown() -> None:
         (("--base64", "A"), "not base64"),
         (("--hex", "00", "--message", "NoSuchThing", "--version", "0"), "NoSuchThing"),
         (("--hex", "00", "--message", "FetchRequest", "--version", "99"), "4 to 18"),
-        (("--hex", "00", "--message", "FetchRequest"), "with --version"),
+        (("--hex", "00", "--message", "FetchRequest"), "--version is missing"),
         (("/no/such/file",), "No such file"),
     ],
 )

@@ -190,7 +190,7 @@ def test_as_text(tmp_path: Path) -> None:
         (["-t", CLUSTER_ID, "-s", "-f", "nothing=1"], "nothing is no feature"),
         (
             ["-t", CLUSTER_ID, "-s", "--listeners", "CONTROLLER://h:0,PLAINTEXT://h:1"],
-            "needs a port of its own",
+            "needs a fixed port",
         ),
         (
             ["-t", CLUSTER_ID, "-s", "--node-id", "x"],

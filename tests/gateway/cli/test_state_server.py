@@ -104,7 +104,7 @@ def test_a_server_that_stops_giving_records_is_not_waited_for_for_ever(
         )
         with pytest.raises(
             click.ClickException,
-            match=rf"gives nothing from offset \d+ on, of {partition.high_watermark}, for 1 s",
+            match=rf"no records from offset \d+ on, of {partition.high_watermark}, for 1 s",
         ):
             load_server(Address("127.0.0.1", stuck.port), At())
 

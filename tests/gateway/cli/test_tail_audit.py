@@ -148,6 +148,6 @@ def test_a_server_that_gives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         position=lambda partition: 0,
         poll=lambda timeout_ms: {},
     )
-    with pytest.raises(Exception, match="gives no more"):
+    with pytest.raises(Exception, match="returned no more"):
         tail_audit.follow(consumer, "beginning", True, lambda record: None)
     assert tail_audit._of(where).topic == AUDIT_TOPIC
