@@ -20,10 +20,11 @@ CLUSTER_NAME: Final = "kafka-cluster"
 NOT_ASKED: Final = -(2**31)
 
 
-#: The number of an operation is the bit in the field of authorized operations.
+#: The number of an operation is its bit in the field of authorized operations.
 Operation = AclOperation
 
-# Only operations that can succeed: there are no producers, and changes need a controller.
+# Only operations that this server can carry out: it has no producers, so WRITE is not among them,
+# and changes need a controller.
 TOPIC_OPERATIONS: Final = (Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
 TOPIC_CHANGES: Final = (
     Operation.CREATE,

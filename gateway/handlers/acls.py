@@ -1,7 +1,7 @@
 """Finds the ACLs in force, for the handlers that describe them.
 
-Without an authorizer that reads ACLs there are none: an administrator would rely on an ACL without
-effect.
+Without an authorizer that reads ACLs none is in force: a list of them would make an administrator
+rely on ACLs without effect.
 """
 
 from __future__ import annotations

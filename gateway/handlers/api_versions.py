@@ -1,9 +1,8 @@
-"""ApiVersions (key 18): the served APIs with their versions, and the features. First request of
-most connections.
+"""ApiVersions (key 18): returns the served APIs with their versions, and the features.
 
-Responses are made once and used for every connection. Version 5, in which a client names the
-cluster and node it expects (KIP-1242), is not served, as in Kafka 4.3: a client that begins with it
-gets UNSUPPORTED_VERSION and retries with version 4.
+It is the first request of most connections, so a response without a quorum is built once. Version
+5, in which a client names the cluster and node that it expects (KIP-1242), is not served, as in
+Kafka 4.3: a client that begins with it gets UNSUPPORTED_VERSION and retries with version 4.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = range(5)
 
-# KIP-511: what a client may call itself (ApiVersionsRequest.isValid); librdkafka falls back to
-# version 0 when refused.
+# The pattern of a client's software name and version (KIP-511, ApiVersionsRequest.isValid).
+# librdkafka falls back to version 0 if it is refused.
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -50,15 +49,15 @@ class Feature:
     finalized: int = 0
 
 
-#: A log read from disk upgrades no feature: this server has none of its own.
+#: Without a quorum there is no feature to upgrade: this server only reads a log from disk.
 FEATURES: Final[tuple[Feature, ...]] = ()
 #: The features of this quorum's nodes: those of Kafka 4.x that their controller implements.
 OWN_FEATURES: Final = tuple(Feature(name, low, high) for name, (low, high) in SUPPORTED.items())
 
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    """Return the table, or INVALID_REQUEST for a software name or version outside KIP-511's
-    pattern.
+    """Return the APIs and features; INVALID_REQUEST for a software name or version that KIP-511
+    does not allow.
     """
     if context.version >= 3 and not _is_well_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -74,10 +73,10 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
 
 
 def unsupported_version_response(apis: Mapping[int, Handler] | None = None) -> ApiVersionsResponse:
-    """Answer a version that is too new, encoded as version 0: the client reads it and retries
-    (KIP-511).
+    """Return the response to a version that is too new. It is encoded as version 0, which every
+    client reads, so that it retries with a version of the list (KIP-511).
 
-    Only the header of such a request is read: its body may have any form.
+    Only the header of such a request is decoded: the form of its body is unknown.
     """
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys(apis))
 
@@ -90,8 +89,8 @@ def make_response(
 ) -> ApiVersionsResponse:
     """Return the response with these features and APIs (None: those for clients).
 
-    Java clients up to 3.8 throw on a feature whose minimum is 0, so it is left out below version 4,
-    which says that the client accepts it (KAFKA-17011).
+    Java clients up to 3.8 throw on a feature whose minimum is 0. Clients that accept it send
+    version 4, and below that such a feature is left out (KAFKA-17011).
     """
     shown = [feature for feature in features if feature.min_version > 0 or minimum_zero_understood]
     return ApiVersionsResponse(
@@ -118,7 +117,7 @@ def _is_well_named(request: ApiVersionsRequest) -> bool:
 
 
 def _features(context: Context) -> Sequence[Feature]:
-    """Return the features that a node of this quorum supports, and the levels that its log has
+    """Return the features that nodes of this quorum support, with the levels that its log has
     finalized.
     """
     raft, quorum = context.gateway.raft, context.gateway.quorum
@@ -128,10 +127,10 @@ def _features(context: Context) -> Sequence[Feature]:
 
 
 def _observed_features(image: Image) -> Sequence[Feature]:
-    """Return the features that the observed cluster has finalized, supported at least up to those
-    levels.
+    """Return the features of the observed cluster, with the levels that it has finalized.
 
-    kraft.version is in a control record of the log, which the image does not hold.
+    Each is shown as supported at least up to its level: a later release than this one may have
+    finalized it. kraft.version is left out, as the image does not hold control records.
     """
     known = {feature.name: feature for feature in OWN_FEATURES if feature.name != KRAFT_VERSION}
     names = sorted({*known, *image.features})

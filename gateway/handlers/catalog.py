@@ -1,7 +1,7 @@
 """Finds topics by name and by id, and their partitions: metadata log, audit topic, created topics.
 
-Topics can be created if this node is part of its own quorum. Clients see what the log says of them,
-but the server stores no records for them: their partitions are empty. It knows no request.
+Topics can be created if this node belongs to a quorum of kwire. Clients see their metadata, but the
+server stores no records for them, so their partitions are empty. It knows no request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 class Topic(NamedTuple):
-    """A topic. ``partitions`` are as its records say; None for the metadata log, which has one."""
+    """A topic. ``partitions`` are its records in the image; None for the metadata log, which has
+    one partition and no records.
+    """
 
     name: str
     topic_id: Uuid
@@ -39,16 +41,18 @@ class Topic(NamedTuple):
 
 
 METADATA_LOG: Final = Topic(TOPIC_NAME, METADATA_TOPIC_ID, None)
-#: More names than this are returned unsorted: sorting so many takes 5 ms.
+#: More names than this are returned unsorted: sorting them takes 5 ms, and blocks the event loop.
 _SORTED_MAX: Final = 10_000
-#: Names sorted in one step.
+#: Names that are sorted in one step.
 _RUN: Final = 2000
 #: The leader epoch of every audit partition: its leader never changes.
 _AUDIT_EPOCH: Final = 0
 
 
 def own_image(context: Context) -> Image | None:
-    """Return the committed image of this node's own quorum; None if other nodes write the log."""
+    """Return the committed image of this node's own quorum; None if it only reads a log that others
+    write.
+    """
     gateway = context.gateway
     return (
         gateway.quorum.image
@@ -68,16 +72,16 @@ def cluster_image(context: Context) -> Image | None:
 def topic_names(context: Context) -> list[str]:
     """Return the names of all topics, sorted."""
     image = own_image(context)
-    ours = (TOPIC_NAME,) if audit_topic(context) is None else (TOPIC_NAME, AUDIT_TOPIC)
-    return sorted({*ours, *(image.topic_ids if image is not None else ())})
+    fixed = (TOPIC_NAME,) if audit_topic(context) is None else (TOPIC_NAME, AUDIT_TOPIC)
+    return sorted({*fixed, *(image.topic_ids if image is not None else ())})
 
 
 class Topics:
-    """All topics of one moment, for a response that is made in several steps while the image
-    changes.
+    """All topics of one moment, for a response that is built in slices while the image changes.
 
-    Copies the two mappings of topics in the image: about 10 ms for a million topics. The partitions
-    of a topic are never changed in place (``kwire.cluster.delta``).
+    It copies the two mappings of topics in the image, which takes about 10 ms for a million topics.
+    The partitions of a topic need no copy: they are never changed in place
+    (``kwire.cluster.delta``).
     """
 
     def __init__(self, context: Context) -> None:
@@ -90,9 +94,7 @@ class Topics:
         )
 
     def names(self) -> list[str]:
-        """The names: sorted if there are few, else in the order of creation, because sorting takes
-        long.
-        """
+        """Return the names: sorted if they are few, else in the order of creation."""
         names = [*self._fixed, *(name for name in self._ids if name not in self._fixed)]
         return sorted(names) if len(names) <= _SORTED_MAX else names
 
@@ -121,8 +123,8 @@ class Topics:
 
 
 def count_partitions(context: Context, at_most: int) -> int:
-    """Return the number of partitions and of topics; counting ends at ``at_most``, to bound its
-    time.
+    """Return the number of partitions and topics, but no more than ``at_most``: counting stops
+    there, to bound its time.
     """
     image, audit = own_image(context), context.gateway.audit
     total = 1 if audit is None else 1 + len(audit.nodes)
@@ -134,8 +136,8 @@ def count_partitions(context: Context, at_most: int) -> int:
 
 
 def audit_topic(context: Context) -> Topic | None:
-    """Return the audit topic, with one partition for each node of this quorum in the order of ids;
-    None if there is none.
+    """Return the audit topic, with one partition for each node of this quorum in the order of their
+    ids; None without an audit topic.
     """
     audit = context.gateway.audit
     nodes = audit.nodes if audit is not None else ()
@@ -189,7 +191,9 @@ def has_partition(topic: Topic, index: int) -> bool:
 
 
 def log_of(topic: Topic, index: int, context: Context) -> Partition | ErrorCode:
-    """Return the log of a partition on this node, or the error that sends the client elsewhere."""
+    """Return the log of a partition on this node, or the error for the client: UNKNOWN_TOPIC_OR_
+    PARTITION, or NOT_LEADER_OR_FOLLOWER if another node leads it.
+    """
     if not has_partition(topic, index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic.partitions is None:
@@ -198,7 +202,7 @@ def log_of(topic: Topic, index: int, context: Context) -> Partition | ErrorCode:
     if record.leader != context.gateway.node_id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if topic.topic_id == AUDIT_TOPIC_ID:
-        assert context.gateway.audit is not None, "there is no such topic without it"
+        assert context.gateway.audit is not None, "an audit topic without an audit log"
         return context.gateway.audit.partition
     return EmptyLog(record.leader_epoch)
 

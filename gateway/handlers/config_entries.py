@@ -1,7 +1,7 @@
-"""Builds the entries of DescribeConfigs: each key with its value and its sources. Knows no request.
+"""Builds the entries of DescribeConfigs: each key with its value and its sources.
 
-Keys set through the controller, keys of the metadata log, and this node's own settings, which no
-request can change.
+The keys are those that requests set through the controller, those of the metadata log and the audit
+topic, and this node's own settings, which no request can change. It knows no request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Origin = tuple[str, str | None, ConfigSource]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One key. ``origins``: every source with a value of it, the effective one first."""
+    """One key. ``origins`` are all sources that have a value for it, the effective one first."""
 
     name: str
     type: ConfigType
@@ -52,7 +52,7 @@ def of_audit_topic(config: Any) -> Iterator[Entry]:
 
 
 def of_node(config: Any, image: Image | None, node_id: int) -> Iterator[Entry]:
-    """Yield this node's settings, and what the cluster's log holds for it."""
+    """Yield this node's settings, and the dynamic configs that the log has for it."""
     for key in KEYS.values():
         yield _fixed(
             key.name,
@@ -142,7 +142,7 @@ def _origins(one: Effective, value: str | None, image: Image, node_id: int) -> t
         for key in one.key.synonyms
         if key.default is not None
     ]
-    # Kafka drops what stands before the first of the key that the topic's is named after.
+    # Kafka drops all entries before the first one of the primary synonym.
     while of_brokers and of_brokers[0][0] != one.key.synonyms[0].name:
         of_brokers.pop(0)
     return (*own, *of_brokers)

@@ -1,9 +1,9 @@
-"""Defines what a handler gets, and what it may return.
+"""Defines the context of a request, and the response that is completed later.
 
-A handler is one module named after its API with ``API_KEY``, ``VERSIONS`` and ``handle(request,
+A handler is a module named after its API, with ``API_KEY``, ``VERSIONS`` and ``handle(request,
 context)``. It returns a response message, a :class:`gateway.handlers.streamed.Streamed` one if it
 may be long, or a :class:`PendingResponse` if the response depends on a later event. It knows no
-sockets and no clock but ``context.now``.
+socket, and no clock but ``context.now``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gateway.security.sasl_session import SaslSession
     from kwire.message import Message
 
-#: Unknown tagged fields in a request header. No client sends any; before authentication millions
-#: were a way to fill the memory of a broker (CVE-2026-111115).
+#: Unknown tagged fields in a request header, at most. No client sends any. A client that is not
+#: authenticated yet could send millions, and fill the server's memory (CVE-2026-111115).
 HEADER_TAGS_MAX: Final = 100
 
 
@@ -28,10 +28,10 @@ class PendingResponse:
     """A response that is not ready (Kafka: ``DelayedOperation``). Its holder calls :meth:`complete`
     once; later calls are ignored.
 
-    ``deadline`` (seconds on the clock of ``Context.now``, or None) and ``expire``: if the deadline
-    passes first, the server completes it with ``expire()``. ``cancelled`` becomes true when the
-    connection closes: holders may then drop it. ``keeps_request``: the decoded request stays in
-    memory until the response, and the connection counts it.
+    If ``deadline`` (seconds on the clock of ``Context.now``, or None) passes first, the server
+    completes it with ``expire()``. ``cancelled`` becomes true when the connection closes: its
+    holder may drop it then. ``keeps_request``: the decoded request stays in memory until the
+    response, so the connection counts its bytes.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class PendingResponse:
         self._deliver: Callable[[Any], None] | None = None
 
     def complete(self, response: Message | Streamed) -> None:
-        """Deliver the response: run the connection's callback directly."""
+        """Deliver the response: call the connection's callback before this returns."""
         if self.done or self.cancelled:
             return
         self.done = True
@@ -82,7 +82,7 @@ class PendingResponse:
             self._deliver = deliver
 
     def cancel(self) -> None:
-        """For the connection: it is closed and needs no response."""
+        """For the connection: it has closed, and needs no response."""
         if not self.done and not self.cancelled:
             self.cancelled = True
             on_cancel = self.on_cancel
@@ -91,19 +91,20 @@ class PendingResponse:
                 on_cancel()
 
     def _release(self) -> None:
-        """Drop the request and the connection: the heap of deadlines may keep this object until its
-        deadline.
+        """Drop the references to the request and the connection: the heap of deadlines keeps this
+        object until its deadline.
         """
         self.expire = self.on_cancel = self._deliver = None
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The client of a request: listener, principal (``User:ANONYMOUS`` if unauthenticated),
-    address, connection number.
+    """The client of a request.
 
-    ``token_authenticated``: by a delegation token, which may not request another one (KIP-48).
-    ``forwarder``: the node of the cluster that authenticated the client and forwarded the request.
+    ``principal`` is ``User:ANONYMOUS`` without authentication, ``connection`` a number.
+    ``token_authenticated``: the client authenticated with a delegation token, and may not request
+    another one (KIP-48). ``forwarder``: the node of the cluster that authenticated the client and
+    forwarded the request (KIP-590); None if the client sent it here.
     """
 
     listener: str
@@ -117,8 +118,8 @@ class Peer:
 
 @dataclass(slots=True)
 class Context:
-    """The surroundings of one request. ``now`` is monotonic seconds, ``wall_ms`` milliseconds since
-    the epoch.
+    """The context of one request. ``now`` is in seconds on a monotonic clock, ``wall_ms`` in
+    milliseconds since the epoch.
     """
 
     version: int
@@ -127,15 +128,11 @@ class Context:
     gateway: Gateway
     now: float
     wall_ms: int
-    notes: dict[str, Any] = field(
-        default_factory=dict
-    )  #: what the access log should say about this request
-    apis: Mapping[int, Handler] | None = (
-        None  #: what the listener serves, by api key; None is the table for clients
-    )
-    element_budget: int | None = (
-        None  #: array elements and unknown tags that a request inside this one may have; None: any
-    )
-    sasl: SaslSession | None = (
-        None  #: the connection's authentication, where its listener wants one
-    )
+    #: Fields that the access log has for this request beside the usual ones.
+    notes: dict[str, Any] = field(default_factory=dict)
+    #: The handlers of the listener, by API key; None: the table for clients.
+    apis: Mapping[int, Handler] | None = None
+    #: Array elements and unknown tags that a request inside an envelope may have; None: any number.
+    element_budget: int | None = None
+    #: The authentication of the connection, if its listener has one.
+    sasl: SaslSession | None = None

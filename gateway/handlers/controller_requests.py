@@ -1,8 +1,8 @@
-"""Has the active controller carry out admin requests, one handler for each of its APIs.
+"""Submits admin requests to the active controller, with one handler for each of its APIs.
 
-What is particular to an API is in its descriptor (``gateway.controller.admin_api``). Whether the
-requester may do it is decided where the request is carried out. Where the log is written by other
-controllers this server refuses every change.
+The descriptor of an API has everything that is particular to it (``gateway.controller.admin_api``).
+The controller authorizes the request when it decides on it. If this server only reads a log that
+other controllers write, it refuses every change.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.message import Message
 
-#: Longest wait, ms: what a client names in 32 bits may be 24 days.
+#: The longest timeout, ms: the 32 bits of a request hold 24 days.
 TIMEOUT_MS_MAX: Final = 300_000
 
 
 def ask_controller(key: ApiKey, request: Message, context: Context) -> Message | PendingResponse:
     """Submit ``request`` to the active controller, whose response completes the pending one.
 
-    The response is REQUEST_TIMED_OUT after the request's own timeout, or that of its API: whether
-    the change was made is unknown then.
+    After the timeout of the request, or that of its API if it has none, the response is
+    REQUEST_TIMED_OUT. The change may have been made, or may still be made.
     """
     api, controller = admin_api(key), context.gateway.controller
     if controller is None:
@@ -44,8 +44,8 @@ def ask_controller(key: ApiKey, request: Message, context: Context) -> Message |
         return api.refuse(request, refusal)
     peer = context.peer
     if context.gateway.is_for_controllers(peer.listener) and not controller.is_active:
-        # As a controller of Kafka: who sends a request there looks for the active controller, and
-        # a request that is forwarded must not go round in a circle.
+        # As on a controller of Kafka: the sender looks for the active controller then. Forwarding
+        # it could send the request round in a circle while leadership moves.
         why = "This node is not the active controller."
         return api.refuse(request, Refusal(context.version, ErrorCode.NOT_CONTROLLER, why))
     timeout_ms = getattr(request, "timeout_ms", api.timeout_ms)
@@ -71,7 +71,7 @@ def ask_controller(key: ApiKey, request: Message, context: Context) -> Message |
 
 
 def _without_controller(api: AdminApi, request: Message, context: Context) -> Message:
-    """The response of a server that has no controller of its own."""
+    """Return the response of a server that has no controller of its own."""
     if not api.reads_only:
         return api.refuse(request, Refusal(context.version, REFUSED, REASON))
     needed = api.cluster_operation
@@ -81,7 +81,7 @@ def _without_controller(api: AdminApi, request: Message, context: Context) -> Me
 
 
 def _refusal(api: AdminApi, context: Context) -> Refusal | None:
-    """Why this node does not submit the request, from what the API requires of it."""
+    """Return why this node does not submit the request, by the requirement of its API; or None."""
     match api.requirement:
         case Requirement.AUTHORIZER if not context.gateway.authorizer.keeps_acls:
             return Refusal(context.version, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
@@ -98,7 +98,7 @@ def _handler(key: ApiKey, old_requests: Mapping[int, type[Message]]) -> Handler:
 
 
 def handlers_for_nodes() -> list[Handler]:
-    """Handlers of the APIs that only nodes of the cluster use, on controller listeners."""
+    """Return the handlers of APIs that only nodes of the cluster use, on controller listeners."""
     keys = [key for key in admin_keys() if "broker" not in key.listeners]
     return [_handler(key, admin_api(key).old_requests) for key in keys]
 

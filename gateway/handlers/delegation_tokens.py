@@ -13,10 +13,10 @@ _ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 def may_ask_for_tokens(context: Context) -> bool:
-    """Whether the client is authenticated, and not by a token: a token that it created would
-    outlive its own.
+    """Whether the client is authenticated, and not with a token: it could create a token that
+    outlives its own.
 
-    A request that a broker forwards was checked by that broker.
+    For a request that a broker forwards, the broker has checked the first.
     """
     peer = context.peer
     if peer.token_authenticated:

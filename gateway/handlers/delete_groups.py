@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members are forgotten with all their offsets."""
+"""DeleteGroups (key 42): deletes groups without members, with all their offsets (KIP-229)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MESSAGES: Final[dict[int, str]] = {
 def handle(
     request: DeleteGroupsRequest, context: Context
 ) -> DeleteGroupsResponse | PendingResponse:
-    """Put the groups that may be deleted to the coordinator; a name twice counts once."""
+    """Send the groups that the client may delete to the coordinator, each once."""
     errors: dict[str, int] = {
         group_id: ErrorCode.NONE
         if may_on_group(context, Operation.DELETE, group_id)

@@ -1,5 +1,6 @@
-"""DescribeAcls (key 29): the ACLs in the log that a filter finds; those of our own cluster, or of
-the observed one.
+"""DescribeAcls (key 29): returns the ACLs in the log that match a filter.
+
+They are those of this node's own cluster, or of the observed one.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.DESCRIBE_ACLS
 VERSIONS: Final = range(1, 4)
 
-#: More resources than this are told unsorted: sorting so many takes 5 ms.
+#: More resources than this are returned unsorted: sorting them takes 5 ms.
 _SORTED_MAX: Final = 5000
 
 
 def handle(request: DescribeAclsRequest, context: Context) -> Message | Streamed:
-    """ACLs by resource. SECURITY_DISABLED where no authorizer goes by any, INVALID_REQUEST for a
+    """Return ACLs by resource. SECURITY_DISABLED if no authorizer reads ACLs, INVALID_REQUEST for a
     filter with a 0 (UNKNOWN).
     """
     if not may_on_cluster(context, Operation.DESCRIBE):
@@ -60,7 +61,7 @@ def _failed(error: ErrorCode, why: str) -> DescribeAclsResponse:
 def _resources(
     records: list[AccessControlEntryRecord], wanted: AclFilter
 ) -> Iterator[DescribeAclsResource | Streamed | None]:
-    """The ACLs that are wanted, by resource; sorted where there are few of them."""
+    """Yield the ACLs that match, by resource; sorted if they are few."""
     found: dict[tuple[int, str, int], set[Acl]] = {}
     for record in records:
         if wanted.matches(record):

@@ -1,6 +1,6 @@
-"""DescribeClientQuotas (key 48): the quotas in the log that match a filter (KIP-546).
+"""DescribeClientQuotas (key 48): returns the quotas in the log that match a filter (KIP-546).
 
-Those of this node's own cluster, or of the observed one. This server itself throttles no client.
+They are those of this node's own cluster, or of the observed one. This server throttles no client.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ _NAMES: Final = {
 
 
 def handle(request: DescribeClientQuotasRequest, context: Context) -> Message | Streamed:
-    """Return entities with their quotas. INVALID_REQUEST for a contradictory filter,
-    UNSUPPORTED_VERSION for unknown types.
+    """Return entities with their quotas.
+
+    INVALID_REQUEST for a contradictory filter, UNSUPPORTED_VERSION for an unknown entity type.
     """
     if not may_on_cluster(context, Operation.DESCRIBE_CONFIGS):
         return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
@@ -59,7 +60,7 @@ def handle(request: DescribeClientQuotasRequest, context: Context) -> Message | 
     image = cluster_image(context)
     quotas = [] if image is None else list(image.quotas.items())
     entries = (
-        _told(*item) if _matches(dict(item[0]), wanted, strict=request.strict) else None
+        _entry(*item) if _matches(dict(item[0]), wanted, strict=request.strict) else None
         for item in quotas
     )
     return respond(DescribeClientQuotasResponse(), "entries", entries, len(quotas))
@@ -112,7 +113,7 @@ def _matches(
     )
 
 
-def _told(entity: QuotaEntity, quotas: Mapping[str, float]) -> EntryData:
+def _entry(entity: QuotaEntity, quotas: Mapping[str, float]) -> EntryData:
     return EntryData(
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
         values=[ValueData(key=key, value=value) for key, value in quotas.items()],

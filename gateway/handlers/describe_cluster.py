@@ -1,8 +1,8 @@
-"""DescribeCluster (key 60): the nodes of the cluster (KIP-700, KIP-919).
+"""DescribeCluster (key 60): returns the nodes of the cluster (KIP-700, KIP-919).
 
-Over an observed quorum these are its brokers and controllers, as the committed records say; in this
-node's own quorum, its nodes and the brokers that it controls; over files, this node alone. Clients
-find partition leaders with Metadata, not here.
+Over an observed quorum these are the brokers and controllers in the committed image; in this node's
+own quorum, its nodes and the brokers under it; over files, this node alone. Clients find partition
+leaders with Metadata, not here.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _MISMATCHED: Final = {
     _BROKERS: "This is a listener for controllers: ask at a listener for clients for the brokers.",
     _CONTROLLERS: "This is a broker listener: ask a controller of the quorum for the controllers.",
 }
-#: From here on fenced brokers can be asked for, and are marked (KIP-1073).
+#: The first version in which clients can ask for fenced brokers, which are marked (KIP-1073).
 _FENCED: Final = 2
 
 
 def handle(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
     """Return the nodes of the requested type; UNSUPPORTED_ENDPOINT_TYPE for an unknown one.
 
-    Controllers, without a quorum behind this node: MISMATCHED_ENDPOINT_TYPE, as from a broker's
-    listener. On a controller listener it requires ALTER on the cluster, as in Kafka.
+    Without a quorum a request for controllers gets MISMATCHED_ENDPOINT_TYPE, as on a broker. On a
+    controller listener the client needs ALTER on the cluster, as in Kafka.
     """
     quorum = context.gateway.quorum
     if context.gateway.is_for_controllers(context.peer.listener) and not may_on_cluster(
@@ -57,20 +57,20 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
         return _refuse(_BROKERS)
     response = DescribeClusterResponse(cluster_id=context.gateway.partition.cluster_id)
     if request.endpoint_type == _CONTROLLERS and quorum is not None:
-        _tell_controllers(response, quorum)
+        _add_controllers(response, quorum)
     elif context.gateway.controller is None and quorum is not None and quorum.image.brokers:
         response.brokers = _brokers(quorum, request, context)
-        # A broker names any live broker here: who leads the quorum is nothing that its clients
-        # could connect to.
+        # As on a broker, which names any live broker: clients cannot connect to the leader of the
+        # quorum, and brokers forward their admin requests (KIP-590).
         response.controller_id = response.brokers[0].broker_id if response.brokers else -1
     else:
-        _tell_reachable(response, request, context)
+        _add_reachable(response, request, context)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(context)
     return response
 
 
-def _tell_controllers(response: DescribeClusterResponse, quorum: Quorum) -> None:
+def _add_controllers(response: DescribeClusterResponse, quorum: Quorum) -> None:
     response.endpoint_type = _CONTROLLERS
     response.controller_id = quorum.leader_id
     response.brokers = [
@@ -103,24 +103,24 @@ def _endpoint(endpoints: Sequence[Any], listener: str) -> Sequence[Any]:
     return [endpoint for endpoint in endpoints if endpoint.name == listener][:1] or endpoints[:1]
 
 
-def _tell_reachable(
+def _add_reachable(
     response: DescribeClusterResponse, request: DescribeClusterRequest, context: Context
 ) -> None:
-    """This node, the others of its own quorum, and the brokers under it: the nodes of Metadata, and
-    fenced ones if they are asked for.
+    """Add the nodes of Metadata (this node, others of its quorum, brokers under it), and the fenced
+    brokers if the client asked for them.
     """
-    response.controller_id = context.gateway.node_id  # every node takes what is for the controller
+    response.controller_id = context.gateway.node_id  # every node forwards admin requests
     quorum = context.gateway.quorum
-    told = (
+    found = (
         {one.broker_id: one for one in _brokers(quorum, request, context)}
         if quorum is not None
         else {}
     )
     for node_id, node in reachable_nodes(context).items():
-        told[node_id] = DescribeClusterBroker(
+        found[node_id] = DescribeClusterBroker(
             broker_id=node_id, host=node.host, port=node.port, rack=node.rack
         )
-    response.brokers = [told[node_id] for node_id in sorted(told)]
+    response.brokers = [found[node_id] for node_id in sorted(found)]
 
 
 def _refuse(endpoint_type: int) -> DescribeClusterResponse:

@@ -1,8 +1,8 @@
-"""DescribeConfigs (key 32): the configuration of topics, this node, groups and client metrics
-subscriptions.
+"""DescribeConfigs (key 32): returns the configuration of topics, this node, groups and client
+metrics subscriptions.
 
-No request can change that of the metadata log and of this node; the rest exists if this node is
-part of its own quorum. Each value has its source and documentation.
+That of the metadata log and of this node cannot be changed by requests. The rest exists if this
+node belongs to a quorum of kwire. Each value has its source and documentation.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = range(1, 5)
 
-#: More resources than this are described in slices; one has 30 to 150 keys.
+#: More resources than this are described in slices. One has 30 to 150 keys.
 _WHOLE_MAX: Final = 8
 
 #: Resources with dynamic configs only: their keys, and the source of a value that was set.
@@ -61,11 +61,11 @@ _KEPT: Final = {
 
 
 def handle(request: DescribeConfigsRequest, context: Context) -> Message | Streamed:
-    """Return the requested keys of each resource; null, or no key, means all.
+    """Return the requested keys of each resource; null or an empty list requests all.
 
-    A resource named more than once is described once. Beyond ``response.max.bytes`` a resource gets
-    INVALID_REQUEST: any group name has a configuration, so that ten bytes of request would cause
-    kilobytes of response.
+    A resource that is named more than once is described once. Beyond ``response.max.bytes`` a
+    resource gets INVALID_REQUEST: every group name has a configuration, so ten bytes of a request
+    can cause kilobytes of response.
     """
     resources = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
     response = limited(
@@ -187,7 +187,7 @@ def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[Entry
         return of_metadata_log()
     if topic is not None and topic.name == AUDIT_TOPIC:
         return of_audit_topic(context.gateway.config)
-    assert image is not None, "what is made by a controller was found without one"
+    assert image is not None, "a resource of a controller was found without one"
     if topic is not None:
         return of_topic(name, image, context.gateway.node_id)
     keys, source = _KEPT[ResourceType(asked.resource_type)]

@@ -1,7 +1,7 @@
-"""DescribeDelegationToken (key 41): the tokens in the log that the client may describe, with their
-HMACs.
+"""DescribeDelegationToken (key 41): returns the tokens in the log that the client may describe,
+with their HMACs (KIP-48).
 
-Those of this node's own cluster, or, if this node has its key, of the observed one.
+They are those of this node's own cluster, or of the observed one if this node has its secret key.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.DESCRIBE_DELEGATION_TOKEN
 VERSIONS: Final = range(1, 4)
 
-#: A token costs as much as so many elements of other responses: two questions to the authorizer,
-#: and its password.
+#: A token takes as long as so many elements of other responses: two calls of the authorizer, and
+#: one HMAC.
 _WEIGHT: Final = 5
 
 
 def handle(request: DescribeDelegationTokenRequest, context: Context) -> Message | Streamed:
-    """Return the tokens of the requested owners, of all if none are given.
-    DELEGATION_TOKEN_AUTH_DISABLED without the cluster's key.
+    """Return the tokens of the requested owners; null requests those of all owners.
+
+    DELEGATION_TOKEN_AUTH_DISABLED without the cluster's secret key.
     """
     if not may_ask_for_tokens(context):
         return DescribeDelegationTokenResponse(
@@ -53,19 +54,19 @@ def handle(request: DescribeDelegationTokenRequest, context: Context) -> Message
         )
     tokens = list(image.tokens.values())
     elements = (
-        _told(token, token_hmac(secret, token.token_id), context.version)
-        if _is_asked_for(token, owners) and _may_know(token, context)
+        _described(token, token_hmac(secret, token.token_id), context.version)
+        if _is_requested(token, owners) and _may_describe(token, context)
         else None
         for token in tokens
     )
     return respond(DescribeDelegationTokenResponse(), "tokens", elements, _WEIGHT * len(tokens))
 
 
-def _is_asked_for(token: DelegationTokenRecord, owners: frozenset[str] | None) -> bool:
+def _is_requested(token: DelegationTokenRecord, owners: frozenset[str] | None) -> bool:
     return owners is None or not owners.isdisjoint(token_principals(token))
 
 
-def _may_know(token: DelegationTokenRecord, context: Context) -> bool:
+def _may_describe(token: DelegationTokenRecord, context: Context) -> bool:
     peer, authorizer = context.peer, context.gateway.authorizer
     return (
         peer.principal in token_principals(token)
@@ -76,10 +77,12 @@ def _may_know(token: DelegationTokenRecord, context: Context) -> bool:
     )
 
 
-def _told(token: DelegationTokenRecord, password: bytes, version: int) -> DescribedDelegationToken:
+def _described(
+    token: DelegationTokenRecord, password: bytes, version: int
+) -> DescribedDelegationToken:
     owner_type, _, owner_name = token.owner.partition(":")
     renewers = (renewer.partition(":") for renewer in token.renewers)
-    told = DescribedDelegationToken(
+    described = DescribedDelegationToken(
         principal_type=owner_type,
         principal_name=owner_name,
         issue_timestamp=token.issue_timestamp,
@@ -93,7 +96,7 @@ def _told(token: DelegationTokenRecord, password: bytes, version: int) -> Descri
         ],
     )
     if version >= REQUESTER_VERSION:
-        told.token_requester_principal_type, _, told.token_requester_principal_name = (
-            token.requester.partition(":")
-        )
-    return told
+        kind, _, name = token.requester.partition(":")
+        described.token_requester_principal_type = kind
+        described.token_requester_principal_name = name
+    return described

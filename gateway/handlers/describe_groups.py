@@ -1,5 +1,6 @@
-"""DescribeGroups: state, protocol and members of groups. One that is not there is an error from
-version 6 on (KIP-1043).
+"""DescribeGroups (key 15): returns state, protocol and members of groups.
+
+A group that does not exist is an error from version 6 on (KIP-1043), and in state Dead before.
 """
 
 from __future__ import annotations
@@ -35,10 +36,9 @@ _FIRST_WITH_NOT_FOUND: Final = 6
 def handle(
     request: DescribeGroupsRequest, context: Context
 ) -> DescribeGroupsResponse | PendingResponse:
-    """Put the groups that may be described to the coordinator."""
-    wanted = tuple(
-        dict.fromkeys(request.groups)
-    )  # a name a thousand times must not be a thousand descriptions
+    """Ask the coordinator for the groups that the client may describe."""
+    # Each name once: a small request that repeats a name must not cause a large response.
+    wanted = tuple(dict.fromkeys(request.groups))
     refused = [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         for group_id in wanted
@@ -77,7 +77,7 @@ def _group(
     error, message = group.error, None
     if error is Error.GROUP_ID_NOT_FOUND:
         if context.version < _FIRST_WITH_NOT_FOUND:
-            error = Error.NONE  # its state, Dead, says it
+            error = Error.NONE  # the state is Dead
         else:
             message = error_text(f"Group {group.group_id} not found.")
     asked = with_operations and error is Error.NONE

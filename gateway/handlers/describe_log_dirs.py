@@ -1,4 +1,6 @@
-"""DescribeLogDirs (key 35): this node's log directory, and the size of each log in it (KIP-113)."""
+"""DescribeLogDirs (key 35): returns this node's log directory, and the size of each log in it
+(KIP-113).
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,13 @@ _Size = tuple[str, int, int]
 
 
 def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
-    """Return the directory, with the requested partitions (null: all).
+    """Return the directory with the requested partitions; null requests all.
 
-    The sizes of the volume (version 4 and later) stay at -1, unknown: in source=log another server
-    owns it.
+    The sizes of the volume (from version 4 on) are -1, unknown: with source=log another server owns
+    the volume.
     """
     if not may_on_cluster(context, Operation.DESCRIBE):
-        # Below version 3 there is no place for the error: an empty answer, as in Kafka.
+        # Below version 3 the response has no error code: it is empty, as in Kafka.
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = None
     if request.topics is not None:

@@ -1,8 +1,9 @@
-"""DescribeQuorum (key 55): the quorum behind the partition (KIP-595, KIP-836, KIP-853).
+"""DescribeQuorum (key 55): returns the state of the metadata quorum (KIP-595, KIP-836, KIP-853).
 
-Where a real quorum is observed, its leader is asked, and its answer is passed on. Over files this
-node leads what it serves, as in Metadata and DescribeCluster; who led and voted when they were
-written stands in their LEADER_CHANGE and KRAFT_VOTERS records.
+If this node belongs to a quorum, or observes one, the leader is asked and its response is passed
+on. Over files this node is the leader of the log that it serves, as in Metadata and
+DescribeCluster; the LEADER_CHANGE and KRAFT_VOTERS records in them have the nodes that led and
+voted.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.DESCRIBE_QUORUM
 VERSIONS: Final = range(3)
 
-#: From here on answers carry messages, directory ids and the addresses of the nodes (KIP-853).
+#: The first version with error messages, directory ids and the nodes' addresses (KIP-853).
 _NODES: Final = 2
-#: The leader is given so long, s.
+#: The time that the leader has to answer, s.
 _WAIT_S: Final = 5.0
 
 
 def handle(
     request: DescribeQuorumRequest, context: Context
 ) -> DescribeQuorumResponse | PendingResponse:
-    """The state of partition 0 of ``__cluster_metadata``.
+    """Return the state of partition 0 of ``__cluster_metadata``.
 
-    A request for anything but exactly that gets UNKNOWN_TOPIC_OR_PARTITION in every partition, as
-    from ``KafkaRaftClient``; while there is no leader to describe: NOT_LEADER_OR_FOLLOWER, on which
-    clients ask again.
+    A request for any other set of partitions gets UNKNOWN_TOPIC_OR_PARTITION in each of them, as
+    from ``KafkaRaftClient``. While there is no leader the error is NOT_LEADER_OR_FOLLOWER, on which
+    clients retry.
     """
     if not may_on_cluster(context, Operation.DESCRIBE):
         return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -94,7 +95,7 @@ def _asked_of_leader(
 
 
 def _at_version(answer: DescribeQuorumResponse, version: int) -> DescribeQuorumResponse:
-    """The leader's answer without what a client of ``version`` cannot be told."""
+    """Return the leader's response without the fields that ``version`` does not have."""
     if version >= _NODES:
         return answer
     answer = copy.deepcopy(answer)

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions (key 75): topics and their partitions, a page at a time (KIP-966).
+"""DescribeTopicPartitions (key 75): returns topics and their partitions, page by page (KIP-966).
 
-The lists of eligible leaders are empty rather than null: Java's ``describeTopics`` throws
+The lists of eligible leader replicas are empty rather than null: Java's ``describeTopics`` throws
 NullPointerException on null.
 """
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS: Final = range(1)
 
-#: Partitions in one answer at most (Kafka's ``max.request.partition.size.limit``).
+#: Partitions in one response at most (``max.request.partition.size.limit``).
 LIMIT_MAX: Final = 2000
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Message | Streamed:
-    """Topics in the order of their names from the cursor on; none named means all. The next cursor
-    is null at the end.
+    """Return topics in the order of their names from the cursor on; an empty list requests all.
+    The next cursor is null after the last page.
 
-    INVALID_REQUEST for every topic named when the cursor's partition is negative.
+    If the partition of the cursor is negative, every requested topic gets INVALID_REQUEST.
     """
     image = own_image(context)
     size = max(
@@ -53,7 +53,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Message
 
 
 def _names(request: DescribeTopicPartitionsRequest, topics: Topics) -> Iterator[str | None]:
-    """The names asked for, or all, from the cursor on."""
+    """Yield the requested names, or all, from the cursor on; None after each step of a sort."""
     cursor = request.cursor
     first = cursor.topic_name if cursor is not None and cursor.partition_index >= 0 else ""
     if not request.topics:
@@ -77,7 +77,7 @@ def _page(
             yield _refused(name, ErrorCode.INVALID_REQUEST)
             continue
         if not may(context, Operation.DESCRIBE, name):
-            if request.topics:  # of all topics, those one may not describe are left out
+            if request.topics:  # a request for all topics does not name those without DESCRIBE
                 forbidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             yield None
             continue

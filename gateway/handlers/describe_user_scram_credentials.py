@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials (key 50): which users can log in by SCRAM, and how many iterations
-that takes (KIP-554).
+"""DescribeUserScramCredentials (key 50): returns the users that have SCRAM credentials, with their
+iterations (KIP-554).
 
-Of our own cluster, or the observed one. Salts and keys are not told.
+They are those of this node's own cluster, or of the observed one. Salts and keys are not returned.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ _MECHANISMS: Final = tuple(sorted(MECHANISM_NUMBERS.values()))
 
 
 def handle(request: DescribeUserScramCredentialsRequest, context: Context) -> Message | Streamed:
-    """Credentials by user; no users asked means every user. RESOURCE_NOT_FOUND, or
-    DUPLICATE_RESOURCE, at a user.
+    """Return credentials by user; null or an empty list requests every user.
+
+    A requested user gets RESOURCE_NOT_FOUND without credentials, DUPLICATE_RESOURCE if repeated.
     """
     if not may_on_cluster(context, Operation.DESCRIBE):
         fault = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -65,7 +66,7 @@ def _named(
 
 
 def _all(known: _Credentials) -> Iterator[DescribeUserScramCredentialsResult | None]:
-    """Every user in the order of the first mechanism that the user has."""
+    """Yield every user, in the order of the first mechanism that the user has."""
     users: dict[str, None] = {}
     for _, user in sorted(known) if len(known) <= WHOLE_MAX else known:
         users[user] = None

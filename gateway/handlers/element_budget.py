@@ -1,22 +1,20 @@
-"""How many array elements and unknown tagged fields a request from another node of the cluster may
-have.
+"""Limits the array elements and unknown tagged fields of a request from a node of the cluster.
 
-``request.max.elements`` bounds what a client can make the server decode. A node states facts about
-every partition that it has, in as many elements as that takes, and repeats a request that is
-refused for ever. Its requests are bounded by their bytes instead, as in Kafka
-(``socket.request.max.bytes``). This module does not decide who is a node: the caller checks that
-the principal has CLUSTER_ACTION, before it decodes anything.
+``request.max.elements`` limits the work of decoding a client's request. A node sends a request with
+an element for each of its partitions, and retries for ever if it is refused. Its requests are
+limited by their size instead, as in Kafka (``socket.request.max.bytes``). This module does not
+authorize nodes: the caller checks CLUSTER_ACTION before it decodes the request.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: No element of a request between nodes is shorter: the shortest is a broker id. One of fewer bytes
-#: is no request's.
+#: The shortest element of a request between nodes, a broker id. More elements than fit into the
+#: request at that size are those of an invalid one.
 _BYTES_PER_ELEMENT: Final = 4
 
 
 def elements_of_node(budget: int, size: int) -> int:
-    """The budget for a request of ``size`` bytes from a node, where a client's is ``budget``."""
+    """Return the limit for a request of ``size`` bytes from a node; ``budget`` is a client's."""
     return max(budget, size // _BYTES_PER_ELEMENT)

@@ -1,8 +1,8 @@
-"""Envelope (key 58): a node of the cluster forwards a client's request. On controller listeners
-only (KIP-590).
+"""Envelope (key 58): carries out a client's request that a node of the cluster forwards (KIP-590).
 
-The forwarder needs CLUSTER_ACTION. The request inside runs as the client's, with the handlers of
-the same listener. Which change it makes is unknown here.
+It is served on controller listeners only. The forwarder needs CLUSTER_ACTION; the request inside
+runs with the client's principal and the handlers of the same listener. This module does not know
+what the request changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FORWARDABLE: Final = frozenset(key for key in ApiKey if key.forwardable)
 
 
 def handle(request: EnvelopeRequest, context: Context) -> Message | PendingResponse:
-    """Return the response of the request inside, or the reason why it was not run."""
+    """Return the response of the request inside, or the error of the envelope."""
     if not may_on_cluster(context, Operation.CLUSTER_ACTION):
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
@@ -132,8 +132,9 @@ def _host(address: bytes) -> str:
 
 
 def _sealed(header: RequestHeader, answer: Message | None) -> Message:
-    """Return the envelope around a response. NOT_CONTROLLER inside becomes that of the envelope, so
-    that the forwarder finds the active controller.
+    """Return the envelope around a response. NOT_CONTROLLER inside becomes the error of the
+    envelope, on which the forwarder looks for the active controller
+    (``EnvelopeResponse``, ``ForwardingManager``).
     """
     if answer is None:
         return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -143,8 +144,9 @@ def _sealed(header: RequestHeader, answer: Message | None) -> Message:
 
 
 class _Sealed(EnvelopeResponse):
-    """Encodes the response inside when the envelope is encoded, so that a failure ends this
-    connection only.
+    """An envelope that encodes the response inside when it is encoded itself.
+
+    The server encodes on behalf of the connection then, so a failure closes this connection only.
     """
 
     __slots__ = ("answer", "header")

@@ -1,9 +1,8 @@
-"""Fetch (key 1) from a consumer: whole batches below the high watermark, and the long poll when
-there are none yet.
+"""Fetch (key 1) of a consumer: returns whole batches below the high watermark, or waits for some.
 
-No fetch sessions (the answer always says session 0, so every client sends full requests), and no
-replicas: whoever claims a replica id gets a consumer's answer and moves nothing. Raft's own Fetch
-is another listener's matter.
+There are no fetch sessions: the response always has session 0, so that clients send full requests.
+A client with a replica id gets a consumer's response, and advances no high watermark
+(CVE-2018-1288). Fetch of replicas is in ``gateway.handlers.raft``, on controller listeners.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.FETCH
 VERSIONS: Final = range(4, 19)
 
-#: Topics are named by id from here on (KIP-516).
+#: The first version with topic ids instead of names (KIP-516).
 _BY_ID: Final = 13
-#: Answers name the leader from here on when the client asked with an old epoch (KIP-951).
+#: The first version whose response names the leader to a client with an old epoch (KIP-951).
 _NAMES_LEADER: Final = 16
-#: Longest long poll, ms. A client may ask for 24 days; an empty answer before its time is always
-#: allowed, and is what keeps a parked request from holding its place for ever.
+#: The longest wait, ms. The 32 bits of a request hold 24 days, in which the request would occupy
+#: its place among those that wait. An empty response before the time is always allowed.
 WAIT_MAX_MS: Final = 300_000
 _READ_COMMITTED: Final = 1
 
 
 class _Wanted(NamedTuple):
-    """One partition of the request, and what is there; an error where no waiting will change it.
+    """One partition of the request, with its log, or with an error that waiting will not change.
 
-    It holds the fields that the answer depends on, not the request, which may be large and would
-    stay while the Fetch waits.
+    It has the fields that the response depends on. The request itself may be large, and is dropped
+    while the Fetch waits.
     """
 
     topic: str
@@ -62,10 +61,10 @@ class _Wanted(NamedTuple):
 
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingResponse:
-    """Answer at once if there is anything to say, else when ``min_bytes`` are there or
-    ``max_wait_ms`` is over.
+    """Return the response at once if there is data or an error, else when ``min_bytes`` are
+    available or ``max_wait_ms`` is over.
 
-    At least one whole batch is given while there is one, even beyond every limit (KIP-74).
+    If there is a batch, at least one whole batch is returned, even above every limit (KIP-74).
     """
     fetch = _Fetch(request, context)
     if request.max_wait_ms <= 0 or fetch.is_ready():
@@ -79,15 +78,15 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingRe
 
 
 class _Fetch:
-    """One request while it is looked at, and looked at again whenever the log grows."""
+    """One request, which is checked at once and again whenever the log grows."""
 
     __slots__ = ("_bytes_max", "_bytes_min", "_context", "_read_committed", "_wanted")
 
     def __init__(self, request: FetchRequest, context: Context) -> None:
         self._context = context
         self._read_committed = request.isolation_level == _READ_COMMITTED
-        # In ReplicaManager's order: the server's limit bounds the client's, and both bound what a
-        # client waits for.
+        # As in ReplicaManager: the server's limit lowers the client's, and both lower the number of
+        # bytes that the client waits for, which it would never get.
         self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         # As in Kafka's map by topic and partition, the last of several entries for one partition
@@ -114,22 +113,21 @@ class _Fetch:
         self._wanted = list(wanted.values())
 
     def answer_if_ready(self) -> FetchResponse | None:
-        """For the waiters: the answer, or None to go on waiting."""
+        """Return the response, or None while the request waits."""
         return self.answer() if self.is_ready() else None
 
     def is_ready(self) -> bool:
-        """Would an answer now say more than "nothing yet"? An error, a divergence, enough bytes, or
-        nothing asked.
+        """Whether the response would have an error, a divergence or enough bytes now, or the
+        request has no partition.
         """
         if self._bytes_min <= 0:
             return True
         return not self._wanted or any(self._has_news(wanted) for wanted in self._wanted)
 
     def answer(self) -> FetchResponse:
-        """The answer as things stand now."""
+        """Return the response as of now."""
         response = FetchResponse()
-        # Partitions that follow each other in one topic are answered together
-        # (FetchResponse.matchingTopic).
+        # Adjacent partitions of one topic share an element (FetchResponse.matchingTopic).
         for (name, topic_id), partitions in itertools.groupby(
             self._wanted, lambda one: (one.topic, one.topic_id)
         ):
@@ -144,10 +142,10 @@ class _Fetch:
             return True
         if not log.log_start_offset <= wanted.fetch_offset <= log.high_watermark:
             return True
-        # No more than the partition's limit will ever be sent, so it is no use to wait for more.
+        # More than the limit of the partition is never sent, so a wait for more would never end.
         enough = max(1, min(self._bytes_min, wanted.max_bytes))
         if enough == 1 and wanted.fetch_offset < log.high_watermark:
-            return True  # what nearly every client asks: one byte, and a batch has more
+            return True  # a short way for fetch.min.bytes=1, the default: any batch is enough
         try:
             return (
                 log.bytes_available(wanted.fetch_offset, enough) >= enough
@@ -180,10 +178,10 @@ class _Fetch:
         data = PartitionData(
             partition_index=wanted.partition,
             high_watermark=log.high_watermark,
-            last_stable_offset=log.high_watermark,  # nobody writes KIP-98's transactions here
+            last_stable_offset=log.high_watermark,  # there are no transactions (KIP-98)
             log_start_offset=log.log_start_offset,
             aborted_transactions=[] if self._read_committed else None,
-            # empty, never null: decoders of several clients are strict about it (KAFKA-18648)
+            # Empty, never null: several clients fail on null (KAFKA-18648).
             records=b"",
         )
         if diverging is not None:
@@ -209,8 +207,8 @@ class _Fetch:
 
 
 def _diverging(log: Partition, wanted: _Wanted) -> tuple[int, int] | None:
-    """KIP-595's check for those who tell the epoch of their last record: (epoch, end offset) to go
-    back to.
+    """Return the (epoch, end offset) to which the client must truncate, if it sent the epoch of its
+    last record and that is not in this log (KIP-595); None if its log agrees with this one.
 
     Raises OffsetOutOfRange where ``Partition.readRecords`` does.
     """
@@ -227,8 +225,9 @@ def _diverging(log: Partition, wanted: _Wanted) -> tuple[int, int] | None:
 
 
 def _found(topic: FetchTopic, context: Context) -> Topic | ErrorCode:
-    # As in Kafka: an id that is nobody's is unknown, while a name is looked at for rights before
-    # for existence.
+    # As in Kafka: an unknown id gets UNKNOWN_TOPIC_ID, which reveals no name. With a name the
+    # authorization comes before existence, so that the error does not tell whether the topic
+    # exists.
     if context.version >= _BY_ID:
         found = topic_with_id(topic.topic_id, context)
         if found is None:

@@ -1,7 +1,7 @@
-"""FindCoordinator: this node coordinates every consumer group. It has no transactions and no share
-groups, and says so.
+"""FindCoordinator (key 10): returns this node as the coordinator of every consumer group.
 
-Versions 0 to 3 ask for one key, 4 and up for many (KIP-699).
+There are no transactions and no share groups, which get an error. Versions 0 to 3 have one key,
+later ones many (KIP-699).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REFUSALS: Final = {
 
 
 def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
-    """The node for each key, or why there is none."""
+    """Return the coordinator of each key, or the reason why there is none."""
     if context.version >= _FIRST_BATCHED:
         found = [_find(request.key_type, key, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
@@ -46,12 +46,11 @@ def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinator
 
 def _find(key_type: int, key: str, context: Context) -> Coordinator:
     if key_type != _GROUP:
-        # Not COORDINATOR_NOT_AVAILABLE, on which clients would ask again until their own time
-        # limit.
+        # Not COORDINATOR_NOT_AVAILABLE: clients would retry until their timeout.
         reason = _REFUSALS.get(key_type, f"There is no coordinator of type {key_type}.")
-        return _nobody(key, ErrorCode.INVALID_REQUEST, reason)
+        return _no_coordinator(key, ErrorCode.INVALID_REQUEST, reason)
     if not may_on_group(context, Operation.DESCRIBE, key):
-        return _nobody(
+        return _no_coordinator(
             key, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Not authorized to describe the group."
         )
     endpoint = context.gateway.endpoint(context.peer.listener)
@@ -61,7 +60,7 @@ def _find(key_type: int, key: str, context: Context) -> Coordinator:
     )
 
 
-def _nobody(key: str, error: ErrorCode, message: str) -> Coordinator:
+def _no_coordinator(key: str, error: ErrorCode, message: str) -> Coordinator:
     return Coordinator(
         key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message
     )

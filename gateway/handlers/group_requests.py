@@ -1,5 +1,6 @@
-"""Shares code of the group APIs: calling the coordinator, and Kafka's authorization of groups. It
-knows no API.
+"""Calls the group coordinator, and authorizes operations on groups, for the group APIs.
+
+It knows no API.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ def ask(
 
 
 def owner_of(context: Context) -> str:
-    """Return the owner that is charged for the memory of this request: the principal, or the
-    address of an anonymous client.
+    """Return the owner to which the memory of this request counts: the principal, or the address of
+    an anonymous client.
 
     Without authentication all clients are one principal, and one client must not use up the share
-    of all. Of an IPv6 address the first 64 bits count: a host can choose the others freely.
+    of all. Of an IPv6 address the first 64 bits count, as a host chooses the others freely.
     """
     peer = context.peer
     if peer.principal != _ANONYMOUS:

@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and learns whether a rebalance waits for it."""
+"""Heartbeat (key 12): keeps the session of a group member, and tells it of a rebalance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSIONS: Final = range(5)
 
 
 def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse | PendingResponse:
-    """Put the request to the coordinator."""
+    """Send the heartbeat to the coordinator."""
     if not may_on_group(context, Operation.READ, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     event = Heartbeat(

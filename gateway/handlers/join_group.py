@@ -1,5 +1,6 @@
-"""JoinGroup: a client becomes a member of a consumer group. The answer waits until the group has
-its next generation.
+"""JoinGroup (key 11): makes a client a member of a consumer group.
+
+The response waits until the next generation of the group begins.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.JOIN_GROUP
 VERSIONS: Final = range(10)
 
-#: KIP-394: a new member is first told its id.
+#: The first version in which a new member gets its id, and joins again with it (KIP-394).
 _FIRST_REQUIRING_MEMBER_ID: Final = 4
-#: KIP-559: null for "no protocol"; before, the empty string.
+#: The first version with null instead of an empty string for no protocol (KIP-559).
 _FIRST_WITH_NULL_PROTOCOL: Final = 7
-#: KIP-814: a static leader that comes back is told not to assign.
+#: The first version in which a static leader that returns is told not to assign (KIP-814).
 _FIRST_SKIPPING_ASSIGNMENT: Final = 9
 
 
 def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | PendingResponse:
-    """Put the member to the coordinator."""
+    """Send the member to the coordinator."""
     if not may_on_group(context, Operation.READ, request.group_id):
         return JoinGroupResponse(
             error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -40,9 +41,9 @@ def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | P
 
 def _event(request: JoinGroupRequest, context: Context) -> JoinGroup:
     rebalance_ms = request.rebalance_timeout_ms
-    if rebalance_ms < 0:  # version 0 has no place for it; -1 is "not said"
+    if rebalance_ms < 0:  # version 0 has no such field, and -1 is its default
         rebalance_ms = request.session_timeout_ms
-    # A name twice would be one vote too many: the first counts, as when Kafka looks one up.
+    # Each protocol once, as a member has one vote. The first metadata counts, as in Kafka.
     protocols = {protocol.name: protocol.metadata for protocol in reversed(request.protocols)}
     names = dict.fromkeys(protocol.name for protocol in request.protocols)
     return JoinGroup(

@@ -1,5 +1,6 @@
-"""LeaveGroup: members go at once instead of being missed. Versions 0 to 2 name one, 3 and up many
-(KIP-345).
+"""LeaveGroup (key 13): removes members from a group at once, without a session timeout.
+
+Versions 0 to 2 have one member, later ones many (KIP-345).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _FIRST_BATCHED: Final = 3
 
 
 def handle(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse | PendingResponse:
-    """Put the request to the coordinator."""
+    """Send the members to the coordinator."""
     if not may_on_group(context, Operation.READ, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     batched = context.version >= _FIRST_BATCHED

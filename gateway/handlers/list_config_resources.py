@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74): the names of what has a configuration here: topics, nodes, what was
-configured (KIP-1142).
+"""ListConfigResources (key 74): returns the names of resources with a configuration (KIP-1142).
 
-Version 0 knew client metrics alone.
+These are topics, nodes, and the groups and client metrics subscriptions that were configured.
+Version 0 (ListClientMetricsResources) returns subscriptions only.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _TYPES: Final = frozenset({2, 4, 8, 16, 32})
 
 
 def handle(request: ListConfigResourcesRequest, context: Context) -> Message | Streamed:
-    """Names by type; no type asked means every type. UNSUPPORTED_VERSION for a type that Kafka has
-    not.
+    """Return names by type; an empty list requests every type. UNSUPPORTED_VERSION for a type that
+    Kafka does not define.
     """
     if not may_on_cluster(context, Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -1,5 +1,6 @@
-"""ListGroups: the groups that there are, all of them classic, filtered by state (KIP-518) and type
-(KIP-848).
+"""ListGroups (key 16): returns the groups, filtered by state (KIP-518) and type (KIP-848).
+
+All groups here are classic.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.LIST_GROUPS
 VERSIONS: Final = range(6)
 
-#: ``Group.GroupType``: the one kind that is here.
+#: ``Group.GroupType``: the only type here.
 CLASSIC: Final = "classic"
 
 
 def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse | PendingResponse:
-    """Every group, or without the right to see the cluster those that may be seen."""
+    """Return every group; without DESCRIBE on the cluster those that the client may describe."""
     types = {name.strip().lower() for name in request.types_filter}
     if types and CLASSIC not in types:
         return ListGroupsResponse()

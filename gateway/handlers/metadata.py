@@ -1,9 +1,9 @@
-"""Metadata (key 3): topics, the leaders of their partitions, and the addresses of nodes.
+"""Metadata (key 3): returns topics, the leaders of their partitions, and the addresses of nodes.
 
-Every node serves the metadata log, at the address that clients of the same listener can reach;
-other topics exist if this node is part of its own quorum. A missing topic is never created.
-``__cluster_metadata`` is not marked internal: clients hide internal topics, and Spark silently
-reads nothing of them.
+Every node serves the metadata log, at its address for clients of the same listener; other topics
+exist if this node belongs to a quorum of kwire. A missing topic is never created.
+``__cluster_metadata`` is not marked internal: clients hide internal topics, and Spark reads nothing
+of them without an error.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.METADATA
 VERSIONS: Final = range(14)
 
-#: The versions that answer with the operations allowed on the cluster (later ones have
-#: DescribeCluster for it).
+#: The versions that return the operations allowed on the cluster; later clients use DescribeCluster
+#: (KIP-700).
 _CLUSTER_OPERATIONS: Final = range(8, 11)
-#: More topics than this are looked up in slices, each being asked of the authorizer and maybe
-#: having many partitions.
+#: More topics than this are looked up in slices: each takes a call of the authorizer, and may have
+#: many partitions.
 _LOOKED_UP_MAX: Final = 20
-#: From here on a topic may be asked by id, and be without a name in the answer (KIP-516).
+#: The first version that can request a topic by its id (KIP-516).
 _BY_ID: Final = 12
 
 
 def handle(request: MetadataRequest, context: Context) -> Message | Streamed:
-    """Describe the requested topics: null (in version 0: none) means all."""
+    """Return the requested topics; null requests all, and in version 0 an empty list does."""
     gateway = context.gateway
     answer = _Answer(request, context)
     response = MetadataResponse(
@@ -63,8 +63,8 @@ def handle(request: MetadataRequest, context: Context) -> Message | Streamed:
             MetadataResponseBroker(node_id=node_id, host=node.host, port=node.port, rack=node.rack)
             for node_id, node in answer.nodes.items()
         ],
-        cluster_id=gateway.partition.cluster_id or None,  # not known before a quorum was met
-        controller_id=gateway.node_id,  # every node takes what is for the controller
+        cluster_id=gateway.partition.cluster_id or None,  # unknown until a quorum has answered
+        controller_id=gateway.node_id,  # every node forwards admin requests (KIP-590)
     )
     if context.version in _CLUSTER_OPERATIONS and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(context)
@@ -76,7 +76,7 @@ def _asks_all(request: MetadataRequest, context: Context) -> bool:
 
 
 class _Answer:
-    """One request, while its topics are looked up."""
+    """Builds the response to one request."""
 
     def __init__(self, request: MetadataRequest, context: Context) -> None:
         self._request = request
@@ -84,9 +84,7 @@ class _Answer:
         self.nodes = reachable_nodes(context)
 
     def all_topics(self, response: MetadataResponse) -> Message | Streamed:
-        """Return ``response`` with every topic that the client may describe, all as of one
-        moment.
-        """
+        """Return ``response`` with every topic that the client may describe, as of one moment."""
         context = self._context
 
         def elements() -> Iterator[_Element | None]:
@@ -143,8 +141,8 @@ class _Answer:
     def _topic(self, asked: MetadataRequestTopic) -> _Element:
         if asked.name is None or asked.topic_id != ZERO_UUID:
             if self._context.version < _BY_ID:
-                # Versions 10 and 11 have the fields but not the meaning; Kafka refuses such a
-                # request whole.
+                # Versions 10 and 11 have the field, but Kafka refuses requests that use it
+                # (KafkaApis).
                 fault = ErrorCode.INVALID_REQUEST
                 return MetadataResponseTopic(
                     error_code=fault, name=asked.name or "", topic_id=asked.topic_id
@@ -217,8 +215,8 @@ def _partition(record: PartitionRecord, nodes: Mapping[int, Node]) -> MetadataRe
 def _of_metadata_log(context: Context) -> MetadataResponsePartition:
     node, partition = context.gateway.node_id, context.gateway.partition
     if partition.state is State.LOADING:
-        # As Kafka in an election: the partition is there, who leads it is not known yet. Clients
-        # ask again.
+        # As in Kafka during an election: the partition exists without a known leader, and clients
+        # retry.
         fault = ErrorCode.LEADER_NOT_AVAILABLE
         return MetadataResponsePartition(
             error_code=fault,

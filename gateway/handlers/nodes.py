@@ -1,5 +1,6 @@
-"""Which nodes clients can be sent to, and where: brokers, and the nodes of our own quorum. It knows
-no request.
+"""Finds the nodes that clients can connect to: brokers, and the nodes of this node's own quorum.
+
+It knows no request.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Node(NamedTuple):
-    """A node, at the address for clients of the same listener as the one that asks."""
+    """A node, at its address on the client's listener."""
 
     host: str
     port: int
@@ -22,8 +23,8 @@ class Node(NamedTuple):
 
 
 def reachable_nodes(context: Context) -> dict[int, Node]:
-    """By id, sorted: this node always, as it knows itself; others that registered a listener of the
-    same name.
+    """Return the nodes by id, sorted: this node always, at its configured address; others if they
+    have registered a listener with the name of the client's.
     """
     gateway, listener = context.gateway, context.peer.listener
     endpoint = gateway.endpoint(listener)

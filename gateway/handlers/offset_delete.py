@@ -1,4 +1,4 @@
-"""OffsetDelete: a group forgets how far it has read in topics that it does not subscribe to now
+"""OffsetDelete (key 47): deletes committed offsets of topics that a group does not subscribe to
 (KIP-496).
 """
 
@@ -28,7 +28,7 @@ VERSIONS: Final = range(1)
 def handle(
     request: OffsetDeleteRequest, context: Context
 ) -> OffsetDeleteResponse | PendingResponse:
-    """Put what may be deleted to the coordinator; the rest is answered with its error."""
+    """Send the offsets that the client may delete to the coordinator; others get their error."""
     if not may_on_group(context, Operation.DELETE, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     faults = {

@@ -1,6 +1,6 @@
-"""OffsetFetch (key 9): the committed offsets of groups. One group up to version 7, many from 8;
-topic ids from 10.
+"""OffsetFetch (key 9): returns the committed offsets of groups.
 
+Versions up to 7 have one group, later ones many (KIP-709), and from 10 on topic ids (KIP-848).
 ``RequireStable`` has no effect: there are no transactions, and every response waits for the commits
 before it.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.OFFSET_FETCH
 VERSIONS: Final = range(1, 11)
 
-#: Before it an error of the whole request stands on every partition.
+#: Below this version an error of the whole request is repeated for every partition.
 _FIRST_WITH_TOP_LEVEL_ERROR: Final = 2
 _FIRST_WITH_GROUPS: Final = 8
 _FIRST_WITH_TOPIC_IDS: Final = 10
@@ -91,7 +91,7 @@ def _questions(request: OffsetFetchRequest, context: Context) -> list[_Question]
     questions = [_question(group.group_id, group.topics, context) for group in request.groups]
     names: set[str] = set()
     for question in questions:
-        # A short request must not become a long answer by naming the same again and again.
+        # A small request that repeats a group must not cause a large response.
         if question.group_id in names:
             question.fault = ErrorCode.INVALID_REQUEST
         names.add(question.group_id)

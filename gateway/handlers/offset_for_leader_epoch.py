@@ -1,8 +1,8 @@
-"""OffsetForLeaderEpoch (key 23): where an epoch ends, by which a consumer sees that its log was
-truncated (KIP-320).
+"""OffsetForLeaderEpoch (key 23): returns the end of an epoch, with which a consumer detects that
+the log was truncated (KIP-320).
 
-Consumers act on a wrong answer as on lost data, so this says exactly what Kafka's epoch cache
-would.
+A consumer takes a wrong result for lost data, so results are exactly those of Kafka's
+``LeaderEpochFileCache``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ VERSIONS: Final = range(2, 5)
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
-    """The largest epoch up to the one asked, and its end; -1 and -1 for an epoch that is still to
-    come.
+    """Return the largest epoch up to the requested one, and its end offset; -1 and -1 for an epoch
+    later than the current one.
     """
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -1,7 +1,8 @@
-"""The APIs of the nodes of a quorum: KIP-595, 630 and 853. On controller listeners only.
+"""Hands the requests of KRaft (KIP-595, KIP-630, KIP-853) to this node's quorum.
 
-After the check for CLUSTER_ACTION the requests go to ``gateway.quorum`` unchanged, which decides on
-the response. Fetch here is a replica's; a consumer's is in ``gateway.handlers.fetch``.
+It serves them on controller listeners only, and authorizes them: CLUSTER_ACTION for those of nodes,
+ALTER for changes of voters. ``gateway.quorum`` makes the responses. Fetch here is that of a
+replica; a consumer's is in ``gateway.handlers.fetch``.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from kwire.message import Message
 
 
-#: Elements of one request between voters, which name one partition and the voters: KIP-853 is for
-#: some ten of them. Of an EndQuorumEpoch with 100,000 candidates nothing is decoded.
+#: Elements of one request at most. It names one partition and the voters, of which there are some
+#: ten, so a request with 100,000 candidates is refused before it is decoded.
 ELEMENTS_MAX: Final = 5000
 
 

@@ -1,9 +1,8 @@
-"""Defines the error and text of every refused change. It knows no API.
+"""Defines the error and text of a refused change, if this server only reads the log.
 
-The error is POLICY_VIOLATION, which ends the request at once and shows its text to the user.
-NOT_CONTROLLER and other retriable errors make clients retry until their timeout;
-CLUSTER_AUTHORIZATION_FAILED suggests a missing ACL; INVALID_REQUEST blames the client library; a
-closed socket says nothing.
+The error is POLICY_VIOLATION: clients do not retry, and show the text to their user. NOT_CONTROLLER
+and other retriable errors would make them retry until their timeout; CLUSTER_AUTHORIZATION_FAILED
+suggests a missing ACL, INVALID_REQUEST a fault of the client. It knows no API.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Refuses InitProducerId (22): a server without producers has no producer ids."""
+"""InitProducerId (key 22): refused, as a server without producers has no producer ids."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def _init_producer_id(request: Any, context: Context) -> Message:
     from kwire.messages.init_producer_id_response import InitProducerIdResponse
 
-    # Java's producer is idempotent by default and asks this first. The two authorization errors are
-    # those that it hands to the application as they are; others become "unexpected error".
+    # Java's producer is idempotent by default, and sends this first. It hands the two authorization
+    # errors to the application as they are; others become "unexpected error".
     idempotent = request.transactional_id is None
     fault = (
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -1,5 +1,6 @@
-"""Refuses DeleteRecords (21), partition by partition. Response classes are imported at first use:
-most servers never need them.
+"""DeleteRecords (key 21): refused for each partition, as clients cannot write the logs here.
+
+The response classes are imported at the first request: most servers never get one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""SaslAuthenticate (key 36): a mechanism's messages, until it is known who the client is.
+"""SaslAuthenticate (key 36): exchanges the messages of a SASL mechanism (KIP-152).
 
-Also for tokens that come without a header, after SaslHandshake 0: the connection puts them into a
-request.
+After SaslHandshake version 0 a client sends the messages without a request header; the connection
+wraps them into this request.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ VERSIONS: Final = range(3)
 def handle(
     request: SaslAuthenticateRequest, context: Context
 ) -> SaslAuthenticateResponse | PendingResponse:
-    """The mechanism's answer. A failure is told after
-    ``connection.failed.authentication.delay.ms``: guessing takes time.
+    """Return the response of the mechanism. That of a failure waits for
+    ``connection.failed.authentication.delay.ms``, which slows down the guessing of passwords.
     """
     session = context.sasl
     if session is None:

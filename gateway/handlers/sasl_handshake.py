@@ -1,6 +1,4 @@
-"""SaslHandshake (key 17): which mechanism a client authenticates by. Only listeners with SASL have
-any.
-"""
+"""SaslHandshake (key 17): selects the SASL mechanism of a connection (KIP-43)."""
 
 from __future__ import annotations
 
@@ -22,9 +20,10 @@ VERSIONS: Final = range(2)
 def handle(
     request: SaslHandshakeRequest, context: Context
 ) -> SaslHandshakeResponse | PendingResponse:
-    """The mechanisms on offer; ILLEGAL_SASL_STATE where none is needed (any more).
+    """Return the enabled mechanisms. ILLEGAL_SASL_STATE on a listener without SASL, and after
+    authentication.
 
-    Who wants another one waits for the answer, as who fails to authenticate does.
+    The response to a mechanism that is not enabled is delayed like that to a failed authentication.
     """
     session = context.sasl
     if session is None:

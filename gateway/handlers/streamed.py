@@ -1,10 +1,9 @@
-"""Defines a response that is too large for one step: its elements are made one by one, in slices of
-time.
+"""Defines a response whose elements are built one by one, because it is too large for one step.
 
 A handler whose work grows with the cluster or with the request returns a :class:`Streamed`
 response. The server takes elements from it in short slices, encodes them, and runs other tasks in
-between. The handler stays pure: it knows neither the clock nor the event loop. A small response is
-returned whole, which costs less.
+between. The handler knows neither the clock nor the event loop. A small response is returned whole,
+which takes less time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""SyncGroup: the leader hands in the assignment, every member takes its own. Members wait for the
-leader's.
+"""SyncGroup (key 14): takes the assignments from the leader, and returns each member its own.
+
+The responses to the other members wait for the leader's request.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.SYNC_GROUP
 VERSIONS: Final = range(6)
 
-#: KIP-559: from here on the member must say what it believes the protocol to be.
+#: The first version in which a member must send the protocol that it believes in (KIP-559).
 _FIRST_WITH_PROTOCOL: Final = 5
 
 
 def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | PendingResponse:
-    """Put the request to the coordinator."""
+    """Send the request to the coordinator."""
     if not may_on_group(context, Operation.READ, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if context.version >= _FIRST_WITH_PROTOCOL and None in (

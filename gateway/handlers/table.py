@@ -1,10 +1,10 @@
 """Finds the handler of an API key and version.
 
-The ApiVersions response is made from this table and a connection looks here for every request, so
-that what is advertised is served. A handler is either a module named after its API (``API_KEY``,
-``VERSIONS``, ``handle``, and ``OLD_REQUESTS`` where some versions have classes of their own) or a
-:class:`Handler` in a module's ``HANDLERS``, where many handlers share one file. The table knows
-modules by name, and no connection.
+The ApiVersions response is built from this table, and a connection finds the handler of every
+request in it, so every advertised version is served. A handler is either a module named after its
+API (``API_KEY``, ``VERSIONS``, ``handle``, and ``OLD_REQUESTS`` where some versions have classes of
+their own) or a :class:`Handler` in a module's ``HANDLERS``, where many handlers share one file. The
+table knows modules by name, and no connection.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One API as this server has it: ``versions`` are those that it advertises.
+    """One API of this server. ``versions`` are those that it advertises.
 
     ``handle(request, context)`` returns the response, a pending one, a streamed one, or None. None
     means that a request without a response failed (Produce with acks=0): the server closes the
-    connection, the only way left to tell the client.
+    connection, as it has no other way to report the error.
     """
 
     api_key: int
     name: str
     versions: range
     handle: Callable[[Any, Context], Message | PendingResponse | Streamed | None]
-    #: The request classes of versions that newer Kafka dropped. One that is not in ``versions`` is
-    #: served and not advertised.
+    #: The request classes of versions that Kafka has removed. A version that is not in ``versions``
+    #: is served and not advertised.
     old_requests: Mapping[int, type[Message]] = field(default_factory=dict)
-    #: Whether only brokers and controllers send it, of any size: it takes CLUSTER_ACTION
-    #: (``gateway.handlers.element_budget``).
+    #: Whether only brokers and controllers send it. It needs CLUSTER_ACTION, and may have as many
+    #: elements as its bytes allow (``gateway.handlers.element_budget``).
     for_nodes: bool = False
-    #: A request has at most so many elements where that is fewer than request.max.elements.
+    #: Elements of a request at most, if that is fewer than ``request.max.elements``.
     elements_max: int | None = None
 
     def serves(self, version: int) -> bool:
-        """Whether a request of ``version`` is answered."""
+        """Whether this server serves ``version``."""
         return version in self.versions or version in self.old_requests
 
     def request_type(self, version: int) -> type[Message]:
-        """The class that reads a request of ``version``."""
+        """Return the class that decodes a request of ``version``."""
         return self.old_requests.get(version) or request_type(self.api_key)
 
     def api(self, version: int) -> str:
-        """The name of the API at ``version``, in snake case: names have changed."""
+        """Return the name of the API at ``version``, in snake case. Some APIs were renamed."""
         old = self.old_requests.get(version)
         return self.name if old is None else snake(old.NAME.removesuffix("Request"))
 
@@ -94,12 +94,12 @@ MODULES: Final = (
     "describe_user_scram_credentials",
     "describe_delegation_token",
 )
-#: Modules with a tuple of them: requests for the active controller, and those for what this server
-#: has none of.
+#: Modules with several handlers: admin requests, and requests that this server always refuses or
+#: that have nothing to return.
 COLLECTIONS: Final = ("controller_requests", "refused_topics", "refused_security", "transactions")
 
-#: APIs that controllers answer as brokers do: ApiVersions, and the admin APIs (KIP-919). This
-#: server serves ListConfigResources there too, which a controller of Kafka does not.
+#: The APIs that controllers serve like brokers: ApiVersions and the admin APIs (KIP-919), and
+#: ListConfigResources, which a controller of Kafka does not serve.
 _ON_BOTH: Final = (
     *(key for key in ApiKey if key.listeners == {"broker", "controller"}),
     ApiKey.LIST_CONFIG_RESOURCES,
@@ -108,7 +108,7 @@ _ON_BOTH: Final = (
 
 @functools.cache
 def handlers() -> Mapping[int, Handler]:
-    """Every handler by api key, in their order. Raises ValueError if two claim one key."""
+    """Return every handler by API key, ascending. Raises ValueError if two have one key."""
     found: dict[int, Handler] = {}
     for handler in [_of_module(name) for name in MODULES] + [
         h for name in COLLECTIONS for h in _import(name).HANDLERS
@@ -123,14 +123,14 @@ def handlers() -> Mapping[int, Handler]:
 
 @functools.cache
 def controller_handlers() -> Mapping[int, Handler]:
-    """Every handler of the controller listeners of a node of a quorum, by api key
+    """Return the handlers of the controller listeners of a quorum's node, by API key
     (``ControllerApis``).
     """
     of_all = handlers()
     nodes_only = [_of_module("envelope"), *_import("controller_requests").handlers_for_nodes()]
     of_nodes = [replace(handler, for_nodes=True) for handler in nodes_only]
     own = [*_import("raft").HANDLERS, *of_nodes]
-    taken = {handler.api_key for handler in own}  # Fetch, for one, is the quorum's own
+    taken = {handler.api_key for handler in own}  # Fetch, for one, is that of replicas
     found = [*own, *(of_all[key] for key in _ON_BOTH if key in of_all and key not in taken)]
     return MappingProxyType(
         {handler.api_key: handler for handler in sorted(found, key=lambda one: one.api_key)}

@@ -1,6 +1,6 @@
-"""Shares checks of partitions: may it be served, where does an epoch end, is a topic name valid.
+"""Checks topic names, leader epochs and the state of partitions, for several handlers.
 
-It reads the partition through the port and knows no request.
+It reads partitions through the port, and knows no request.
 """
 
 from __future__ import annotations
@@ -27,23 +27,22 @@ __all__ = [
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
-#: ``RecordBatch.NO_PARTITION_LEADER_EPOCH``: the client does not know, or does not ask.
+#: ``RecordBatch.NO_PARTITION_LEADER_EPOCH``: the client does not know an epoch, so none is checked.
 NO_EPOCH: Final = -1
 
 
 def is_valid_name(name: str) -> bool:
-    """Apply Kafka's rule for topic names (``Topic.validate``): 1 to 249 of ``a-zA-Z0-9._-``, and
-    neither ``.`` nor ``..``.
+    """Whether a topic can have this name (``Topic.validate``): 1 to 249 characters of
+    ``a-zA-Z0-9._-``, and neither ``.`` nor ``..``.
     """
     return name_fault(name) is None
 
 
 def partition_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
-    """Return the error against serving ``partition`` to a client that knows
-    ``current_leader_epoch``; NONE if there is none.
+    """Return the error of a request for ``partition`` with ``current_leader_epoch``; NONE without.
 
-    While the source loads there is no leader: NOT_LEADER_OR_FOLLOWER, on which every client
-    refreshes its metadata and retries. A client would believe offset 0 or an empty log.
+    While the log loads it is NOT_LEADER_OR_FOLLOWER, on which every client refreshes its metadata
+    and retries. From offset 0, or an empty log, a client would conclude that data was lost.
     """
     if partition.state is State.LOADING:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -51,8 +50,9 @@ def partition_fault(partition: Partition, current_leader_epoch: int) -> ErrorCod
 
 
 def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
-    """KIP-320: the client's epoch must be the one in Metadata
-    (``Partition.checkCurrentLeaderEpoch``).
+    """Compare the client's epoch with that of the partition (KIP-320,
+    ``Partition.checkCurrentLeaderEpoch``): FENCED_LEADER_EPOCH for an older one,
+    UNKNOWN_LEADER_EPOCH for a newer one, else NONE.
     """
     if current_leader_epoch == NO_EPOCH or current_leader_epoch == partition.leader_epoch:
         return ErrorCode.NONE
@@ -62,11 +62,11 @@ def epoch_fault(partition: Partition, current_leader_epoch: int) -> ErrorCode:
 
 
 def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
-    """Return (epoch found, its end offset) as Kafka's epoch cache does
+    """Return (epoch, its end offset) for the largest epoch up to ``epoch``
     (``LeaderEpochFileCache.endOffsetFor``).
 
-    An epoch newer than every known one gives (-1, -1); an older one gives itself and the log start,
-    where the oldest known epoch begins: a consumer at that offset has lost nothing.
+    An epoch newer than the current one has (-1, -1). One older than all known epochs has itself and
+    the log start, where the oldest known epoch begins.
     """
     if epoch < 0 or epoch > partition.leader_epoch:
         return -1, -1

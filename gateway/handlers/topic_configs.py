@@ -1,9 +1,8 @@
-"""Describes the configuration of the metadata log and the audit topic as topic configs. It knows no
-request.
+"""Builds the topic configs of the metadata log and the audit topic. It knows no request.
 
-The values are Kafka's defaults for a topic, except those that ``KafkaRaftLog`` sets for the
-metadata log (batches up to 8 MiB, and no retention of its own, because snapshots decide on
-deletion), and those that this node's settings give for the audit topic.
+The values are Kafka's defaults for a topic, except for those that ``KafkaRaftLog`` sets for the
+metadata log (batches up to 8 MiB; no retention, because snapshots decide on deletion), and those of
+the audit topic in this node's settings.
 """
 
 from __future__ import annotations
