@@ -45,7 +45,7 @@ class EncodedResponse:
 
 
 class Waiter:
-    """Waits for a response: exactly one of its callbacks is called, unless it is cancelled first."""
+    """Waits for a response: exactly one callback is called, unless the waiter is cancelled."""
 
     __slots__ = ("complete", "failed", "response", "too_large")
 

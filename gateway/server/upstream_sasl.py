@@ -107,8 +107,8 @@ class Authentication:
         if answer.error_code:
             said = f", saying {quoted(answer.error_message)}" if answer.error_message else ""
             advice = (
-                "check username and password in sasl.jaas.config, and that the user has credentials "
-                "for this mechanism"
+                "check username and password in sasl.jaas.config, and that the user has "
+                "credentials for this mechanism"
             )
             raise self._failed(
                 f"the node refused the user with {_name(answer.error_code)}{said}", advice

@@ -15,7 +15,7 @@ from gateway.address import Address, parse_address
         ("[::1]:65535", Address("::1", 65535)),
     ],
 )
-def test_there_and_back(text: str, address: Address) -> None:
+def test_parsed_address_has_its_text(text: str, address: Address) -> None:
     assert parse_address(text) == address
     assert str(address) == text
 
@@ -24,17 +24,17 @@ def test_there_and_back(text: str, address: Address) -> None:
     "text",
     ["", "ctl1", "ctl1:0", "ctl1:65536", "1@ctl1:9093", "::1:9093", "[::1]", "a b:1", "http://a:1"],
 )
-def test_what_is_none(text: str) -> None:
+def test_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not HOST:PORT"):
         parse_address(text)
 
 
-def test_a_default_port() -> None:
+def test_default_port_is_used_without_a_port() -> None:
     assert parse_address("ctl1", 9092) == Address("ctl1", 9092)
     assert parse_address("ctl1:1", 9092) == Address("ctl1", 1)
 
 
-def test_port_0_is_for_who_listens() -> None:
+def test_port_0_is_accepted_for_listeners_only() -> None:
     assert parse_address("[fe80::1%eth0]:0", least_port=0) == Address("fe80::1%eth0", 0)
     with pytest.raises(ValueError, match="is not HOST:PORT"):
         parse_address("ctl1", least_port=0)

@@ -64,7 +64,7 @@ def refused(settings: Config) -> str:
     return str(error)
 
 
-def test_the_sample_is_served_when_asked_for() -> None:
+def test_source_sample_serves_the_sample_log() -> None:
     async def look(ready: RunningServer) -> None:
         facts = ready.facts()
         assert facts["source"] == "sample"
@@ -76,7 +76,7 @@ def test_the_sample_is_served_when_asked_for() -> None:
     served(look, config())
 
 
-def test_a_directory_of_logs_is_the_source_when_given(tmp_path: Path) -> None:
+def test_log_dirs_selects_the_log_source(tmp_path: Path) -> None:
     async def look(ready: RunningServer) -> None:
         assert ready.facts()["source"] == "log"
         assert ready.facts()["high_watermark"] == 1057
@@ -95,7 +95,7 @@ def batches(path: Path) -> list[bytes]:
     return found
 
 
-def test_a_parked_fetch_is_answered_when_the_log_on_disk_grows(tmp_path: Path) -> None:
+def test_waiting_fetch_is_completed_when_the_log_grows(tmp_path: Path) -> None:
     source = tmp_path / "log" / "__cluster_metadata-0"
     source.mkdir(parents=True)
     whole = batches(SAMPLE / "__cluster_metadata-0" / "00000000000000000000.log")
@@ -130,7 +130,7 @@ def test_a_parked_fetch_is_answered_when_the_log_on_disk_grows(tmp_path: Path) -
     served(look, config(log_dirs=tmp_path / "log"))
 
 
-def test_offsets_are_kept_by_cluster_unless_told_where(tmp_path: Path) -> None:
+def test_offsets_are_stored_by_cluster_unless_state_dir_is_set(tmp_path: Path) -> None:
     async def look(ready: RunningServer) -> None: ...
 
     served(look, config())
@@ -139,7 +139,7 @@ def test_offsets_are_kept_by_cluster_unless_told_where(tmp_path: Path) -> None:
     assert (tmp_path / "mine").is_dir()
 
 
-def test_two_servers_do_not_share_a_state_directory(tmp_path: Path) -> None:
+def test_state_directory_in_use_is_refused(tmp_path: Path) -> None:
     async def look(ready: RunningServer) -> None:
         with pytest.raises(ConfigError, match=r"state\.dir"):
             await serve_alone(config(state_dir=tmp_path))
@@ -157,7 +157,7 @@ async def serve_alone(settings: Config) -> None:
         raise error from None
 
 
-def test_clients_are_told_the_advertised_address() -> None:
+def test_metadata_has_the_advertised_address() -> None:
     advertised = (Listener("PLAINTEXT", "kafka.example", 0),)
     other = Listener("INSIDE", "127.0.0.1", 0)
     protocols = {"PLAINTEXT": "PLAINTEXT", "INSIDE": "PLAINTEXT"}
@@ -185,7 +185,7 @@ def test_clients_are_told_the_advertised_address() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_security_that_is_not_there_keeps_the_server_from_starting(protocol: str) -> None:
+def test_missing_key_store_fails_the_start(protocol: str) -> None:
     settings = load_config(flags={"listeners": f"{protocol}://127.0.0.1:0"})
     assert protocol in refused(settings)
     with pytest.raises(ConfigError, match=protocol):
@@ -199,7 +199,7 @@ def test_security_that_is_not_there_keeps_the_server_from_starting(protocol: str
     assert "CLIENTS" in refused(renamed)
 
 
-def test_an_address_that_is_taken_is_named() -> None:
+def test_address_in_use_is_named() -> None:
     async def look(ready: RunningServer) -> None:
         taken = Listener("PLAINTEXT", "127.0.0.1", ready.bound_listeners[0].port)
         with pytest.raises(
@@ -210,13 +210,13 @@ def test_an_address_that_is_taken_is_named() -> None:
     served(look, config())
 
 
-def test_a_source_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_source_is_named(tmp_path: Path) -> None:
     assert "log.dirs" in refused(config(log_dirs=tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match=r"log\.dirs"):
         check(config(log_dirs=tmp_path))
 
 
-def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_state_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "state.dir" in refused(config(state_dir=tmp_path / "file" / "x"))
 
@@ -226,5 +226,5 @@ def test_check_opens_no_port_and_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
 
 
-def test_without_an_authorizer_everybody_may() -> None:
+def test_every_principal_is_allowed_without_an_authorizer() -> None:
     assert AllowAll().allows("User:ANONYMOUS", "127.0.0.1", "READ", "TOPIC", "__cluster_metadata")

@@ -79,7 +79,7 @@ def test_defaults_are_loopback_and_valid() -> None:
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_every_key_by_flag_environment_and_file(name: str, tmp_path: Path) -> None:
+def test_every_key_is_read_from_flag_environment_and_file(name: str, tmp_path: Path) -> None:
     texts = other(name)
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{key}={text}\n" for key, text in texts.items()))
@@ -92,7 +92,7 @@ def test_every_key_by_flag_environment_and_file(name: str, tmp_path: Path) -> No
     assert load_config(file=file) == by_flag
 
 
-def test_flags_come_before_environment_before_file(tmp_path: Path) -> None:
+def test_flag_precedes_environment_precedes_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("# as in Kafka\nnode.id = 3\nmax.connections: 5\nmax.connections.per.ip=6\n")
     config = load_config(
@@ -103,14 +103,14 @@ def test_flags_come_before_environment_before_file(tmp_path: Path) -> None:
     assert (config.node_id, config.max_connections, config.max_connections_per_ip) == (1, 4, 6)
 
 
-def test_kafkas_singular_log_dir_is_known(tmp_path: Path) -> None:
+def test_log_dir_is_an_alias_of_log_dirs(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("log.dir=/data\n")
     assert load_config(file=file).log_dirs == Path("/data")
     assert load_config(environment={"KWIRE_LOG_DIR": "/data"}).log_dirs == Path("/data")
 
 
-def test_unknown_keys_name_the_nearest_known_one(tmp_path: Path) -> None:
+def test_unknown_key_names_the_most_similar_one(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("max.conections=5\nlog.retention.hours=1\nzzz=1\n")
     said = refusal(file=file)
@@ -122,7 +122,7 @@ def test_unknown_keys_name_the_nearest_known_one(tmp_path: Path) -> None:
     )
 
 
-def test_environment_of_others_is_left_alone() -> None:
+def test_unrelated_environment_variables_are_ignored() -> None:
     others = {
         "KWIRE_SERVICE_HOST": "10.0.0.1",
         "KWIRE_PORT": "tcp://10.0.0.1:9092",
@@ -132,13 +132,13 @@ def test_environment_of_others_is_left_alone() -> None:
     assert load_config(environment=others) == Config()
 
 
-def test_a_key_given_twice_in_a_file_is_refused(tmp_path: Path) -> None:
+def test_key_given_twice_in_a_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("node.id=1\nnode.id=2\n")
     assert "node.id" in refusal(file=file) and "twice" in refusal(file=file)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
     assert "nowhere.properties" in refusal(file=tmp_path / "nowhere.properties")
     (tmp_path / "bad").write_bytes(b"\xff\xfe=1\n")
     assert "cannot be read" in refusal(file=tmp_path / "bad")
@@ -184,7 +184,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("cluster.id", "", "empty"),
     ],
 )
-def test_what_cannot_be_is_refused_by_key(name: str, text: str, says: str) -> None:
+def test_invalid_value_is_refused_with_its_key(name: str, text: str, says: str) -> None:
     said = refusal(flags={name: text})
     assert says in said
     assert any(
@@ -192,7 +192,7 @@ def test_what_cannot_be_is_refused_by_key(name: str, text: str, says: str) -> No
     )
 
 
-def test_source_and_directory_have_to_agree() -> None:
+def test_source_and_log_dirs_must_agree() -> None:
     assert "log.dirs" in refusal(flags={"source": "log"})
     assert "log.dirs" in refusal(flags={"source": "sample", "log.dirs": "/x"})
     quorum = {"controller.quorum.bootstrap.servers": "127.0.0.1:9093"}
@@ -210,7 +210,7 @@ def test_source_and_directory_have_to_agree() -> None:
     assert load_config(flags={**quorum, "data.dir": "/x"}).source_kind == "quorum"
 
 
-def test_a_quorum_of_ones_own_has_a_listener_for_controllers() -> None:
+def test_source_controller_has_a_controller_listener() -> None:
     picked = load_config(
         flags={
             "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -236,7 +236,7 @@ def test_a_quorum_of_ones_own_has_a_listener_for_controllers() -> None:
     )  # no voter: an observer of that quorum
 
 
-def test_the_names_of_kip_595_are_known() -> None:
+def test_names_of_kip_595_are_aliases() -> None:
     said = {
         "quorum.voters": "2@h:1",
         "quorum.fetch.timeout.ms": "300",
@@ -252,7 +252,7 @@ def test_the_names_of_kip_595_are_known() -> None:
     ) == (300, 400)
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(
             flags={"node.id": "x", "max.connections": "y"}, environment={"KWIRE_LISTENERS": "z"}
@@ -283,9 +283,7 @@ def test_every_key_is_documented() -> None:
         ("sasl.mechanism.controller.protocol", "KWIRE_SASL_MECHANISM_CONTROLLER_PROTOCOL"),
     ],
 )
-def test_keys_of_security_by_environment_and_file_and_told_to_nobody(
-    name: str, variable: str, tmp_path: Path
-) -> None:
+def test_security_keys_are_read_and_never_shown(name: str, variable: str, tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(f"{name}=se cret \n")
     by_file = load_config(file=file)
@@ -297,7 +295,7 @@ def test_keys_of_security_by_environment_and_file_and_told_to_nobody(
     assert "cret" not in repr(by_file) and name not in KEYS
 
 
-def test_keys_of_security_that_there_are_not(tmp_path: Path) -> None:
+def test_unknown_security_key_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(
         "ssl.keystore.locatoin=x\nlistener.name.a.ssl.cipher.suites=x\nsasl.jaas.config=x\n"

@@ -390,6 +390,6 @@ def test_gotcha(row: Gotcha) -> None:
     row.check()
 
 
-def test_no_row_is_forgotten() -> None:
+def test_every_check_is_a_row() -> None:
     elsewhere = {20, 21, 22, 23}  # raft's requests, group membership, connections
     assert {row.number for row in GOTCHAS} | elsewhere == set(range(1, 25))

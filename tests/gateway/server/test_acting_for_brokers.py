@@ -81,14 +81,14 @@ def stage() -> Stage:
     return made
 
 
-def test_the_epoch_is_the_offset_of_the_registration(stage: Stage) -> None:
+def test_broker_epoch_is_the_offset_of_its_registration(stage: Stage) -> None:
     pending = register(stage)
     expected = offset_of_registration(stage)
     commit(stage)
     assert pending.answer.broker_epoch == expected == stage._end - 1
 
 
-def test_what_waits_to_be_appended_counts(stage: Stage) -> None:
+def test_broker_epoch_counts_records_that_wait_to_be_appended(stage: Stage) -> None:
     stage.ask("a")
     pending = register(stage)
     expected = offset_of_registration(stage)
@@ -96,7 +96,7 @@ def test_what_waits_to_be_appended_counts(stage: Stage) -> None:
     assert pending.answer.broker_epoch == expected > stage._end - 4
 
 
-def test_what_the_quorum_wrote_itself_counts(stage: Stage) -> None:
+def test_broker_epoch_counts_control_records_of_the_quorum(stage: Stage) -> None:
     stage._end += 3  # a change of voters
     stage.driver.raft.log.end_offset = stage._end
     pending = register(stage)
@@ -105,7 +105,7 @@ def test_what_the_quorum_wrote_itself_counts(stage: Stage) -> None:
     assert pending.answer.broker_epoch == expected
 
 
-def test_a_heartbeat_waits_for_what_it_may_speak_of_and_writes_nothing(stage: Stage) -> None:
+def test_heartbeat_waits_for_earlier_records_and_writes_none(stage: Stage) -> None:
     stage.driver.raft.leads_until = 0.0  # one of several
     epoch = register(stage)
     commit(stage)
@@ -119,7 +119,7 @@ def test_a_heartbeat_waits_for_what_it_may_speak_of_and_writes_nothing(stage: St
     assert at_once.answer.is_fenced is False and stage.driver.proposed == []
 
 
-def test_a_silent_broker_is_fenced(
+def test_broker_without_heartbeats_is_fenced(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(acting_controller, "_CHECK_S", 0.001)

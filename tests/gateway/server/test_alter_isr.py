@@ -118,7 +118,7 @@ async def answered(client: Client, request: bytes) -> tuple[int, list[int]]:
     return error, errors
 
 
-def test_alter_isr_in_bytes(tmp_path: Path) -> None:
+def test_alter_isr_request_and_response_have_the_bytes_of_kip_497(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path / "data") as node:
             it = await scene(node)
@@ -151,7 +151,7 @@ def test_alter_isr_in_bytes(tmp_path: Path) -> None:
     run(main)
 
 
-def test_the_old_forms_are_not_advertised_and_not_for_clients(tmp_path: Path) -> None:
+def test_old_versions_are_not_advertised_and_not_served_to_clients(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path / "data") as node:
             versions = await node.ask(
@@ -171,7 +171,7 @@ def test_the_old_forms_are_not_advertised_and_not_for_clients(tmp_path: Path) ->
     run(main)
 
 
-def test_topics_by_name_in_version_1(tmp_path: Path) -> None:
+def test_version_1_names_topics_by_name(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path / "data") as node:
             it = await scene(node)
@@ -191,7 +191,7 @@ def test_topics_by_name_in_version_1(tmp_path: Path) -> None:
     run(main)
 
 
-def test_nonsense_ends_its_connection_and_nothing_else(tmp_path: Path) -> None:
+def test_malformed_request_closes_its_connection_and_changes_nothing(tmp_path: Path) -> None:
     rand = random.Random(56)
 
     async def main() -> None:

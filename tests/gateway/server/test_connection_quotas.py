@@ -118,7 +118,7 @@ def test_limit_of_a_listener_holds_for_it_alone_and_not_against_nodes_of_the_quo
     assert case.victim("CONTROLLER") is node
 
 
-def test_limit_of_an_address_has_overrides_and_displaces_nobody() -> None:
+def test_limit_of_an_address_has_overrides_and_displaces_no_connection() -> None:
     case = Case(100)
     for _ in range(2):
         case.open("BROKER", proven=False, host="10.0.0.9")
@@ -164,7 +164,7 @@ def test_random_connections_leave_nothing_behind_and_never_exceed_the_limit() ->
         ("max.connections.per.ip.overrides", "10.0.0.1", "is not ADDRESS:NUMBER"),
     ],
 )
-def test_limit_that_is_none_is_refused_at_the_start(key: str, value: str, problem: str) -> None:
+def test_invalid_limit_is_refused_at_the_start(key: str, value: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         load_config(flags={key: value})
 
@@ -211,7 +211,7 @@ def test_connection_without_a_valid_request_is_closed_in_bounded_time_and_others
 @pytest.mark.parametrize(
     "bad", [bad_versions(), request(API_VERSIONS, 99, b"")], ids=["bad name", "unknown version"]
 )
-def test_requests_that_prove_nothing_are_answered_a_bounded_number_of_times(bad: bytes) -> None:
+def test_unproven_connection_gets_a_bounded_number_of_responses(bad: bytes) -> None:
     async def main() -> None:
         async with (
             serving(ECHO, handlers()[API_VERSIONS]) as server,
@@ -232,7 +232,7 @@ def test_requests_that_prove_nothing_are_answered_a_bounded_number_of_times(bad:
     run(main)
 
 
-def test_proven_connection_may_ask_for_versions_as_often_as_it_likes() -> None:
+def test_proven_connection_may_send_api_versions_without_limit() -> None:
     async def main() -> None:
         async with (
             serving(ECHO, handlers()[API_VERSIONS]) as server,

@@ -43,7 +43,7 @@ def fetch_response(*errors: int, top: int = 0) -> FetchResponse:
     return FetchResponse(error_code=top, responses=[FetchableTopicResponse(partitions=partitions)])
 
 
-def test_an_api_has_kafkas_name() -> None:
+def test_api_counts_have_kafkas_name() -> None:
     assert Counts().apis[1].name == "Fetch"
     assert Counts().apis[18].name == "ApiVersions"
 
@@ -58,14 +58,16 @@ def test_an_api_has_kafkas_name() -> None:
         (ApiVersionsResponse(error_code=35), {35: 1}),
     ],
 )
-def test_errors_are_found_wherever_they_stand(response: Message, errors: dict[int, int]) -> None:
+def test_error_codes_are_counted_at_every_level_of_a_response(
+    response: Message, errors: dict[int, int]
+) -> None:
     api = ApiCounts(1)
     api.answered(response)
     assert api.errors == errors
 
 
 @pytest.mark.parametrize("api_key", sorted(handlers()))
-def test_every_error_code_of_every_answer_is_found(api_key: int) -> None:
+def test_error_codes_are_counted_in_every_struct_of_every_response(api_key: int) -> None:
     """One object of each struct, each with an error: as many are counted as the schema has fields
     for one.
     """
@@ -88,7 +90,7 @@ def _full(kind: type[Struct]) -> tuple[Any, int]:
     return kind(**values), errors
 
 
-def test_times_go_into_their_buckets() -> None:
+def test_request_times_are_counted_in_their_buckets() -> None:
     api = ApiCounts(1)
     for seconds in (0.00001, TIME_BOUNDS_S[0], 0.003, 5.0):
         api.carried_out(seconds)
@@ -96,7 +98,7 @@ def test_times_go_into_their_buckets() -> None:
     assert api.seconds == pytest.approx(5.00306)
 
 
-def test_a_connection_counts_its_requests_bytes_and_errors() -> None:
+def test_connection_counts_requests_bytes_and_errors() -> None:
     async def main() -> None:
         async with serving() as served, await served.connect() as client:
             sent = heartbeat(1), heartbeat(2, 25)
@@ -115,7 +117,7 @@ def test_a_connection_counts_its_requests_bytes_and_errors() -> None:
     run(main)
 
 
-def test_what_waits_is_counted_when_it_is_answered() -> None:
+def test_waiting_response_is_counted_when_it_is_completed() -> None:
     waiting: list[PendingResponse] = []
 
     async def main() -> None:
@@ -137,7 +139,7 @@ def test_what_waits_is_counted_when_it_is_answered() -> None:
     run(main)
 
 
-def test_a_limit_that_ends_a_connection_is_counted_by_its_key() -> None:
+def test_closed_connection_is_counted_by_the_key_of_its_limit() -> None:
     async def main() -> None:
         async with serving(connections_max_idle_ms=100) as served, await served.connect() as client:
             await client.closed()
@@ -146,7 +148,7 @@ def test_a_limit_that_ends_a_connection_is_counted_by_its_key() -> None:
     run(main)
 
 
-def test_software_is_counted_while_its_connection_is_open_and_no_longer() -> None:
+def test_client_software_is_counted_while_its_connection_is_open() -> None:
     hello = Handler(18, "api_versions", range(5), lambda request, context: ApiVersionsResponse())
 
     def introduction(name: str) -> bytes:
@@ -167,7 +169,7 @@ def test_software_is_counted_while_its_connection_is_open_and_no_longer() -> Non
     run(main)
 
 
-def test_counting_costs_little() -> None:
+def test_counting_takes_a_small_share_of_the_smallest_request() -> None:
     """Against reading and answering the smallest request there is, without its socket, in the same
     moment.
     """

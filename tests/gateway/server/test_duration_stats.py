@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.server.duration_stats import DurationStats
 
 
-def test_percentiles_are_of_the_last_times() -> None:
+def test_percentiles_are_of_the_last_durations() -> None:
     times = DurationStats()
     assert times.percentile(0.99) is None
     for seconds in range(2000):

@@ -158,7 +158,7 @@ def test_periodic_work_is_done_in_slices_while_requests_wait() -> None:
     run(main)
 
 
-def test_periodic_work_that_fails_is_told_to_its_owner_alone() -> None:
+def test_failed_periodic_work_calls_its_own_callback_alone() -> None:
     controller = Controller()
     controller.run_periodic(fails=True)
     assert controller.log == ["periodic begins", "'periodic' failed"]

@@ -69,7 +69,7 @@ def following(scenario: Callable[[Source, Reports], object]) -> list[dict[str, o
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_it_has_started_when_the_log_is_loaded_and_goes_on_looking() -> None:
+def test_follow_is_started_when_the_log_is_loaded_and_keeps_polling() -> None:
     async def scenario(source: Source, reports: Reports) -> None:
         assert source.state is State.READY
         seen = source.scans
@@ -78,7 +78,7 @@ def test_it_has_started_when_the_log_is_loaded_and_goes_on_looking() -> None:
     assert following(scenario) == []
 
 
-def test_a_log_that_loads_for_long_does_not_hold_up_the_start(
+def test_slow_loading_does_not_delay_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(source: Source, reports: Reports) -> None:
@@ -88,7 +88,7 @@ def test_a_log_that_loads_for_long_does_not_hold_up_the_start(
     following(scenario)
 
 
-def test_problems_are_told_when_they_change() -> None:
+def test_problems_are_reported_when_they_change() -> None:
     async def scenario(source: Source, reports: Reports) -> None:
         async def rest() -> None:
             seen = source.scans
@@ -109,7 +109,9 @@ def test_problems_are_told_when_they_change() -> None:
     ]
 
 
-def test_a_bug_in_the_source_is_logged_and_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_in_the_source_is_logged_and_polling_continues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(source: Source, reports: Reports) -> None:
         source.fails = 2
         await until(lambda: reports.counts["source not read"] == 2)
@@ -120,7 +122,7 @@ def test_a_bug_in_the_source_is_logged_and_survived(monkeypatch: pytest.MonkeyPa
     assert [line["event"] for line in following(scenario)] == ["source not read"] * 2
 
 
-def test_a_source_where_nothing_stirs_is_not_read() -> None:
+def test_unchanged_source_is_not_scanned() -> None:
     async def scenario(source: Source, reports: Reports) -> None:
         source.quiet = True
         await trio.sleep(0.02)

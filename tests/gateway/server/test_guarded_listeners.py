@@ -144,7 +144,7 @@ async def whole_log(client: Client) -> bytes:
     return bytes(answer.responses[0].partitions[0].records)  # type: ignore[attr-defined]
 
 
-def test_the_same_log_through_every_listener(tmp_path: Path) -> None:
+def test_every_listener_serves_the_same_log(tmp_path: Path) -> None:
     async def main() -> None:
         async with place(tmp_path) as server:
             logs = {}
@@ -161,7 +161,7 @@ def test_the_same_log_through_every_listener(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_slow_reader_gets_all_of_it_through_tls(tmp_path: Path) -> None:
+def test_slow_reader_gets_the_whole_response_through_tls(tmp_path: Path) -> None:
     async def main() -> None:
         async with place(tmp_path, socket_send_buffer_bytes=4096) as server:
             async with await server.connect("PLAINTEXT") as client:
@@ -190,7 +190,7 @@ def test_a_slow_reader_gets_all_of_it_through_tls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "asked", [metadata(), frame(b"\x03\xe7" + bytes(8)), b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\4abcd"]
 )
-def test_nothing_else_is_answered_before_it_is_known_who_asks(
+def test_unauthenticated_request_closes_the_connection(
     tmp_path: Path, first: bytes, asked: bytes
 ) -> None:
     async def main() -> None:
@@ -204,7 +204,7 @@ def test_nothing_else_is_answered_before_it_is_known_who_asks(
     run(main)
 
 
-def test_api_versions_comes_before_authentication_once(tmp_path: Path) -> None:
+def test_api_versions_is_answered_before_authentication_once(tmp_path: Path) -> None:
     async def main() -> None:
         asked = request(API_VERSIONS, 0, ApiVersionsRequest().encode(0), 9)
         async with place(tmp_path) as server:
@@ -230,7 +230,9 @@ def test_api_versions_comes_before_authentication_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "token", [WRONG, b"\0nobody\0secret", b"alice\0bob\0secret", b"", b"x" * 1000]
 )
-def test_who_fails_is_told_after_a_while_and_then_it_is_over(tmp_path: Path, token: bytes) -> None:
+def test_authentication_failure_is_answered_after_the_delay_and_closes(
+    tmp_path: Path, token: bytes
+) -> None:
     async def main() -> None:
         async with place(tmp_path) as server, await server.connect("BOTH") as client:
             began = trio.current_time()
@@ -247,7 +249,7 @@ def test_who_fails_is_told_after_a_while_and_then_it_is_over(tmp_path: Path, tok
     run(main)
 
 
-def test_a_mechanism_that_is_not_offered(tmp_path: Path) -> None:
+def test_mechanism_that_is_not_enabled_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with place(tmp_path) as server, await server.connect("SASL") as client:
             await client.send(handshake("GSSAPI") + authenticate(RIGHT))
@@ -258,7 +260,7 @@ def test_a_mechanism_that_is_not_offered(tmp_path: Path) -> None:
     run(main)
 
 
-def test_sasl_where_none_is_wanted(tmp_path: Path) -> None:
+def test_sasl_handshake_on_a_listener_without_sasl_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with place(tmp_path) as server:
             async with await server.connect("PLAINTEXT") as client:
@@ -276,7 +278,7 @@ def test_sasl_where_none_is_wanted(tmp_path: Path) -> None:
     run(main)
 
 
-def test_tokens_without_headers_as_of_old(tmp_path: Path) -> None:
+def test_handshake_version_0_takes_tokens_without_headers(tmp_path: Path) -> None:
     async def main() -> None:
         async with place(tmp_path) as server:
             async with await server.connect("SASL") as client:
@@ -292,7 +294,7 @@ def test_tokens_without_headers_as_of_old(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_request_that_is_too_large_before_it_is_known_who_asks(tmp_path: Path) -> None:
+def test_large_request_before_authentication_closes_the_connection(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             place(tmp_path, sasl_server_max_receive_size=1000) as server,
@@ -306,7 +308,7 @@ def test_a_request_that_is_too_large_before_it_is_known_who_asks(tmp_path: Path)
     run(main)
 
 
-def test_sessions_end_and_are_renewed_in_time(tmp_path: Path) -> None:
+def test_expired_session_closes_the_connection_unless_it_is_renewed(tmp_path: Path) -> None:
     async def main() -> None:
         async with place(tmp_path, security={"connections.max.reauth.ms": "1500"}) as server:
             async with await server.connect("SASL") as client:
@@ -329,7 +331,7 @@ def test_sessions_end_and_are_renewed_in_time(tmp_path: Path) -> None:
     run(main)
 
 
-def test_our_own_client_renews_its_session(tmp_path: Path) -> None:
+def test_upstream_renews_its_session(tmp_path: Path) -> None:
     from gateway.address import Address
     from gateway.security.client_properties import ClientSecurity
     from gateway.security.sasl_client import SaslSettings
@@ -362,7 +364,7 @@ async def refused(server: Place, identity: Identity | None) -> None:
             await client.answer(METADATA, 9)
 
 
-def test_a_listener_with_tls_is_nothing_for_others(tmp_path: Path) -> None:
+def test_tls_listener_refuses_plaintext_and_missing_or_unknown_certificates(tmp_path: Path) -> None:
     async def main() -> None:
         async with place(tmp_path) as server:
             stream = await trio.open_tcp_stream("127.0.0.1", server.port("TLS"))
@@ -377,7 +379,7 @@ def test_a_listener_with_tls_is_nothing_for_others(tmp_path: Path) -> None:
     run(main)
 
 
-def test_certificates_that_are_no_longer_or_not_yet_valid(tmp_path: Path) -> None:
+def test_client_certificate_out_of_its_time_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
         async with place(tmp_path) as server:
@@ -389,7 +391,7 @@ def test_certificates_that_are_no_longer_or_not_yet_valid(tmp_path: Path) -> Non
     run(main)
 
 
-def test_many_who_guess_hold_up_nobody(tmp_path: Path) -> None:
+def test_many_wrong_passwords_do_not_delay_other_clients(tmp_path: Path) -> None:
     async def main() -> None:
         async def guess(server: Place, number: int) -> None:
             async with await server.connect("SASL") as client:
@@ -413,7 +415,7 @@ def test_many_who_guess_hold_up_nobody(tmp_path: Path) -> None:
     run(main)
 
 
-def test_who_does_not_end_the_handshake_is_cut(tmp_path: Path) -> None:
+def test_unfinished_tls_handshake_is_closed(tmp_path: Path) -> None:
     async def main() -> None:
         async with place(tmp_path, request_receive_timeout_ms=300) as server:
             stream = await trio.open_tcp_stream("127.0.0.1", server.port("TLS"))

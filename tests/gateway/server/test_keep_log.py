@@ -127,7 +127,7 @@ def tended(
 WRITTEN = Written(SnapshotId(10, 1), 500, 3)
 
 
-def test_a_snapshot_that_is_due_is_written_and_what_it_stands_for_cleaned_at_once() -> None:
+def test_due_snapshot_is_written_and_the_log_cleaned_at_once() -> None:
     source, snapshots = Source(deleted=[["a.log"], ["b.log"]]), Snapshots([None, WRITTEN])
 
     async def look() -> None:
@@ -142,7 +142,7 @@ def test_a_snapshot_that_is_due_is_written_and_what_it_stands_for_cleaned_at_onc
     assert source.published >= 2
 
 
-def test_nothing_is_written_before_the_image_is_there() -> None:
+def test_no_snapshot_is_written_before_the_image_is_loaded() -> None:
     snapshots = Snapshots([WRITTEN])
 
     async def look() -> None:
@@ -152,7 +152,7 @@ def test_nothing_is_written_before_the_image_is_there() -> None:
     assert snapshots.asked == []
 
 
-def test_bugs_and_full_disks_are_told_and_tried_again() -> None:
+def test_exceptions_and_full_disks_are_reported_and_retried() -> None:
     full = DiskFailed("remove", "/x.log", OSError(28, "No space left on device"), "make room")
     source, snapshots = (
         Source(deleted=[full, ["a.log"]]),
@@ -181,7 +181,7 @@ def test_bugs_and_full_disks_are_told_and_tried_again() -> None:
         (BelowHighWatermark("refused"), "refused"),
     ],
 )
-def test_a_log_beyond_repair_ends_it(error: Exception, told: str) -> None:
+def test_log_that_cannot_be_repaired_stops_the_cleaner(error: Exception, told: str) -> None:
     source = Source(deleted=[error])
 
     async def look() -> None:
@@ -193,7 +193,7 @@ def test_a_log_beyond_repair_ends_it(error: Exception, told: str) -> None:
     assert isinstance(stopped, SourceStopped) and told in str(stopped)
 
 
-def test_the_image_goes_on_when_the_log_does_and_after_bugs_and_problems() -> None:
+def test_image_follows_the_log_also_after_exceptions_and_problems() -> None:
     image, source, reports = (
         Image(steps=[True, True, False, ZeroDivisionError("a bug"), False]),
         Source(),

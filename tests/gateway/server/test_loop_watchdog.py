@@ -50,7 +50,7 @@ def watched(step: Any) -> tuple[LoopWatchdog, Recording]:
 
 
 @pytest.mark.holds_event_loop(reason="the test does so itself")
-def test_a_step_of_much_processor_time_is_reported_with_its_task() -> None:
+def test_long_step_is_reported_with_its_task() -> None:
     watchdog, reports = watched(lambda: busy(0.08))
     ((event, fields),) = reports.lines
     assert event == "event loop held"
@@ -61,14 +61,14 @@ def test_a_step_of_much_processor_time_is_reported_with_its_task() -> None:
 
 
 @pytest.mark.parametrize("step", [lambda: busy(0.01), lambda: time.sleep(0.1)])
-def test_a_short_step_and_one_that_the_machine_delayed_are_not_reported(step: Any) -> None:
+def test_short_or_preempted_step_is_not_reported(step: Any) -> None:
     watchdog, reports = watched(step)
     assert reports.lines == []
     assert watchdog.measures.held == 0
 
 
 @pytest.mark.holds_event_loop(reason="the handler does so on purpose")
-def test_a_request_that_holds_the_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_that_holds_the_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
 
     def handle(request: Any, context: Context) -> HeartbeatResponse:
@@ -101,7 +101,7 @@ def test_a_request_that_holds_the_loop_is_named(monkeypatch: pytest.MonkeyPatch)
     assert fields["connection"] == 1
 
 
-def test_the_watchdog_is_gone_with_its_server() -> None:
+def test_watchdog_is_removed_with_its_server() -> None:
     async def main() -> None:
         async with serving() as server:
             watchdog = server.server_context.watchdog

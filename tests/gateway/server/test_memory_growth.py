@@ -78,7 +78,7 @@ async def check_nothing_stays(node: OwnNode, *, groups: bool = True) -> None:
     )
 
 
-def test_topics_and_groups_that_come_and_go_leave_no_objects(tmp_path: Path) -> None:
+def test_deleted_topics_and_groups_leave_no_objects(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path, group_initial_rebalance_delay_ms=0) as node:
             await check_nothing_stays(node)
@@ -86,7 +86,7 @@ def test_topics_and_groups_that_come_and_go_leave_no_objects(tmp_path: Path) -> 
     run(main, within_s=60)
 
 
-def test_topics_that_come_and_go_leave_no_objects_at_a_leader_with_followers(
+def test_deleted_topics_leave_no_objects_at_a_leader_with_followers(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:

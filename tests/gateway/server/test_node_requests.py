@@ -97,7 +97,7 @@ def test_request_without_cluster_action_keeps_the_limit() -> None:
         dispatch(dispatcher(Rights(False)), request(56, 3, alter_partition(LIMIT).encode(3)))
 
 
-def test_small_request_of_a_node_costs_no_question_of_rights_before_it_is_decoded() -> None:
+def test_small_request_of_a_node_is_not_authorized_before_it_is_decoded() -> None:
     rights = Rights(True)
     dispatch(dispatcher(rights), request(56, 3, alter_partition(3).encode(3)))
     assert rights.asked == 0

@@ -38,7 +38,7 @@ def data_dir(tmp_path: Path) -> Path:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_committed_is_served_byte_for_byte_and_nothing_else(data_dir: Path) -> None:
+def test_observer_serves_exactly_the_committed_bytes(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(3)
@@ -65,7 +65,7 @@ def test_what_is_committed_is_served_byte_for_byte_and_nothing_else(data_dir: Pa
 
 
 @pytest.mark.parametrize("newest", range(13, 19))
-def test_every_version_of_fetch_that_controllers_ever_had(data_dir: Path, newest: int) -> None:
+def test_observer_follows_leaders_of_every_fetch_version(data_dir: Path, newest: int) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             for voter in quorum.voters.values():
@@ -81,7 +81,7 @@ def test_every_version_of_fetch_that_controllers_ever_had(data_dir: Path, newest
     run(main)
 
 
-def test_elections_lose_nothing_and_repeat_nothing(data_dir: Path) -> None:
+def test_consumer_reads_each_record_once_across_elections(data_dir: Path) -> None:
     async def main() -> None:
         async with (
             loopback_quorum() as quorum,
@@ -108,7 +108,7 @@ def test_elections_lose_nothing_and_repeat_nothing(data_dir: Path) -> None:
     run(main)
 
 
-def test_a_leader_that_resigned_and_names_itself_is_not_asked_in_a_hurry(data_dir: Path) -> None:
+def test_resigned_leader_that_names_itself_is_fetched_from_with_backoff(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(2)
@@ -137,7 +137,7 @@ def test_a_leader_that_resigned_and_names_itself_is_not_asked_in_a_hurry(data_di
         (answers_garbage, "undecodable", "cannot be read"),
     ],
 )
-def test_a_leader_that_does_not_answer_is_asked_again(
+def test_silent_leader_is_fetched_from_again(
     data_dir: Path, mood: Any, kind: str, told: str
 ) -> None:
     async def main() -> None:
@@ -164,7 +164,7 @@ def test_a_leader_that_does_not_answer_is_asked_again(
 
 
 @pytest.mark.parametrize("part", [1, 4, 5, 60])
-def test_an_answer_that_ends_in_the_middle(data_dir: Path, part: int) -> None:
+def test_truncated_response_is_counted_and_fetched_again(data_dir: Path, part: int) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(2)
@@ -183,7 +183,7 @@ def test_an_answer_that_ends_in_the_middle(data_dir: Path, part: int) -> None:
     run(main)
 
 
-def test_batches_with_a_bad_checksum_are_asked_for_again(data_dir: Path) -> None:
+def test_batches_with_a_bad_crc_are_fetched_again(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(2)
@@ -213,7 +213,7 @@ def test_batches_with_a_bad_checksum_are_asked_for_again(data_dir: Path) -> None
     run(main)
 
 
-def test_a_log_that_begins_with_a_snapshot(data_dir: Path) -> None:
+def test_observer_loads_the_snapshot_at_the_start_of_the_log(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             for _ in range(10):
@@ -239,7 +239,7 @@ def test_a_log_that_begins_with_a_snapshot(data_dir: Path) -> None:
     run(main)
 
 
-def test_the_whole_history_is_copied_although_there_is_a_snapshot(data_dir: Path) -> None:
+def test_history_below_a_snapshot_is_copied(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum(dynamic=True) as quorum:
             for _ in range(10):
@@ -254,7 +254,7 @@ def test_the_whole_history_is_copied_although_there_is_a_snapshot(data_dir: Path
     run(main)
 
 
-def test_everybody_goes_away_and_comes_back(
+def test_observer_is_stale_while_all_voters_are_down_and_recovers(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observer_watch, "LOST_AFTER_S", 0.7)

@@ -39,7 +39,9 @@ def data_dir(tmp_path: Path) -> Path:
 # -----------------------------------------------------------------------------------------------------
 
 
-def test_a_disk_that_is_full_for_a_while(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_pauses_following_until_there_is_space(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
     disk = faulty(monkeypatch)
 
@@ -64,7 +66,7 @@ def test_a_disk_that_is_full_for_a_while(data_dir: Path, monkeypatch: pytest.Mon
     run(main)
 
 
-def test_a_cluster_id_that_could_not_be_written_is_written_later(
+def test_cluster_id_that_could_not_be_written_is_written_later(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
@@ -82,7 +84,7 @@ def test_a_cluster_id_that_could_not_be_written_is_written_later(
     run(main)
 
 
-def test_a_quorum_is_silent_too_while_the_disk_is_full(
+def test_lost_quorum_is_noticed_while_the_disk_is_full(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
@@ -105,7 +107,7 @@ def test_a_quorum_is_silent_too_while_the_disk_is_full(
     run(main)
 
 
-def test_a_sync_that_fails_ends_the_server_with_what_to_do(
+def test_failed_sync_stops_the_server_with_advice(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = faulty(monkeypatch)
@@ -133,7 +135,7 @@ def test_a_sync_that_fails_ends_the_server_with_what_to_do(
     run(main)
 
 
-def test_a_sync_that_fails_before_it_is_ready_is_no_error_of_the_configuration(
+def test_failed_sync_before_ready_is_no_configuration_error(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = faulty(monkeypatch)
@@ -158,7 +160,7 @@ def test_a_sync_that_fails_before_it_is_ready_is_no_error_of_the_configuration(
     run(main)
 
 
-def test_a_bug_of_ours_costs_a_second_and_not_the_server(
+def test_exception_in_the_core_restarts_it_and_not_the_server(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
@@ -186,7 +188,7 @@ def test_a_bug_of_ours_costs_a_second_and_not_the_server(
     run(main)
 
 
-def test_stopping_while_the_disk_works_closes_the_log_behind_it(
+def test_stop_during_a_write_closes_the_log_after_it(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, go_on, order = threading.Event(), threading.Event(), list[str]()
@@ -284,7 +286,7 @@ def test_errors_are_counted_by_kafkas_names(
     run(main)
 
 
-def test_answers_that_no_leader_gives_are_counted_and_told(data_dir: Path) -> None:
+def test_invalid_responses_are_counted_and_reported(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(1)

@@ -30,7 +30,7 @@ def data_dir(tmp_path: Path) -> Path:
 # ----------------------------------------------------------------------------------------------
 
 
-def test_a_restart_goes_on_where_it_was(data_dir: Path) -> None:
+def test_restarted_observer_continues_at_its_log_end(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(3)
@@ -48,7 +48,7 @@ def test_a_restart_goes_on_where_it_was(data_dir: Path) -> None:
     run(main)
 
 
-def test_a_restart_without_the_quorum_serves_what_it_had(
+def test_restarted_observer_without_a_quorum_serves_its_committed_log(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observed_quorum, "LOADING_MAX_S", 0.3)
@@ -70,7 +70,7 @@ def test_a_restart_without_the_quorum_serves_what_it_had(
     run(main)
 
 
-def test_nothing_to_serve_and_nobody_to_ask_is_loading(
+def test_empty_observer_without_a_quorum_is_loading(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observed_quorum, "LOADING_MAX_S", 0.3)
@@ -96,7 +96,7 @@ def test_nothing_to_serve_and_nobody_to_ask_is_loading(
     run(main)
 
 
-def test_a_snapshot_on_its_way_is_told_and_goes_on_after_the_leader_was_silent(
+def test_snapshot_download_is_reported_and_continues_after_a_pause(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observed_quorum, "LOADING_MAX_S", 0.3)
@@ -140,7 +140,7 @@ def test_a_snapshot_on_its_way_is_told_and_goes_on_after_the_leader_was_silent(
     run(main)
 
 
-def test_stopping_leaves_nothing_behind(data_dir: Path) -> None:
+def test_stopped_observer_leaves_no_descriptors_and_connections(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(2)
@@ -160,7 +160,7 @@ def descriptors() -> int:
 
 
 @pytest.mark.parametrize("moment", ["connecting", "asking"])
-def test_stopping_waits_for_nobody(
+def test_stop_does_not_wait_for_the_quorum(
     data_dir: Path, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observed_quorum, "LOADING_MAX_S", 0.2)
@@ -186,7 +186,7 @@ def test_stopping_waits_for_nobody(
 # --------------------------------------------------------------------------------------
 
 
-def test_another_cluster_is_refused_before_anything_is_served(data_dir: Path) -> None:
+def test_log_of_another_cluster_is_refused_before_it_is_served(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             settings = config(data_dir, quorum, cluster_id="another-cluster-1234567")
@@ -197,7 +197,7 @@ def test_another_cluster_is_refused_before_anything_is_served(data_dir: Path) ->
     run(main)
 
 
-def test_a_replica_id_of_a_voter_is_refused_before_a_record_is_asked_for(data_dir: Path) -> None:
+def test_replica_id_of_a_voter_is_refused_before_a_fetch(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             told = await stops_with(config(data_dir, quorum, replica_id=2), SourceStopped)
@@ -210,7 +210,7 @@ def test_a_replica_id_of_a_voter_is_refused_before_a_record_is_asked_for(data_di
     run(main)
 
 
-def test_a_replica_id_that_becomes_a_voters_ends_the_server(data_dir: Path) -> None:
+def test_replica_id_that_becomes_a_voters_stops_the_server(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
 
@@ -227,7 +227,7 @@ def test_a_replica_id_that_becomes_a_voters_ends_the_server(data_dir: Path) -> N
     run(main)
 
 
-def test_a_leader_that_lost_what_was_committed_ends_the_server(data_dir: Path) -> None:
+def test_leader_without_committed_records_stops_the_server(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(3)

@@ -74,7 +74,7 @@ def kept(data_dir: Path) -> int:
     return HighWatermarkFile(data_dir, Disk(), []).offset
 
 
-def test_a_signal_ends_it_with_0_and_the_next_start_is_where_it_was(data_dir: Path) -> None:
+def test_signal_exits_with_0_and_the_next_start_continues(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(3)
@@ -102,7 +102,7 @@ def test_a_signal_ends_it_with_0_and_the_next_start_is_where_it_was(data_dir: Pa
         (("--replica-id", "3"), "replica.id 3 is a voter of the quorum (voters: 1, 2, 3)"),
     ],
 )
-def test_a_quorum_not_to_be_followed_ends_it_with_1_before_it_is_ready(
+def test_quorum_that_cannot_be_followed_exits_with_1_before_ready(
     data_dir: Path, flags: tuple[str, ...], told: str
 ) -> None:
     async def main() -> None:
@@ -117,7 +117,7 @@ def test_a_quorum_not_to_be_followed_ends_it_with_1_before_it_is_ready(
     run(main, within_s=60)
 
 
-def test_a_damaged_copy_ends_it_with_2_and_what_to_do(data_dir: Path) -> None:
+def test_damaged_log_exits_with_2_and_advice(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(3)
@@ -138,7 +138,7 @@ def test_a_damaged_copy_ends_it_with_2_and_what_to_do(data_dir: Path) -> None:
     run(main, within_s=60)
 
 
-def test_a_quorum_that_lost_what_was_committed_ends_it_with_1(data_dir: Path) -> None:
+def test_quorum_that_lost_committed_records_exits_with_1(data_dir: Path) -> None:
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(3)

@@ -40,7 +40,7 @@ async def told(
     ]
 
 
-def test_who_asked_is_kept_and_found_again(tmp_path: Path) -> None:
+def test_audit_entries_survive_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path, metadata_log_fsync=True) as node:
             assert await node.create("a") == 0
@@ -69,7 +69,7 @@ def test_who_asked_is_kept_and_found_again(tmp_path: Path) -> None:
     run(main)
 
 
-def test_who_waits_for_it_is_told(tmp_path: Path) -> None:
+def test_waiting_fetch_of_the_audit_topic_is_completed_by_a_change(tmp_path: Path) -> None:
     async def main() -> None:
         got: list[dict[str, Any]] = []
         async with lone_node(tmp_path) as node, trio.open_nursery() as nursery:
@@ -85,7 +85,7 @@ def test_who_waits_for_it_is_told(tmp_path: Path) -> None:
     run(main)
 
 
-def test_where_it_is_not_wanted_there_is_none(tmp_path: Path) -> None:
+def test_disabled_audit_log_has_no_topic_and_no_files(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path, metadata_audit_enable=False) as node:
             assert await node.create("a") == 0
@@ -100,7 +100,7 @@ def test_where_it_is_not_wanted_there_is_none(tmp_path: Path) -> None:
     run(main)
 
 
-def test_what_another_node_passed_on_is_kept_by_the_leader(tmp_path: Path) -> None:
+def test_forwarded_change_is_in_the_audit_log_of_the_leader(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path, 3) as three:
             await three.start()

@@ -44,7 +44,7 @@ def states(values: dict[str, float]) -> list[str]:
 # -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_quorum_of_one_leads_at_once_and_remembers(tmp_path: Path) -> None:
+def test_quorum_of_one_leads_at_once_and_keeps_changes(tmp_path: Path) -> None:
     async def main() -> None:
         began = trio.current_time()
         async with lone_node(tmp_path / "data") as node:
@@ -63,7 +63,7 @@ def test_a_quorum_of_one_leads_at_once_and_remembers(tmp_path: Path) -> None:
     run(main)
 
 
-def test_what_a_quorum_of_one_tells_of_itself(tmp_path: Path) -> None:
+def test_quorum_of_one_has_metrics_and_status(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path / "data", management_listener="127.0.0.1:0") as node:
             await node.create("orders")
@@ -86,7 +86,7 @@ def test_what_a_quorum_of_one_tells_of_itself(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_directory_of_another_node_is_not_taken(tmp_path: Path) -> None:
+def test_directory_of_another_node_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path / "data"):
             pass
@@ -106,7 +106,7 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
-def test_a_directory_in_use_is_not_taken_by_another_process(tmp_path: Path) -> None:
+def test_directory_in_use_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path / "data"):
             with pytest.raises(BaseExceptionGroup) as caught:
@@ -117,7 +117,7 @@ def test_a_directory_in_use_is_not_taken_by_another_process(tmp_path: Path) -> N
     run(main)
 
 
-def test_a_node_that_never_began_has_nothing_of_others(tmp_path: Path) -> None:
+def test_reading_the_configuration_formats_nothing(tmp_path: Path) -> None:
     assert lone_config(tmp_path).source_kind == "own"
     assert not (tmp_path / "meta.properties").exists(), (
         "nothing is formatted by looking at the configuration"
@@ -128,7 +128,7 @@ def test_a_node_that_never_began_has_nothing_of_others(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_three_nodes_elect_one_and_take_changes_through_each(tmp_path: Path) -> None:
+def test_three_nodes_elect_a_leader_and_accept_changes_at_each(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path, management_listener="127.0.0.1:0") as three:
             await three.start()
@@ -159,7 +159,7 @@ def test_three_nodes_elect_one_and_take_changes_through_each(tmp_path: Path) -> 
     run(main, within_s=40)
 
 
-def test_a_leader_that_is_stopped_hands_over_and_loses_nothing(tmp_path: Path) -> None:
+def test_stopped_leader_hands_over_and_loses_no_change(tmp_path: Path) -> None:
     async def main() -> None:
         # So long that nothing but a hand-over can be quick.
         slow = {
@@ -184,7 +184,7 @@ def test_a_leader_that_is_stopped_hands_over_and_loses_nothing(tmp_path: Path) -
     run(main, within_s=40)
 
 
-def test_what_is_asked_while_nobody_leads_is_done_by_the_next_leader(tmp_path: Path) -> None:
+def test_request_without_a_leader_is_carried_out_by_the_next_one(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path) as three:
             await three.start()
@@ -211,7 +211,7 @@ def test_what_is_asked_while_nobody_leads_is_done_by_the_next_leader(tmp_path: P
     run(main, within_s=40)
 
 
-def test_a_request_expires_where_there_is_no_majority(tmp_path: Path) -> None:
+def test_request_times_out_without_a_majority(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path) as three:
             await three.start(1)
@@ -226,7 +226,7 @@ def test_a_request_expires_where_there_is_no_majority(tmp_path: Path) -> None:
     run(main, within_s=40)
 
 
-def test_a_leader_cut_off_and_born_again_follows_with_what_it_had(tmp_path: Path) -> None:
+def test_killed_leader_follows_after_its_restart(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path) as three:
             await three.start()
@@ -248,7 +248,7 @@ def test_a_leader_cut_off_and_born_again_follows_with_what_it_had(tmp_path: Path
     run(main, within_s=40)
 
 
-def test_a_leader_whose_disk_fails_ends_and_acknowledges_nothing_more(tmp_path: Path) -> None:
+def test_leader_whose_disk_fails_stops_and_acknowledges_nothing(tmp_path: Path) -> None:
     def fails() -> int:
         raise SyncFailed(
             "sync", "a.log", OSError(errno.EIO, "Input/output error"), "look at the disk"

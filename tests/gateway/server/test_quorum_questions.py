@@ -92,7 +92,7 @@ def epoch(answer: Any) -> int:
     return int(answer.topics[0].partitions[0].leader_epoch)
 
 
-def test_all_who_wait_get_one_answer_and_who_comes_later_the_next() -> None:
+def test_waiting_clients_share_a_response_and_later_ones_get_the_next() -> None:
     async def look(one: Asking, peer: Peer) -> None:
         for _ in range(100):
             one.questions.describe(one.told.append)
@@ -104,7 +104,7 @@ def test_all_who_wait_get_one_answer_and_who_comes_later_the_next() -> None:
     asking(polite, look)
 
 
-def test_who_asks_while_an_answer_is_on_its_way_gets_a_newer_one() -> None:
+def test_client_during_a_request_gets_the_response_of_the_next() -> None:
     go_on = trio.Event
 
     async def main() -> None:
@@ -133,7 +133,7 @@ def test_who_asks_while_an_answer_is_on_its_way_gets_a_newer_one() -> None:
     run(main)
 
 
-def test_nobody_is_asked_while_no_leader_is_known() -> None:
+def test_no_request_is_sent_while_no_leader_is_known() -> None:
     async def look(one: Asking, peer: Peer) -> None:
         leader, one.leader = one.leader, None
         assert await one.ask() == "no leader of the quorum is known at the moment; ask again"
@@ -153,7 +153,7 @@ def test_nobody_is_asked_while_no_leader_is_known() -> None:
         (DescribeQuorumResponse(), "answered with nothing; ask again"),
     ],
 )
-def test_an_answer_that_is_none_is_a_sentence(answer: DescribeQuorumResponse, told: str) -> None:
+def test_response_with_an_error_becomes_a_reason(answer: DescribeQuorumResponse, told: str) -> None:
     async def refusing(node: Node) -> None:
         await node.greet(offer())
         while True:
@@ -166,7 +166,7 @@ def test_an_answer_that_is_none_is_a_sentence(answer: DescribeQuorumResponse, to
     asking(refusing, look)
 
 
-def test_a_leader_that_says_nothing_costs_the_time_limit_and_the_next_is_asked_anew() -> None:
+def test_silent_leader_times_out_and_the_next_request_reconnects() -> None:
     async def silent(node: Node) -> None:
         await node.greet(offer())
         await node.next()
@@ -180,7 +180,7 @@ def test_a_leader_that_says_nothing_costs_the_time_limit_and_the_next_is_asked_a
     asking(silent, look, timeout_s=0.2)
 
 
-def test_a_connection_that_was_closed_meanwhile_is_made_again_without_a_word() -> None:
+def test_closed_idle_connection_is_reopened_silently() -> None:
     async def once(node: Node) -> None:
         await node.greet(offer())
         await node.send((await node.next()).answer(quorum()))
@@ -194,7 +194,7 @@ def test_a_connection_that_was_closed_meanwhile_is_made_again_without_a_word() -
     asking(once, look)
 
 
-def test_a_leader_that_closes_a_new_connection_is_not_asked_for_ever() -> None:
+def test_leader_that_closes_new_connections_is_not_retried_for_ever() -> None:
     async def closing(node: Node) -> None:
         await node.greet(offer())
         await node.next()
@@ -206,7 +206,7 @@ def test_a_leader_that_closes_a_new_connection_is_not_asked_for_ever() -> None:
     asking(closing, look)
 
 
-def test_a_node_without_the_api_is_a_sentence() -> None:
+def test_node_without_the_api_becomes_a_reason() -> None:
     async def old(node: Node) -> None:
         await node.greet(offer(key=1))
         await node.next()
@@ -217,7 +217,7 @@ def test_a_node_without_the_api_is_a_sentence() -> None:
     asking(old, look)
 
 
-def test_what_goes_wrong_with_one_who_waits_is_not_the_others_affair() -> None:
+def test_failing_callback_does_not_fail_other_clients() -> None:
     async def look(one: Asking, peer: Peer) -> None:
         def broken(answer: Any) -> None:
             raise KeyError("a bug of a handler")
@@ -229,7 +229,7 @@ def test_what_goes_wrong_with_one_who_waits_is_not_the_others_affair() -> None:
     asking(polite, look)
 
 
-def test_a_bug_of_ours_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_becomes_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(one: Asking, peer: Peer) -> None:
         monkeypatch.setattr(quorum_questions, "describe_quorum", lambda: 1 / 0)
         assert "its log says why" in await one.ask()
@@ -240,7 +240,7 @@ def test_a_bug_of_ours_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None
     asking(polite, look)
 
 
-def test_more_than_can_wait_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_beyond_the_limit_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum_questions, "_WAITING_MAX", 2)
     told: list[Any] = []
     questions = QuorumQuestions(lambda: None, Connecting(ClientSecurity(), "test", 1), 1, Reports())

@@ -92,7 +92,7 @@ async def settled() -> None:
 # -------------------------------------------------------------------
 
 
-def test_an_answer_waits_until_what_it_says_is_on_disk() -> None:
+def test_reply_is_held_until_its_effects_are_durable() -> None:
     async def main() -> None:
         async with driving() as driven:
             driven.log.gate.clear()
@@ -107,7 +107,7 @@ def test_an_answer_waits_until_what_it_says_is_on_disk() -> None:
     run(main)
 
 
-def test_a_request_waits_until_what_it_says_is_on_disk() -> None:
+def test_send_is_held_until_its_effects_are_durable() -> None:
     async def main() -> None:
         async with listening(polite) as peer, driving() as driven:
             driven.log.gate.clear()
@@ -123,7 +123,7 @@ def test_a_request_waits_until_what_it_says_is_on_disk() -> None:
     run(main)
 
 
-def test_what_was_durable_earlier_is_not_enough_for_what_depends_on_more() -> None:
+def test_reply_is_held_while_only_earlier_effects_are_durable() -> None:
     async def main() -> None:
         async with driving() as driven:
             driven.log.gate.clear()
@@ -145,7 +145,7 @@ def test_what_was_durable_earlier_is_not_enough_for_what_depends_on_more() -> No
     run(main)
 
 
-def test_what_depends_on_nothing_is_answered_while_the_disk_is_busy() -> None:
+def test_reply_without_effects_is_sent_while_the_disk_is_busy() -> None:
     async def main() -> None:
         async with driving() as driven:
             driven.log.gate.clear()
@@ -160,7 +160,7 @@ def test_what_depends_on_nothing_is_answered_while_the_disk_is_busy() -> None:
     run(main)
 
 
-def test_what_gathers_while_the_disk_is_busy_is_written_together() -> None:
+def test_effects_that_gather_during_a_write_are_written_together() -> None:
     async def main() -> None:
         async with driving() as driven:
             driven.log.gate.clear()
@@ -177,7 +177,7 @@ def test_what_gathers_while_the_disk_is_busy_is_written_together() -> None:
     run(main)
 
 
-def test_what_came_of_a_snapshot_is_told_before_that_it_is_durable() -> None:
+def test_installed_snapshot_is_reported_before_durable() -> None:
     async def main() -> None:
         async with driving() as driven:
             installed = Installed(SNAPSHOT, None, 1)
@@ -200,7 +200,7 @@ def test_what_came_of_a_snapshot_is_told_before_that_it_is_durable() -> None:
         SyncFailed("sync", "a.log", OSError(errno.EIO, "Input/output error"), "look at the disk"),
     ],
 )
-def test_a_disk_that_fails_ends_the_node_and_nothing_is_acknowledged(error: Exception) -> None:
+def test_failed_disk_stops_the_node_and_acknowledges_nothing(error: Exception) -> None:
     driven: list[Driven] = []
 
     async def main() -> None:
@@ -219,7 +219,7 @@ def test_a_disk_that_fails_ends_the_node_and_nothing_is_acknowledged(error: Exce
     assert driven[0].raft.of(Durable) == []
 
 
-def test_a_bug_at_the_log_ends_the_node_with_its_traceback_in_the_log() -> None:
+def test_exception_in_the_log_stops_the_node_and_is_logged() -> None:
     driven: list[Driven] = []
 
     async def main() -> None:
@@ -239,7 +239,7 @@ def test_a_bug_at_the_log_ends_the_node_with_its_traceback_in_the_log() -> None:
 
 
 @pytest.mark.parametrize("at", ["its start", "Requested"])
-def test_a_bug_of_the_core_ends_the_node_and_is_not_swallowed(at: str) -> None:
+def test_exception_in_the_core_stops_the_node_and_is_logged(at: str) -> None:
     driven: list[Driven] = []
 
     def bug(*event: Any) -> list[Any]:
@@ -263,7 +263,7 @@ def test_a_bug_of_the_core_ends_the_node_and_is_not_swallowed(at: str) -> None:
     assert driven[0].reports.counts["quorum core failed"] == 1
 
 
-def test_a_core_that_cannot_go_on_ends_the_node_with_its_sentence() -> None:
+def test_stop_effect_stops_the_node_with_its_reason() -> None:
     async def main() -> None:
         async with driving() as driven:
             driven.raft.react = lambda event: [
@@ -282,7 +282,7 @@ def test_a_core_that_cannot_go_on_ends_the_node_with_its_sentence() -> None:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_asker_that_is_gone_is_told_to_the_core_and_gets_nothing_read() -> None:
+def test_cancelled_request_is_reported_to_the_core_and_reads_nothing() -> None:
     async def main() -> None:
         async with driving() as driven:
             read: list[Any] = []
@@ -302,7 +302,7 @@ def test_an_asker_that_is_gone_is_told_to_the_core_and_gets_nothing_read() -> No
     run(main)
 
 
-def test_an_asker_that_was_answered_is_not_told_to_be_gone() -> None:
+def test_answered_request_is_not_reported_as_cancelled() -> None:
     async def main() -> None:
         async with driving() as driven:
             driven.reply()
@@ -316,7 +316,7 @@ def test_an_asker_that_was_answered_is_not_told_to_be_gone() -> None:
     run(main)
 
 
-def test_requests_come_with_their_listener_and_version_and_each_a_number() -> None:
+def test_requested_event_has_listener_version_and_a_unique_number() -> None:
     async def main() -> None:
         async with driving() as driven:
             driven.driver.ask(VoteResponse(), 1, "CONTROLLER", PendingResponse())
@@ -362,7 +362,7 @@ async def _answered(driven: Driven, answer: Any, read: Any) -> Any:
     )
 
 
-def test_records_are_put_where_the_core_left_room() -> None:
+def test_records_are_filled_into_the_reply() -> None:
     async def main() -> None:
         async with driving() as driven:
             partition = await _answered(driven, _fetched(), LogRange(0, 1, 100))
@@ -372,7 +372,7 @@ def test_records_are_put_where_the_core_left_room() -> None:
     run(main)
 
 
-def test_records_that_were_cleaned_a_moment_ago_are_not_sent_and_do_not_end_the_node() -> None:
+def test_reply_after_cleaning_has_no_records() -> None:
     """The log begins later than the core knows until it hears of the cleaning."""
 
     def gone(wanted: Any) -> Any:
@@ -387,7 +387,7 @@ def test_records_that_were_cleaned_a_moment_ago_are_not_sent_and_do_not_end_the_
     run(main)
 
 
-def test_a_piece_of_a_snapshot_with_its_size() -> None:
+def test_snapshot_bytes_and_size_are_filled_into_the_reply() -> None:
     async def main() -> None:
         async with driving() as driven:
             partition = await _answered(driven, _snapshot(), SnapshotRange(SNAPSHOT, 0, 5))
@@ -401,7 +401,7 @@ def test_a_piece_of_a_snapshot_with_its_size() -> None:
 
 
 @pytest.mark.parametrize("position", [100, 101, 2**63 - 1])
-def test_a_position_behind_the_snapshot(position: int) -> None:
+def test_position_behind_the_snapshot_is_out_of_range(position: int) -> None:
     async def main() -> None:
         async with driving() as driven:
             driven.log.snapshot = lambda wanted: (100, b"")
@@ -412,7 +412,7 @@ def test_a_position_behind_the_snapshot(position: int) -> None:
     run(main)
 
 
-def test_a_snapshot_that_was_deleted_a_moment_ago() -> None:
+def test_deleted_snapshot_is_snapshot_not_found() -> None:
     def gone(wanted: Any) -> Any:
         raise FileNotFoundError(errno.ENOENT, "No such file or directory")
 
@@ -428,7 +428,7 @@ def test_a_snapshot_that_was_deleted_a_moment_ago() -> None:
     run(main)
 
 
-def test_a_log_that_cannot_be_read_ends_the_node() -> None:
+def test_unreadable_log_stops_the_node() -> None:
     def broken(wanted: Any) -> Any:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -447,7 +447,7 @@ def test_a_log_that_cannot_be_read_ends_the_node() -> None:
 # ------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_of_another_node_comes_with_the_number_of_the_request_and_the_version() -> None:
+def test_answered_event_has_number_and_version_of_the_request() -> None:
     async def main() -> None:
         async with listening(polite) as peer, driving() as driven:
             driven.raft.react = lambda event: (
@@ -481,7 +481,7 @@ def _nobody(port: int) -> Send:
         ),
     ],
 )
-def test_a_request_that_fails_is_told_with_its_reason(
+def test_failed_event_has_kind_and_reason(
     send: Callable[[int], Send], kind: FailureKind, counted: str
 ) -> None:
     async def main() -> None:
@@ -503,7 +503,7 @@ def test_a_request_that_fails_is_told_with_its_reason(
 # -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_core_is_woken_at_its_deadline_and_not_before() -> None:
+def test_core_gets_a_tick_at_its_deadline_and_not_before() -> None:
     clock = trio.testing.MockClock(autojump_threshold=0)
     ticks: list[float] = []
 
@@ -529,7 +529,7 @@ def test_the_core_is_woken_at_its_deadline_and_not_before() -> None:
     trio.run(main, clock=clock)
 
 
-def test_what_is_committed_is_written_down_now_and_then() -> None:
+def test_high_watermark_is_stored_periodically() -> None:
     clock = trio.testing.MockClock(autojump_threshold=0)
 
     async def main() -> None:
@@ -554,7 +554,7 @@ async def until_real(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen")
 
 
-def test_a_disk_that_cannot_write_down_what_is_committed_ends_the_node(
+def test_failure_to_store_the_high_watermark_stops_the_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(raft_driver, "_REMEMBER_S", 0.01)
@@ -587,7 +587,7 @@ class Acting:
         return lambda *what: self.told.append((name, *what))
 
 
-def test_the_controller_is_told_everything_in_order() -> None:
+def test_controller_is_notified_in_the_order_of_effects() -> None:
     async def main() -> None:
         async with driving() as driven:
             acting = driven.driver.leadership = Acting()
@@ -616,7 +616,7 @@ def test_the_controller_is_told_everything_in_order() -> None:
     run(main)
 
 
-def test_a_leader_describes_the_quorum_once_it_is_known_to_lead() -> None:
+def test_describe_quorum_waits_for_a_confirmation_of_leadership() -> None:
     """Other questions are the core's alone."""
 
     async def main() -> None:
@@ -637,7 +637,7 @@ def test_a_leader_describes_the_quorum_once_it_is_known_to_lead() -> None:
     run(main)
 
 
-def test_to_resign_comes_before_whatever_waits_to_be_proposed() -> None:
+def test_resignation_is_handled_before_waiting_proposals() -> None:
     """What was decided by a controller that cannot go on must not be appended any more."""
 
     async def main() -> None:
@@ -656,7 +656,7 @@ def test_to_resign_comes_before_whatever_waits_to_be_proposed() -> None:
     run(main)
 
 
-def test_leaders_are_reported_once_and_when_there_last_was_one_is_known() -> None:
+def test_leader_change_is_reported_once_and_the_last_led_time_is_kept() -> None:
     async def main() -> None:
         async with driving() as driven:
             assert driven.driver.measures.led_until is None
@@ -676,7 +676,7 @@ def test_leaders_are_reported_once_and_when_there_last_was_one_is_known() -> Non
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_shutting_down_waits_for_the_hand_over() -> None:
+def test_shut_down_waits_for_the_hand_over() -> None:
     async def main() -> None:
         async with driving() as driven, trio.open_nursery() as nursery:
             over: list[float] = []
@@ -696,7 +696,7 @@ def test_shutting_down_waits_for_the_hand_over() -> None:
     run(main)
 
 
-def test_shutting_down_takes_no_longer_than_it_may() -> None:
+def test_shut_down_returns_after_its_timeout() -> None:
     async def main() -> None:
         async with driving() as driven:
             with trio.fail_after(2):
@@ -705,7 +705,7 @@ def test_shutting_down_takes_no_longer_than_it_may() -> None:
     run(main)
 
 
-def test_a_node_that_has_ended_has_nothing_to_hand_over() -> None:
+def test_shut_down_of_a_stopped_node_returns_at_once() -> None:
     driven: list[Driven] = []
 
     async def main() -> None:
@@ -721,7 +721,7 @@ def test_a_node_that_has_ended_has_nothing_to_hand_over() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_what_the_core_tells_is_reported_with_a_peers_words_escaped(
+def test_reports_of_the_core_are_logged_with_texts_of_peers_escaped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async def main() -> None:
@@ -743,7 +743,7 @@ def test_what_the_core_tells_is_reported_with_a_peers_words_escaped(
     assert "warning" in shown
 
 
-def test_a_snapshot_on_its_way_is_seen() -> None:
+def test_snapshot_download_is_measured() -> None:
     async def main() -> None:
         async with driving() as driven:
             driver = driven.driver
@@ -785,7 +785,7 @@ def test_a_snapshot_on_its_way_is_seen() -> None:
     run(main)
 
 
-def test_ready_when_something_is_committed_or_after_a_while() -> None:
+def test_loaded_returns_at_the_first_high_watermark_or_after_its_timeout() -> None:
     async def main() -> None:
         async with driving() as driven, trio.open_nursery() as nursery:
             with trio.fail_after(2):

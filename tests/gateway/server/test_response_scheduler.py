@@ -54,7 +54,7 @@ async def answer(client: Client, correlation_id: int = 1) -> int:
     return len(response.groups)  # type: ignore[attr-defined]
 
 
-def test_a_long_response_lets_other_connections_be_served() -> None:
+def test_long_response_does_not_delay_other_connections() -> None:
     async def main() -> None:
         many = Many(400, 0.002)
         async with (
@@ -76,7 +76,7 @@ def test_a_long_response_lets_other_connections_be_served() -> None:
     run(main)
 
 
-def test_answers_stay_in_order_behind_a_long_response() -> None:
+def test_responses_stay_in_order_behind_a_long_one() -> None:
     async def main() -> None:
         many = Many(2000)
         async with serving(many.handler, ECHO) as server, await server.connect() as client:
@@ -88,7 +88,7 @@ def test_answers_stay_in_order_behind_a_long_response() -> None:
     run(main)
 
 
-def test_equal_requests_at_one_time_share_a_response_and_its_memory() -> None:
+def test_equal_concurrent_requests_share_a_response_and_its_memory() -> None:
     async def main() -> None:
         many = Many(20_000, share="all")
         async with serving(many.handler, ECHO) as server:
@@ -105,7 +105,7 @@ def test_equal_requests_at_one_time_share_a_response_and_its_memory() -> None:
     run(main)
 
 
-def test_a_response_is_given_up_when_its_connection_is_gone() -> None:
+def test_response_is_given_up_when_its_connection_is_closed() -> None:
     async def main() -> None:
         many = Many(1_000_000, 0.0001)
         async with serving(many.handler, ECHO) as server:
@@ -120,7 +120,7 @@ def test_a_response_is_given_up_when_its_connection_is_gone() -> None:
     run(main)
 
 
-def test_a_response_beyond_the_common_limit_costs_its_connection() -> None:
+def test_response_above_buffers_max_bytes_closes_its_connection() -> None:
     async def main() -> None:
         many = Many(1_000_000)
         async with (
@@ -138,7 +138,7 @@ def test_a_response_beyond_the_common_limit_costs_its_connection() -> None:
     run(main)
 
 
-def test_a_failing_element_costs_its_connection_alone() -> None:
+def test_failing_element_closes_its_connection_alone() -> None:
     def broken() -> Iterator[ListedGroup]:
         yield ListedGroup()
         raise ValueError("a bug")
@@ -163,7 +163,7 @@ def test_a_failing_element_costs_its_connection_alone() -> None:
     run(main)
 
 
-def test_a_result_that_was_waited_for_may_be_streamed() -> None:
+def test_pending_response_may_be_streamed() -> None:
     async def main() -> None:
         many, laters = Many(3000), []
 
@@ -183,7 +183,7 @@ def test_a_result_that_was_waited_for_may_be_streamed() -> None:
     run(main)
 
 
-def test_a_short_response_does_not_wait_behind_long_ones() -> None:
+def test_short_response_does_not_wait_behind_long_ones() -> None:
     async def main() -> None:
         gc.collect()
         long, short = Many(100_000, 0.001), Many(1)
@@ -207,7 +207,7 @@ def test_a_short_response_does_not_wait_behind_long_ones() -> None:
     run(main)
 
 
-def test_long_response_that_was_waited_for_is_encoded_in_slices() -> None:
+def test_long_pending_response_is_encoded_in_slices() -> None:
     async def main() -> None:
         groups = [ListedGroup(group_id=f"group-{number}") for number in range(1000)]
         waiting: list[PendingResponse] = []

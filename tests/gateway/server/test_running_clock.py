@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.server.running_clock import STEP_MAX_MS, RunningClock
 
 
-def test_time_that_was_slept_through_does_not_count() -> None:
+def test_time_of_a_suspended_process_does_not_count() -> None:
     now_ms = 5.0
     clock = RunningClock(lambda: int(now_ms * 1_000_000))
     assert clock.read() == 0
@@ -18,6 +18,6 @@ def test_time_that_was_slept_through_does_not_count() -> None:
     assert clock.read() == 70 + STEP_MAX_MS
 
 
-def test_it_runs_by_itself() -> None:
+def test_clock_of_this_process_starts_at_zero_and_never_goes_back() -> None:
     clock = RunningClock()
     assert 0 <= clock.read() <= clock.read() < STEP_MAX_MS

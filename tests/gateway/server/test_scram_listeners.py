@@ -178,7 +178,7 @@ def test_token_that_does_not_exist_looks_like_one_that_does(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("token_comes_first", [False, True])
-def test_token_request_is_judged_by_the_latest_authentication(
+def test_token_request_is_authorized_by_the_latest_authentication(
     tmp_path: Path, token_comes_first: bool
 ) -> None:
     async def main() -> None:

@@ -108,7 +108,7 @@ def test_streamed_metadata_has_the_bytes_of_the_whole_response(
 
 
 @pytest.mark.parametrize("seconds", [1, 5, 1000])
-def test_the_bytes_do_not_depend_on_the_length_of_a_slice(seconds: float) -> None:
+def test_streamed_bytes_do_not_depend_on_the_length_of_a_slice(seconds: float) -> None:
     data, _, slices = encoded(streamed_metadata([3] * 300, 1000), 12, seconds)
     assert data == metadata([3] * 300).encode(12)
     assert slices > 1 or seconds > 100
@@ -161,7 +161,7 @@ def test_arrays_are_streamed_at_three_levels(version: int) -> None:
     assert encoded(streamed, version, 7)[0] == whole.encode(version)
 
 
-def test_a_large_response_is_held_in_pieces() -> None:
+def test_large_response_is_held_in_pieces() -> None:
     groups = [ListedGroup(group_id=f"group-{number}" * 10) for number in range(20_000)]
     encoder = StreamedEncoder(Streamed(ListGroupsResponse(), "groups", groups), 4)
     while not encoder.run(Clock(), 500):
@@ -171,7 +171,7 @@ def test_a_large_response_is_held_in_pieces() -> None:
     assert max(map(len, chunks)) < 256 * 1024
 
 
-def test_the_response_is_full_once_it_has_the_bytes_it_may_have() -> None:
+def test_response_is_full_at_its_size_limit() -> None:
     streamed = Streamed(DescribeConfigsResponse(), "results", size_limit=20_000)
 
     def elements() -> Iterator[DescribeConfigsResult]:
@@ -191,7 +191,7 @@ def test_the_response_is_full_once_it_has_the_bytes_it_may_have() -> None:
     assert encoder.errors == {42: 2000 - answered}
 
 
-def test_an_error_of_an_element_is_raised() -> None:
+def test_exception_of_an_element_is_raised() -> None:
     def elements() -> Iterator[ListedGroup]:
         yield ListedGroup(group_id="first")
         raise ValueError("no second")

@@ -57,7 +57,7 @@ def test_small_request_waits_for_two_or_three_large_ones_however_many_there_are(
     run(main)
 
 
-def test_every_connection_of_a_crowd_gets_its_turn_and_can_be_cut_while_it_waits() -> None:
+def test_every_waiting_connection_gets_its_turn_and_can_be_closed_before() -> None:
     async def main() -> None:
         large = request(
             HEARTBEAT, 4, HeartbeatRequest(member_id="m" * 8_000, generation_id=1).encode(4)
@@ -92,7 +92,7 @@ class SentInAPass(trio.abc.Instrument):
         self.most = max(self.most, self._counts.sent - self._before)
 
 
-def test_response_that_a_crowd_shares_is_not_sent_to_all_of_it_in_one_pass(
+def test_response_shared_by_many_connections_is_not_sent_in_one_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(turns, "PASS_S", 0.0)

@@ -35,7 +35,7 @@ from tests.gateway.server.upstream_peer import (
 )
 
 
-def test_connect_asks_as_stock_clients_do_and_learns_what_there_is() -> None:
+def test_connect_sends_api_versions_and_keeps_versions_and_features() -> None:
     async def script(node: Node) -> None:
         finalized = [
             FinalizedFeatureKey(name="metadata.version", max_version_level=30, min_version_level=30)
@@ -74,7 +74,9 @@ def test_connect_asks_as_stock_clients_do_and_learns_what_there_is() -> None:
     ("offered", "second"),
     [(range(3), 2), (range(4), 3), (range(0), 0), (range(9), 3), (range(-5, -1), 0)],
 )
-def test_a_node_that_is_too_old_for_version_4_is_asked_again(offered: range, second: int) -> None:
+def test_node_without_api_versions_4_is_asked_at_an_older_version(
+    offered: range, second: int
+) -> None:
     async def script(node: Node) -> None:
         asked = await node.next()
         keys = (
@@ -96,7 +98,7 @@ def test_a_node_that_is_too_old_for_version_4_is_asked_again(offered: range, sec
     run(main)
 
 
-def test_a_node_that_refuses_every_version_is_asked_twice_and_left() -> None:
+def test_node_that_refuses_every_version_is_asked_twice() -> None:
     async def script(node: Node) -> None:
         while True:
             asked = await node.next()
@@ -111,7 +113,7 @@ def test_a_node_that_refuses_every_version_is_asked_twice_and_left() -> None:
     run(main)
 
 
-def test_the_newest_common_version() -> None:
+def test_common_version_is_the_newest_that_both_sides_have() -> None:
     async def main() -> None:
         async with listening(polite) as peer:
             upstream = await peer.connect()
@@ -130,7 +132,7 @@ def test_the_newest_common_version() -> None:
     run(main)
 
 
-def test_callers_take_turns_and_each_gets_its_own_answer() -> None:
+def test_concurrent_calls_take_turns_and_get_their_own_responses() -> None:
     async def main() -> None:
         async with listening(polite) as peer:
             upstream = await peer.connect()
@@ -154,7 +156,7 @@ def test_callers_take_turns_and_each_gets_its_own_answer() -> None:
     run(main)
 
 
-def test_a_request_that_cannot_be_written_costs_nothing() -> None:
+def test_unencodable_request_leaves_the_connection_open() -> None:
     async def main() -> None:
         async with listening(polite) as peer:
             upstream = await peer.connect()
@@ -175,7 +177,7 @@ def test_a_request_that_cannot_be_written_costs_nothing() -> None:
         (1, "no answer to HeartbeatRequest v4 within 0.1 s"),
     ],
 )
-def test_a_node_that_stalls(when: int, words: str) -> None:
+def test_call_to_a_stalled_node_times_out_and_closes(when: int, words: str) -> None:
     async def script(node: Node) -> None:
         for _ in range(when):
             await node.greet()
@@ -193,7 +195,7 @@ def test_a_node_that_stalls(when: int, words: str) -> None:
     run(main)
 
 
-def test_time_runs_from_the_turn_on_not_from_the_queue() -> None:
+def test_timeout_begins_with_the_turn_of_a_call() -> None:
     callers, turn_s, timeout_s = 8, 0.15, 1.0
     assert callers * turn_s > timeout_s
 
@@ -227,7 +229,7 @@ async def silent(node: Node) -> None:
     await node.next()
 
 
-def test_cancelling_closes_the_connection() -> None:
+def test_cancelled_call_closes_the_connection() -> None:
     async def main() -> None:
         async with listening(silent) as peer:
             upstream = await peer.connect()
@@ -240,7 +242,7 @@ def test_cancelling_closes_the_connection() -> None:
     run(main)
 
 
-def test_cancelling_a_caller_that_waits_for_its_turn_hurts_nobody() -> None:
+def test_call_cancelled_before_its_turn_leaves_the_connection_open() -> None:
     slow = 0.2
 
     async def script(node: Node) -> None:
@@ -284,7 +286,7 @@ def test_cancelling_a_caller_that_waits_for_its_turn_hurts_nobody() -> None:
         (("::1", 1), "[::1]:1 (PLAINTEXT)"),
     ],
 )
-def test_an_address_where_nobody_is(address: tuple[str, int], words: str) -> None:
+def test_address_without_a_listener_is_unreachable(address: tuple[str, int], words: str) -> None:
     async def main() -> None:
         from gateway.security.client_properties import ClientSecurity
 
@@ -297,7 +299,7 @@ def test_an_address_where_nobody_is(address: tuple[str, int], words: str) -> Non
     run(main)
 
 
-def test_a_node_that_closes_on_the_first_request_may_want_sasl() -> None:
+def test_close_at_the_first_request_suggests_sasl() -> None:
     async def script(node: Node) -> None:
         await node.greet()
         await node.next()
@@ -311,7 +313,7 @@ def test_a_node_that_closes_on_the_first_request_may_want_sasl() -> None:
     run(main)
 
 
-def test_errors_are_values_that_survive_a_copy() -> None:
+def test_errors_can_be_pickled() -> None:
     import pickle
 
     error = TimedOut("node", "no answer", "wait")

@@ -54,7 +54,7 @@ def the_answer() -> bytes:
     return sized(len(head) + len(body), head + body)
 
 
-def test_an_answer_may_come_in_any_pieces() -> None:
+def test_response_is_read_from_any_pieces() -> None:
     whole = the_answer()
 
     async def main() -> None:
@@ -69,7 +69,7 @@ def test_an_answer_may_come_in_any_pieces() -> None:
     run(main)
 
 
-def test_an_answer_that_ends_early_at_any_byte() -> None:
+def test_truncated_response_is_connection_closed() -> None:
     whole = the_answer()
 
     async def main() -> None:
@@ -120,7 +120,7 @@ LIES: dict[str, tuple[Callable[[Asked], bytes], str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_an_answer_that_is_none(lie: str) -> None:
+def test_malformed_response_is_bad_answer(lie: str) -> None:
     answer, words = LIES[lie]
 
     async def script(node: Node) -> None:
@@ -145,7 +145,7 @@ def test_an_answer_that_is_none(lie: str) -> None:
     run(main)
 
 
-def test_what_comes_before_anything_is_known_is_bounded_more_tightly() -> None:
+def test_response_before_authentication_has_a_smaller_limit() -> None:
     async def script(node: Node) -> None:
         await node.next()
         await node.send(sized(1024 * 1024))
@@ -161,7 +161,7 @@ def test_what_comes_before_anything_is_known_is_bounded_more_tightly() -> None:
     run(main)
 
 
-def test_memory_follows_what_came_not_what_was_announced() -> None:
+def test_memory_grows_with_received_bytes_not_with_the_claimed_size() -> None:
     async def script(node: Node) -> None:
         await node.greet()
         await node.next()
@@ -181,7 +181,7 @@ def test_memory_follows_what_came_not_what_was_announced() -> None:
     run(main)
 
 
-def test_an_answer_full_of_empty_elements_is_refused_in_time() -> None:
+def test_response_with_too_many_elements_is_refused_in_bounded_time() -> None:
     count = 100_000
 
     async def script(node: Node) -> None:
@@ -204,7 +204,7 @@ def test_an_answer_full_of_empty_elements_is_refused_in_time() -> None:
     run(main)
 
 
-def test_a_listener_that_speaks_tls_is_recognised() -> None:
+def test_tls_listener_is_recognised_by_a_plaintext_client() -> None:
     async def script(node: Node) -> None:
         await node.next()
         await node.send(bytes.fromhex("15030300020246"))
@@ -218,7 +218,9 @@ def test_a_listener_that_speaks_tls_is_recognised() -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=4), st.booleans())
-def test_any_bytes_are_an_answer_or_one_of_our_errors(pieces: list[bytes], framed: bool) -> None:
+def test_random_bytes_are_a_response_or_an_upstream_error(
+    pieces: list[bytes], framed: bool
+) -> None:
     body = b"".join(pieces)
     received = [sized(len(body) + 4, b"\0\0\0\1"), *pieces] if framed else list(pieces)
 

@@ -56,7 +56,7 @@ async def cancelled_at(step: int, peer: Peer, how: ClientSecurity) -> bool:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_cancelled_at_every_step(way: str) -> None:
+def test_cancellation_at_every_step_closes_the_connection(way: str) -> None:
     script, how, context = WAYS[way]
 
     async def main() -> None:

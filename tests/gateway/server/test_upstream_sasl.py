@@ -131,7 +131,7 @@ def guarded(make: Callable[[], ScramNode | PlainNode], *, lifetime_ms: int = 0) 
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_the_order_is_that_of_javas_clients(mechanism: str) -> None:
+def test_requests_are_in_the_order_of_javas_clients(mechanism: str) -> None:
     async def main() -> None:
         make = PlainNode if mechanism == "PLAIN" else lambda: ScramNode(mechanism)
         async with listening(guarded(make)) as peer:
@@ -155,7 +155,7 @@ def test_the_order_is_that_of_javas_clients(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password(mechanism: str) -> None:
+def test_wrong_password_is_authentication_failed(mechanism: str) -> None:
     async def main() -> None:
         make = PlainNode if mechanism == "PLAIN" else lambda: ScramNode(mechanism)
         async with listening(guarded(make)) as peer:
@@ -182,7 +182,9 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_node_that_does_not_know_the_password(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_without_the_password_is_authentication_failed(
+    lie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options, words = LIES[lie]
     if "forged" not in options:  # type: ignore[operator]  # refused before any work is done
         monkeypatch.setattr(
@@ -199,7 +201,7 @@ def test_a_node_that_does_not_know_the_password(lie: str, monkeypatch: pytest.Mo
     run(main)
 
 
-def test_no_key_is_derived_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scram_key_is_derived_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
     loop, where = threading.get_ident(), []
@@ -220,7 +222,7 @@ def test_no_key_is_derived_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert where == ["thread"]
 
 
-def test_refused_handshakes() -> None:
+def test_refused_handshake_is_authentication_failed_with_advice() -> None:
     async def refusing(node: Node, code: int) -> None:
         await node.greet()
         asked = await node.next()
@@ -248,7 +250,7 @@ def test_refused_handshakes() -> None:
     run(main)
 
 
-def test_a_node_without_sasl_requests() -> None:
+def test_node_without_sasl_requests_is_unsupported() -> None:
     async def script(node: Node) -> None:
         await node.greet(
             ApiVersionsResponse(api_keys=[ApiVersion(api_key=API_VERSIONS, max_version=4)])
@@ -270,7 +272,7 @@ class Talker:
         return SaslAuthenticateResponse(auth_bytes=b"more")
 
 
-def test_a_node_that_talks_on() -> None:
+def test_node_that_never_completes_is_authentication_failed() -> None:
     async def main() -> None:
         async with listening(guarded(Talker)) as peer:  # type: ignore[arg-type]
             for mechanism in ("PLAIN", "SCRAM-SHA-256"):
@@ -280,7 +282,7 @@ def test_a_node_that_talks_on() -> None:
     run(main)
 
 
-def test_a_large_token_before_anything_is_known() -> None:
+def test_large_token_before_authentication_is_refused() -> None:
     class Large:
         def answer(self, token: bytes) -> SaslAuthenticateResponse:
             return SaslAuthenticateResponse(auth_bytes=bytes(600 * 1024))
@@ -293,7 +295,7 @@ def test_a_large_token_before_anything_is_known() -> None:
     run(main)
 
 
-def test_a_stall_in_the_middle_is_named() -> None:
+def test_timeout_names_the_authentication() -> None:
     async def script(node: Node) -> None:
         await node.greet()
         await node.next()
@@ -307,7 +309,7 @@ def test_a_stall_in_the_middle_is_named() -> None:
     run(main)
 
 
-def test_a_session_is_renewed_before_the_request_that_would_be_too_late() -> None:
+def test_session_is_renewed_before_it_expires() -> None:
     clock = trio.testing.MockClock(rate=1)
 
     async def main() -> None:
@@ -327,7 +329,7 @@ def test_a_session_is_renewed_before_the_request_that_would_be_too_late() -> Non
     run(main, within_s=86_400, clock=clock)
 
 
-def test_a_session_that_cannot_be_renewed_ends_the_connection() -> None:
+def test_failed_renewal_closes_the_connection() -> None:
     passwords = iter(["", "changed meanwhile"])
 
     class Changing(PlainNode):

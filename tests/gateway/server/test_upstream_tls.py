@@ -76,7 +76,7 @@ def refused(how: ClientSecurity, context: ssl.SSLContext, host: str = "127.0.0.1
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_node_with_a_certificate_of_a_trusted_authority(host: str) -> None:
+def test_certificate_of_a_trusted_authority_is_accepted(host: str) -> None:
     connects(security(), server(), host)
 
 
@@ -101,7 +101,7 @@ def test_certificates_with_and_without_key_identifiers_are_accepted_as_java_does
     connects(security(authority, own=own(authority.issue("us"))), listener)
 
 
-def test_strict_context_tells_both_kinds_of_certificates_apart() -> None:
+def test_strict_context_distinguishes_both_kinds_of_certificates() -> None:
     """The test above would prove nothing if certificates of both kinds passed a strict context."""
     for identified in (False, True):
         authority = Authority(identified=identified)
@@ -142,32 +142,32 @@ def handshakes(client: ssl.SSLContext, listener: ssl.SSLContext) -> bool:
     return sides[0].version() is not None
 
 
-def test_a_certificate_that_is_trusted_itself_as_java_does() -> None:
+def test_trusted_leaf_certificate_is_accepted_without_its_authority() -> None:
     leaf = Identity(NODE.key, NODE.chain[:1])
     connects(ClientSecurity("SSL", TlsSettings(trusted=leaf.chain_pem())), server(leaf))
 
 
-def test_an_authority_that_is_not_trusted() -> None:
+def test_untrusted_authority_is_refused() -> None:
     text = refused(security(OUTSIDER), server())
     assert "its certificate was refused" in text and "ssl.truststore.location" in text
 
 
-def test_nothing_is_trusted_that_the_system_does_not_trust() -> None:
+def test_default_trust_store_refuses_a_private_authority() -> None:
     refused(ClientSecurity("SSL", TlsSettings()), server())
 
 
 @pytest.mark.parametrize("names", [["elsewhere.example"], ["127.0.0.9"], []])
-def test_a_certificate_for_somebody_else(names: list[str]) -> None:
+def test_certificate_of_another_host_is_refused(names: list[str]) -> None:
     elsewhere = server(AUTHORITY.issue("127.0.0.1", hosts=names))
     assert "ssl.endpoint.identification.algorithm" in refused(security(), elsewhere)
     connects(security(check_host_name=False), elsewhere)
 
 
-def test_without_names_to_check_the_authority_still_counts() -> None:
+def test_authority_is_checked_where_host_names_are_not() -> None:
     refused(security(OUTSIDER, check_host_name=False), server())
 
 
-def test_a_certificate_out_of_its_time() -> None:
+def test_certificate_out_of_its_time_is_refused() -> None:
     now, hour = datetime.datetime.now(datetime.UTC), datetime.timedelta(hours=1)
     old = AUTHORITY.issue("node", not_before=now - 2 * hour, not_after=now - hour)
     young = AUTHORITY.issue("node", not_before=now + hour, not_after=now + 2 * hour)
@@ -175,7 +175,7 @@ def test_a_certificate_out_of_its_time() -> None:
         assert "needs renewing, or a clock is wrong" in refused(security(), server(identity))
 
 
-def test_mutual_tls() -> None:
+def test_client_certificate_is_accepted_if_required() -> None:
     context = server(clients=AUTHORITY)
     connects(security(own=own(AUTHORITY.issue("client"))), context)
     for how in (security(), security(own=own(OUTSIDER.issue("client")))):
@@ -184,14 +184,14 @@ def test_mutual_tls() -> None:
         assert "ssl.keystore.location" in str(caught.value)
 
 
-def test_versions() -> None:
+def test_tls_versions_must_overlap() -> None:
     older = server(newest=ssl.TLSVersion.TLSv1_2)
     connects(security(), older)
     connects(security(protocols=("TLSv1.2",)), server())
     assert "ssl.enabled.protocols" in refused(security(protocols=("TLSv1.3",)), older)
 
 
-def test_a_listener_that_speaks_plaintext() -> None:
+def test_plaintext_listener_is_tls_failed_with_advice() -> None:
     async def closes(node: Node) -> None:
         await node.stream.receive_some(10)
 
@@ -208,7 +208,7 @@ def test_a_listener_that_speaks_plaintext() -> None:
     run(main)
 
 
-def test_a_handshake_that_stalls() -> None:
+def test_stalled_handshake_times_out() -> None:
     async def script(node: Node) -> None:
         with pytest.raises(trio.BrokenResourceError):
             while await node.stream.receive_some(10000):
@@ -223,7 +223,9 @@ def test_a_handshake_that_stalls() -> None:
     run(main)
 
 
-def test_the_key_is_in_no_file_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_key_is_in_no_file_after_loading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     seen: list[str] = []
     load = ssl.SSLContext.load_cert_chain
@@ -241,7 +243,7 @@ def test_the_key_is_in_no_file_afterwards(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_closing_while_somebody_waits() -> None:
+def test_close_during_a_call_ends_the_call() -> None:
     async def silent(node: Node) -> None:
         await node.greet()
         await node.next()

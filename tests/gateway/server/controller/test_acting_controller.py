@@ -201,7 +201,7 @@ def message_of(pending: Waiting) -> str:
     return str(pending.answer.topics[0].error_message)
 
 
-def test_it_is_what_the_driver_tells() -> None:
+def test_acting_controller_implements_leadership() -> None:
     acting: Leadership = Stage().acting
     assert acting is not None
 
@@ -210,7 +210,7 @@ def test_it_is_what_the_driver_tells() -> None:
 # -------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_decided_before_the_image_has_everything_up_to_the_epochs_start() -> None:
+def test_new_leader_decides_nothing_before_the_image_has_the_start_of_its_epoch() -> None:
     """KAFKA-15345, 16286, 17333."""
     stage = Stage()
     stage.driver.raft.leader_id = 1
@@ -233,7 +233,7 @@ def test_nothing_is_decided_before_the_image_has_everything_up_to_the_epochs_sta
     assert error_of(pending) == 0
 
 
-def test_an_image_that_has_everything_is_begun_with_at_once() -> None:
+def test_new_leader_whose_image_is_complete_is_active_at_once() -> None:
     stage = Stage()
     stage.keeper.read_offset = 1
     stage.acting.leading(1, 0)
@@ -242,7 +242,7 @@ def test_an_image_that_has_everything_is_begun_with_at_once() -> None:
     assert stage.acting.activations == 1
 
 
-def test_a_controller_that_cannot_begin_resigns() -> None:
+def test_controller_that_fails_to_become_active_resigns() -> None:
     stage = Stage()
     stage.acting._make = _broken
     stage.keeper.read_offset = 1
@@ -261,7 +261,7 @@ def _broken(serving: Sequence[int]) -> Any:
 # -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_waits_until_what_it_says_is_committed() -> None:
+def test_response_waits_until_its_records_are_committed() -> None:
     stage = Stage()
     stage.lead()
     pending = stage.ask("a")
@@ -274,7 +274,7 @@ def test_an_answer_waits_until_what_it_says_is_committed() -> None:
     assert error_of(pending) == 0
 
 
-def test_whoever_made_a_topic_finds_it_here_when_he_is_told_so() -> None:
+def test_response_waits_until_the_image_has_the_topic() -> None:
     stage = Stage()
     stage.lead()
     stage.keeper.next_offset = stage._end
@@ -294,7 +294,7 @@ def test_whoever_made_a_topic_finds_it_here_when_he_is_told_so() -> None:
     assert (error_of(first), error_of(second)) == (0, 0)
 
 
-def test_answers_leave_in_order_and_not_before_what_they_speak_of() -> None:
+def test_responses_are_sent_in_order_after_the_records_they_depend_on() -> None:
     stage = Stage()
     stage.lead()
     first, second = stage.ask("a"), stage.ask("a")
@@ -307,7 +307,7 @@ def test_answers_leave_in_order_and_not_before_what_they_speak_of() -> None:
     )
 
 
-def test_each_request_is_answered_when_it_is_committed_itself() -> None:
+def test_each_request_is_answered_when_its_own_records_are_committed() -> None:
     stage = Stage()
     stage.lead()
     first = stage.ask("a")
@@ -321,7 +321,7 @@ def test_each_request_is_answered_when_it_is_committed_itself() -> None:
     assert second.done
 
 
-def test_an_asker_that_is_gone_hurts_nobody() -> None:
+def test_cancelled_request_is_not_answered_and_others_are() -> None:
     stage = Stage()
     stage.lead()
     first, second = stage.ask("a"), stage.ask("b")
@@ -334,7 +334,7 @@ def test_an_asker_that_is_gone_hurts_nobody() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_what_was_appended_and_not_committed_has_an_unknown_fate() -> None:
+def test_appended_change_of_a_deposed_leader_times_out_with_unknown_outcome() -> None:
     stage = Stage()
     stage.lead()
     pending = stage.ask("a")
@@ -345,7 +345,7 @@ def test_what_was_appended_and_not_committed_has_an_unknown_fate() -> None:
     assert not stage.acting.is_active
 
 
-def test_what_was_not_appended_is_for_the_next_leader_to_decide() -> None:
+def test_change_that_was_not_appended_is_forwarded_to_the_next_leader() -> None:
     stage = Stage()
     stage.lead()
     pending = stage.ask("a")
@@ -356,14 +356,14 @@ def test_what_was_not_appended_is_for_the_next_leader_to_decide() -> None:
     assert error_of(pending) == 0
 
 
-def test_the_end_of_another_epoch_changes_nothing() -> None:
+def test_end_of_another_epoch_changes_nothing() -> None:
     stage = Stage()
     stage.lead(2)
     stage.acting.not_leading(1)
     assert stage.acting.is_active
 
 
-def test_who_leads_again_decides_on_what_is_committed_only() -> None:
+def test_leader_elected_again_decides_on_committed_state_only() -> None:
     stage = Stage()
     stage.lead()
     stage.ask("a")
@@ -377,7 +377,7 @@ def test_who_leads_again_decides_on_what_is_committed_only() -> None:
     assert error_of(pending) == 0
 
 
-def test_the_core_knows_before_the_controller_that_it_leads_no_more() -> None:
+def test_proposal_refused_for_lost_leadership_is_decided_by_the_next_leader() -> None:
     stage = Stage()
     stage.lead()
     first, second = stage.ask("a"), stage.ask("b")
@@ -387,9 +387,7 @@ def test_the_core_knows_before_the_controller_that_it_leads_no_more() -> None:
     assert (first.done, second.done, stage.driver.resigned) == (False, False, [])
 
 
-def test_a_proposal_that_cannot_be_written_is_not_made_again_and_what_was_decided_on_it_is_not_appended() -> (
-    None
-):
+def test_unwritable_proposal_is_refused_once_and_the_leader_resigns() -> None:
     """KAFKA-14996: over and over it would end one leader after the other."""
     stage = Stage()
     stage.lead()
@@ -404,7 +402,7 @@ def test_a_proposal_that_cannot_be_written_is_not_made_again_and_what_was_decide
     assert error_of(second) == 0
 
 
-def test_a_bug_in_the_controller_costs_the_request_and_the_leadership() -> None:
+def test_exception_in_a_decision_fails_the_request_and_the_leader_resigns() -> None:
     stage = Stage()
     stage.lead()
     waiting = stage.ask("a")
@@ -426,7 +424,7 @@ def _fails(*what: Any, **how: Any) -> Any:
 # ------------------------------------------------------------------------------------------------------
 
 
-def test_requests_wait_for_a_leader() -> None:
+def test_request_without_a_leader_waits() -> None:
     stage = Stage()
     laters = [stage.ask(name) for name in "abc"]
     laters[1].cancel()
@@ -438,7 +436,9 @@ def test_requests_wait_for_a_leader() -> None:
     assert "b" not in stage.made[0].image.topic_ids  # type: ignore[union-attr]
 
 
-def test_those_who_gave_up_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelled_requests_do_not_count_against_the_limit_of_waiting_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(waiting_requests, "_WAITING_MAX", 3)
     stage = Stage()
     laters = [stage.ask(name) for name in "abc"]
@@ -521,7 +521,7 @@ async def silent(node: Node) -> None:
         await node.next()
 
 
-def test_what_is_not_led_here_is_passed_on_as_it_is() -> None:
+def test_client_request_is_forwarded_to_the_leader_in_an_envelope() -> None:
     async def main() -> None:
         stage = Stage()
         async with listening(answering(ErrorCode.INVALID_PARTITIONS)) as leader, acting(stage):
@@ -543,7 +543,7 @@ def test_what_is_not_led_here_is_passed_on_as_it_is() -> None:
     run(main)
 
 
-def test_what_nodes_ask_for_themselves_goes_bare() -> None:
+def test_request_of_a_node_is_forwarded_without_an_envelope() -> None:
     async def main() -> None:
         stage = Stage()
 
@@ -564,7 +564,7 @@ def test_what_nodes_ask_for_themselves_goes_bare() -> None:
 
 
 @pytest.mark.parametrize(("code", "unauthorized"), [(31, 1), (97, 0), (42, 0), (35, 0), (999, 0)])
-def test_a_leader_that_does_not_take_it_from_this_node(
+def test_forwarding_refused_by_the_leader_is_an_error_of_this_server(
     code: int, unauthorized: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def main() -> None:
@@ -583,7 +583,7 @@ def test_a_leader_that_does_not_take_it_from_this_node(
 
 
 @pytest.mark.parametrize("data", [None, b"", b"junk", bytes(12)])
-def test_an_envelope_with_nothing_to_read(data: bytes | None) -> None:
+def test_undecodable_envelope_response_times_out_with_unknown_outcome(data: bytes | None) -> None:
     async def main() -> None:
         stage = Stage()
         async with listening(refusing(0, data)) as leader, acting(stage):
@@ -596,7 +596,7 @@ def test_an_envelope_with_nothing_to_read(data: bytes | None) -> None:
     run(main)
 
 
-def test_how_forwarding_goes_is_measured() -> None:
+def test_forwarded_requests_are_counted_and_timed() -> None:
     async def main() -> None:
         stage = Stage()
         measures = stage.acting.forwarding
@@ -626,7 +626,7 @@ def test_how_forwarding_goes_is_measured() -> None:
 # -----------------------------------------------------------------------------------------------------
 
 
-def test_a_change_is_told_with_who_asked_for_it_and_where_it_stands(
+def test_committed_change_is_logged_with_its_requester_and_offsets(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stage = Stage()
@@ -644,7 +644,7 @@ def test_a_change_is_told_with_who_asked_for_it_and_where_it_stands(
     assert stage.reports.counts["metadata changed"] == 1
 
 
-def test_the_quorum_is_asked_to_rise_with_the_records_that_wait_for_it(
+def test_kraft_version_upgrade_is_proposed_with_its_records(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stage = Stage()
@@ -669,7 +669,7 @@ def test_the_quorum_is_asked_to_rise_with_the_records_that_wait_for_it(
     assert f"offset={end}" in capsys.readouterr().err
 
 
-def test_nothing_is_told_of_what_changed_nothing_or_nobody_asked_for() -> None:
+def test_requests_without_records_and_records_without_a_request_are_not_logged() -> None:
     stage = Stage()
     stage.lead()
     stage.ask("a", validate_only=True)
@@ -696,7 +696,7 @@ class Account:
             one()
 
 
-def test_nobody_is_answered_before_it_is_written_down_who_asked() -> None:
+def test_response_waits_until_the_audit_entry_is_written() -> None:
     account = Account()
     stage = Stage(account)
     stage.lead()
@@ -721,7 +721,7 @@ def test_nobody_is_answered_before_it_is_written_down_who_asked() -> None:
     assert (error_of(pending), error_of(other)) == (0, 0)
 
 
-def test_a_leader_that_lost_its_office_still_answers_what_was_committed() -> None:
+def test_deposed_leader_answers_changes_that_were_committed_before() -> None:
     account = Account()
     stage = Stage(account)
     stage.lead()
@@ -733,7 +733,7 @@ def test_a_leader_that_lost_its_office_still_answers_what_was_committed() -> Non
     assert error_of(pending) == 0
 
 
-def test_what_is_no_change_is_not_written_down() -> None:
+def test_request_without_records_has_no_audit_entry() -> None:
     account = Account()
     stage = Stage(account)
     stage.lead()
@@ -750,9 +750,7 @@ def test_what_is_no_change_is_not_written_down() -> None:
     [(1, True), (2, False)],
     ids=["committed by the next leader", "replaced by it"],
 )
-def test_what_was_appended_is_written_down_if_it_comes_to_be_committed(
-    epoch: int, written: bool
-) -> None:
+def test_change_committed_by_a_later_leader_has_an_audit_entry(epoch: int, written: bool) -> None:
     """REQUEST_TIMED_OUT says that nobody knows; who knows later is the node that was asked."""
     account = Account()
     stage = Stage(account)
@@ -776,7 +774,7 @@ def test_what_was_appended_is_written_down_if_it_comes_to_be_committed(
     assert stage.reports.counts["metadata changed"] == len(told)
 
 
-def test_what_was_never_appended_is_nobodys_change() -> None:
+def test_change_that_was_never_appended_has_no_audit_entry() -> None:
     account = Account()
     stage = Stage(account)
     stage.lead()
@@ -787,7 +785,7 @@ def test_what_was_never_appended_is_nobodys_change() -> None:
     assert account.recorded == []
 
 
-def test_requests_that_wait_are_passed_on_once_there_is_a_leader() -> None:
+def test_waiting_requests_are_forwarded_once_a_leader_is_known() -> None:
     async def main() -> None:
         stage = Stage()
         async with listening(answering(0)) as leader, acting(stage):
@@ -800,7 +798,7 @@ def test_requests_that_wait_are_passed_on_once_there_is_a_leader() -> None:
     run(main)
 
 
-def test_a_leader_that_leads_no_more_is_asked_again_or_the_next_one() -> None:
+def test_request_answered_with_not_controller_is_forwarded_again() -> None:
     async def main() -> None:
         stage = Stage()
         async with listening(answering(ErrorCode.NOT_CONTROLLER, 0)) as leader, acting(stage):
@@ -813,7 +811,7 @@ def test_a_leader_that_leads_no_more_is_asked_again_or_the_next_one() -> None:
     run(main)
 
 
-def test_a_leader_that_cannot_be_reached_is_tried_again_until_the_time_is_up(
+def test_unreachable_leader_is_tried_again_until_the_deadline(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async def main() -> None:
@@ -834,7 +832,7 @@ def test_a_leader_that_cannot_be_reached_is_tried_again_until_the_time_is_up(
     assert "cannot connect" in capsys.readouterr().err
 
 
-def test_nobody_knows_what_became_of_a_request_whose_connection_ended() -> None:
+def test_request_whose_connection_was_closed_times_out_with_unknown_outcome() -> None:
     async def hangs_up(node: Node) -> None:
         await node.greet(OFFER)
         await node.next()
@@ -855,7 +853,7 @@ def test_nobody_knows_what_became_of_a_request_whose_connection_ended() -> None:
     run(main)
 
 
-def test_a_leader_that_does_not_know_such_requests() -> None:
+def test_request_that_the_leader_does_not_support_is_unsupported_version() -> None:
     async def knows_nothing(node: Node) -> None:
         await node.greet(ApiVersionsResponse(api_keys=[ApiVersion(api_key=18, max_version=4)]))
         await node.next()
@@ -872,7 +870,7 @@ def test_a_leader_that_does_not_know_such_requests() -> None:
     run(main)
 
 
-def test_a_paused_leader_holds_nobody_up_once_another_one_leads(
+def test_request_to_a_paused_leader_times_out_soon_after_another_leads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(passing_on, "_GRACE_S", 0.05)
@@ -896,7 +894,7 @@ def test_a_paused_leader_holds_nobody_up_once_another_one_leads(
     run(main)
 
 
-def test_after_the_end_requests_are_held_and_nothing_is_raised() -> None:
+def test_request_after_the_end_waits_and_raises_nothing() -> None:
     async def main() -> None:
         stage = Stage()
         async with acting(stage):
@@ -911,9 +909,7 @@ def test_after_the_end_requests_are_held_and_nothing_is_raised() -> None:
 # -----------------------------------------------------------------------------------------------
 
 
-def test_among_others_an_answer_that_changes_nothing_waits_for_the_proof_that_nobody_else_leads() -> (
-    None
-):
+def test_response_without_records_waits_for_a_confirmation_of_leadership() -> None:
     stage = Stage()
     stage.driver.raft.leads_until = 1.0
     stage.lead()
@@ -936,7 +932,7 @@ def test_among_others_an_answer_that_changes_nothing_waits_for_the_proof_that_no
     assert error_of(late) == 0
 
 
-def test_who_leads_is_known_when_a_record_that_came_after_the_question_is_committed() -> None:
+def test_leadership_is_confirmed_when_a_later_record_is_committed() -> None:
     stage, known = Stage(), []
     stage.acting.confirm(lambda: known.append("nobody leads here"))
     assert known.pop()
@@ -956,7 +952,7 @@ def test_who_leads_is_known_when_a_record_that_came_after_the_question_is_commit
 
 
 @pytest.mark.parametrize("appended", [False, True])
-def test_who_asked_a_leader_that_is_none_any_more_hears_that(appended: bool) -> None:
+def test_confirmation_ends_when_leadership_is_lost(appended: bool) -> None:
     stage, known = Stage(), []
     stage.driver.raft.leads_until = 1.0
     stage.lead()
@@ -971,7 +967,7 @@ def test_who_asked_a_leader_that_is_none_any_more_hears_that(appended: bool) -> 
     assert known == [False, False]
 
 
-def test_alone_there_is_nothing_to_confirm() -> None:
+def test_quorum_of_one_needs_no_confirmation() -> None:
     stage, known = Stage(), []
     stage.lead()
     stage.ask("a")
@@ -983,7 +979,7 @@ def test_alone_there_is_nothing_to_confirm() -> None:
 # ------------------------------------------------------------------------------------------------------
 
 
-def test_an_idle_leader_writes_no_ops_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_leader_writes_one_no_op_record_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acting_controller, "_CHECK_S", 0.001)
 
     async def main() -> None:

@@ -98,13 +98,13 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(tmp_path, monkeypatch, AuditSettings())
 
 
-def test_it_is_in_the_files_before_anybody_is_answered(stage: Stage) -> None:
+def test_entry_is_in_the_files_before_the_change_is_answered(stage: Stage) -> None:
     seen: list[bytes] = []
     stage.keeper.record([_change(5)], lambda: seen.append(stage.in_files()))
     assert b'"name":"t5"' in seen[0]
 
 
-def test_it_is_shown_with_its_time_once_it_is_synced(stage: Stage) -> None:
+def test_entry_is_shown_with_its_time_once_it_is_synced(stage: Stage) -> None:
     async def main() -> None:
         async with keeping(stage):
             before = stage.disk.log.count("sync 00000000000000000000.log")
@@ -122,7 +122,7 @@ def test_it_is_shown_with_its_time_once_it_is_synced(stage: Stage) -> None:
     run(main)
 
 
-def test_what_is_committed_together_is_one_write(stage: Stage) -> None:
+def test_changes_committed_together_are_one_write(stage: Stage) -> None:
     stage.change(1, 2, 3)
     assert stage.disk.log.count("write 00000000000000000000.log") == 1 and stage.answered == [
         1,
@@ -131,7 +131,7 @@ def test_what_is_committed_together_is_one_write(stage: Stage) -> None:
     ]
 
 
-def test_what_comes_while_files_change_is_one_write_in_its_order(stage: Stage) -> None:
+def test_changes_during_a_roll_are_one_write_in_order(stage: Stage) -> None:
     async def main() -> None:
         busy, go_on = threading.Event(), threading.Event()
 
@@ -154,7 +154,7 @@ def test_what_comes_while_files_change_is_one_write_in_its_order(stage: Stage) -
     run(main)
 
 
-def test_answers_do_not_wait_for_a_sync(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_is_answered_before_the_sync(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keep_audit, "_SYNC_DELAY_S", 60)
 
     async def main() -> None:
@@ -167,7 +167,9 @@ def test_answers_do_not_wait_for_a_sync(stage: Stage, monkeypatch: pytest.Monkey
     run(main)
 
 
-def test_without_syncs_it_is_shown_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_is_shown_at_once_where_syncs_are_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage = Stage(tmp_path, monkeypatch, AuditSettings(fsync=False))
     monkeypatch.setattr(keep_audit, "_SYNC_DELAY_S", 60)
 
@@ -179,7 +181,7 @@ def test_without_syncs_it_is_shown_at_once(tmp_path: Path, monkeypatch: pytest.M
     run(main)
 
 
-def test_a_full_disk_costs_the_account_and_no_answer(stage: Stage) -> None:
+def test_full_disk_loses_the_entry_and_not_the_answer(stage: Stage) -> None:
     async def main() -> None:
         async with keeping(stage):
             stage.change(1)
@@ -196,7 +198,9 @@ def test_a_full_disk_costs_the_account_and_no_answer(stage: Stage) -> None:
     run(main)
 
 
-def test_files_in_doubt_are_opened_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_opened_again_after_a_failure(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(keep_audit, "_REOPEN_S", 0.05)
 
     async def main() -> None:
@@ -221,7 +225,7 @@ def test_files_in_doubt_are_opened_again(stage: Stage, monkeypatch: pytest.Monke
     run(main)
 
 
-def test_a_sync_that_fails_is_told_and_the_change_shown(stage: Stage) -> None:
+def test_failed_sync_is_reported_and_the_entry_shown(stage: Stage) -> None:
     async def main() -> None:
         async with keeping(stage):
             stage.change(1)
@@ -233,7 +237,7 @@ def test_a_sync_that_fails_is_told_and_the_change_shown(stage: Stage) -> None:
     run(main)
 
 
-def test_a_bug_in_what_is_told_costs_no_answer(
+def test_exception_in_an_entry_does_not_fail_the_change(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> bytes:
@@ -255,7 +259,7 @@ def test_a_bug_in_what_is_told_costs_no_answer(
     run(main)
 
 
-def test_what_waits_at_the_end_is_written(stage: Stage) -> None:
+def test_change_that_waits_for_a_thread_is_written_when_the_server_ends(stage: Stage) -> None:
     async def main() -> None:
         busy, go_on = threading.Event(), threading.Event()
 
@@ -276,9 +280,7 @@ def test_what_waits_at_the_end_is_written(stage: Stage) -> None:
     run(main)
 
 
-def test_a_full_segment_is_followed_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_segment_is_rolled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(tmp_path, monkeypatch, AuditSettings(segment_bytes=1))
 
     async def main() -> None:
@@ -291,7 +293,7 @@ def test_a_full_segment_is_followed_by_the_next(
     run(main)
 
 
-def test_a_disk_that_fails_at_the_start_is_mended(
+def test_files_that_fail_at_the_start_are_opened_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keep_audit, "_REOPEN_S", 0.01)
@@ -313,7 +315,7 @@ def test_a_disk_that_fails_at_the_start_is_mended(
     run(main)
 
 
-def test_old_segments_go_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_segments_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keep_audit, "_CLEAN_S", 0.05)
     stage = Stage(
         tmp_path, monkeypatch, AuditSettings(segment_bytes=1, segment_ms=1, retention_ms=1)
@@ -329,7 +331,7 @@ def test_old_segments_go_by_themselves(tmp_path: Path, monkeypatch: pytest.Monke
     run(main)
 
 
-def test_what_was_repaired_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repairs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Stage(tmp_path, monkeypatch, AuditSettings())
     first.partition.append([audit_log.AuditRecord(1, b"torn")])
     (path,) = tmp_path.rglob("*.log")

@@ -65,7 +65,7 @@ def where(found: list[Change]) -> list[tuple[int, int, int, int]]:
     return [(one.leader_epoch, one.offset, one.last_offset, one.time_ms) for one in found]
 
 
-def test_a_change_is_told_and_recorded_before_the_answer() -> None:
+def test_change_is_logged_and_recorded_before_the_answer() -> None:
     stage = Stage()
     stage.committed(proposal(12), proposal(15, 3))
     assert where(stage.recorded) == [(5, 10, 11, 1000), (5, 12, 14, 1000)]
@@ -73,7 +73,7 @@ def test_a_change_is_told_and_recorded_before_the_answer() -> None:
     assert (stage.told, stage.lines) == (["recorded", "answered"], 2)
 
 
-def test_without_an_account_there_is_the_line() -> None:
+def test_change_is_logged_where_there_is_no_audit_log() -> None:
     stage = Stage(kept=False)
     stage.committed(proposal(12))
     assert (stage.told, stage.lines, stage.recorded) == (["answered"], 1, [])
@@ -82,7 +82,7 @@ def test_without_an_account_there_is_the_line() -> None:
 @pytest.mark.parametrize(
     "request_", [None, AllocateProducerIdsRequest()], ids=["the controller's own", "a broker's"]
 )
-def test_what_nobody_asked_for_is_none(request_: Message | None) -> None:
+def test_proposal_without_an_audited_request_is_no_change(request_: Message | None) -> None:
     stage = Stage()
     stage.committed(proposal(12, request=request_))
     stage.changes.left([proposal(14, request=request_)], 5)
@@ -96,7 +96,9 @@ def test_what_nobody_asked_for_is_none(request_: Message | None) -> None:
     [(5, True), (6, False), (-1, False)],
     ids=["committed", "replaced", "unknown"],
 )
-def test_who_led_learns_later_what_became_of_it(epoch_there: int, made: bool) -> None:
+def test_deposed_leader_reports_its_changes_that_a_later_leader_commits(
+    epoch_there: int, made: bool
+) -> None:
     stage = Stage()
     stage.changes.left([proposal(12), proposal(None)], 5)
     stage.epochs = dict.fromkeys(range(20), epoch_there)
@@ -107,7 +109,7 @@ def test_who_led_learns_later_what_became_of_it(epoch_there: int, made: bool) ->
     assert where(stage.recorded) == ([(5, 10, 11, 1000)] if made else [])
 
 
-def test_offices_may_leave_offsets_in_any_order() -> None:
+def test_changes_of_several_epochs_are_decided_in_any_order_of_offsets() -> None:
     stage = Stage()
     stage.changes.left([proposal(30)], 5)
     stage.changes.left([proposal(20)], 7)
@@ -118,7 +120,7 @@ def test_offices_may_leave_offsets_in_any_order() -> None:
     assert len(stage.recorded) == 1, "those of epoch 5 were replaced"
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_undecided_changes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_UNDECIDED_MAX", 3)
     stage = Stage()
     stage.changes.left([proposal(2 * number) for number in range(1, 6)], 5)

@@ -50,7 +50,7 @@ def test_brokers_and_partitions_are_counted() -> None:
     )
 
 
-def test_only_what_changes_counts_is_counted_again() -> None:
+def test_image_is_counted_again_only_after_records_that_change_counts() -> None:
     image, looks = Image(), []
 
     class Brokers(dict[int, RegisterBrokerRecord]):
@@ -85,7 +85,7 @@ def test_only_what_changes_counts_is_counted_again() -> None:
     assert (told.errors, told.applied_offset, told.is_active) == (3, 7, False)
 
 
-def test_counting_again_counts_what_changed_alone() -> None:
+def test_incremental_count_equals_a_full_count() -> None:
     """As the image of a node changes: in a delta, taken over in one move."""
     image, generator, counting = Image(), random.Random(1), ImageCounter()
     topics = [Uuid(bytes([number]) * 16) for number in range(1, 6)]
@@ -109,7 +109,7 @@ def test_counting_again_counts_what_changed_alone() -> None:
         assert counting.count(image) == ImageCounter().count(image)
 
 
-def test_what_was_decided_is_measured() -> None:
+def test_decisions_are_counted_and_timed() -> None:
     measures = ControllerMeasures()
     measures.decided(0.01)
     measures.too_late([CreateTopicsRequest(), BrokerHeartbeatRequest()])
@@ -122,7 +122,7 @@ def test_what_was_decided_is_measured() -> None:
     )
 
 
-def test_elections_outlive_the_leader_that_held_them() -> None:
+def test_elections_of_earlier_controllers_are_kept() -> None:
     measures, told = ControllerMeasures(), Elections(2, 1)
     assert measures.elections(told) == told
     measures.leads_no_more(told)
@@ -130,7 +130,7 @@ def test_elections_outlive_the_leader_that_held_them() -> None:
     assert measures.elections(Elections(1, 1)) == (3, 2)
 
 
-def test_unclean_elections_and_those_of_eligible_replicas_are_told_apart() -> None:
+def test_unclean_elections_and_those_of_eligible_replicas_are_counted_apart() -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2, 3], min_insync_replicas="2")
     assert it.controller.elections == Elections()
@@ -145,7 +145,7 @@ def test_unclean_elections_and_those_of_eligible_replicas_are_told_apart() -> No
     assert (it.partition().leader, it.controller.elections) == (2, Elections(unclean=1, eligible=0))
 
 
-def test_a_running_controller_tells_under_kafkas_names(tmp_path: Path) -> None:
+def test_running_controller_has_kafkas_metrics(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path / "data", management_listener="127.0.0.1:0") as node:
             await scene(node)

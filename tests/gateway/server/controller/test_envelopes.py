@@ -29,7 +29,9 @@ REQUEST = CreateTopicsRequest(
 @pytest.mark.parametrize(
     ("host", "address"), [("10.0.0.7", bytes([10, 0, 0, 7])), ("::1", bytes(15) + b"\1")]
 )
-def test_what_is_put_in(version: int, host: str, address: bytes) -> None:
+def test_envelope_has_request_principal_and_address(
+    version: int, host: str, address: bytes
+) -> None:
     requester = Requester("User:CN=alice,O=a:b", host, None, token_authenticated=True)
     envelope = put_in(REQUEST, version, requester)
     header, at = decode_request_header(bytes(envelope.request_data))
@@ -44,7 +46,7 @@ def test_what_is_put_in(version: int, host: str, address: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", CreateTopicsResponse.VERSIONS)
-def test_what_is_taken_out(version: int) -> None:
+def test_response_is_unwrapped_from_the_envelope(version: int) -> None:
     answer = CreateTopicsResponse(topics=[CreatableTopicResult(name="orders", error_code=36)])
     data = encode_response_header(CREATE_TOPICS, version, 0) + answer.encode(version)
     assert (
@@ -56,7 +58,7 @@ def test_what_is_taken_out(version: int) -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.NOT_CONTROLLER, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE]
 )
-def test_an_envelope_that_was_not_opened(code: ErrorCode) -> None:
+def test_refused_envelope_raises_forwarding_refused(code: ErrorCode) -> None:
     with pytest.raises(ForwardingRefused, match=code.name) as refused:
         take_out(CREATE_TOPICS, 7, EnvelopeResponse(error_code=code), "node 2")
     assert refused.value.error == code
@@ -65,12 +67,12 @@ def test_an_envelope_that_was_not_opened(code: ErrorCode) -> None:
 @pytest.mark.parametrize(
     "data", [None, b"", b"\0\0\0", bytes(4), bytes(7) + b"\xff\xff\xff\xff\x7f"]
 )
-def test_an_answer_that_is_none(data: bytes | None) -> None:
+def test_malformed_response_is_bad_answer(data: bytes | None) -> None:
     with pytest.raises(BadAnswer, match="node 2"):
         take_out(CREATE_TOPICS, 7, EnvelopeResponse(response_data=data), "node 2")
 
 
-def test_clients_are_counted_while_they_wait() -> None:
+def test_requests_are_counted_by_client_while_they_wait() -> None:
     measures = ForwardingMeasures()
     for client in ("a", "a", None):
         measures.begins(client)

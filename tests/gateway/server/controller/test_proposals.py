@@ -7,7 +7,7 @@ from __future__ import annotations
 from gateway.server.controller.proposals import Proposals
 
 
-def test_they_are_committed_in_order_and_only_once() -> None:
+def test_proposals_are_committed_in_order_and_only_once() -> None:
     proposals = Proposals()
     first, second, third = (proposals.add(number, 2, None) for number in (7, 8, 9))
     assert (proposals.queued, proposals.last) == (6, third)
@@ -20,7 +20,7 @@ def test_they_are_committed_in_order_and_only_once() -> None:
     assert bool(proposals) and proposals.last is third
 
 
-def test_what_is_proposed_while_others_are_told_waits_for_its_own_turn() -> None:
+def test_proposal_added_by_a_callback_waits_for_its_own_commit() -> None:
     proposals = Proposals()
     proposals.add(1, 1, None)
     proposals.accepted(1, 5)
@@ -31,7 +31,7 @@ def test_what_is_proposed_while_others_are_told_waits_for_its_own_turn() -> None
     assert len(told) == 1 and 2 in proposals
 
 
-def test_nothing_is_left_when_it_is_over() -> None:
+def test_forget_removes_all_proposals() -> None:
     proposals = Proposals()
     waiting, refused = proposals.add(1, 3, None), proposals.add(2, 1, None)
     assert proposals.take(2) is refused and 2 not in proposals

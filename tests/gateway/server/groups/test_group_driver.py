@@ -122,7 +122,7 @@ def test_commits_survive_a_restart(tmp_path: Path) -> None:
     run(main)
 
 
-def test_an_answer_waits_for_the_disk_and_one_sync_serves_all(
+def test_results_wait_for_the_disk_and_share_one_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = GatedDisk(monkeypatch)
@@ -153,9 +153,7 @@ def test_an_answer_waits_for_the_disk_and_one_sync_serves_all(
     run(main)
 
 
-def test_the_end_writes_what_was_carried_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shutdown_writes_handled_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = GatedDisk(monkeypatch)
 
     async def main() -> None:
@@ -172,7 +170,7 @@ def test_the_end_writes_what_was_carried_out(
     run(main)
 
 
-def test_the_end_tells_those_who_wait(tmp_path: Path) -> None:
+def test_shutdown_answers_waiting_requests(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as driver:
             joined = (await submit(driver, join()).result()).member_id
@@ -185,7 +183,7 @@ def test_the_end_tells_those_who_wait(tmp_path: Path) -> None:
     run(main)
 
 
-def test_before_the_store_is_read(tmp_path: Path) -> None:
+def test_request_before_the_store_is_read_gets_load_in_progress(tmp_path: Path) -> None:
     async def main() -> None:
         driver = GroupDriver(tmp_path, SETTINGS, node_id=1)
         assert (
@@ -197,7 +195,7 @@ def test_before_the_store_is_read(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_failed_write_is_a_move_of_the_coordinator(
+def test_failed_write_moves_the_coordinator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_driver, "_RETRY_S", (0.01, 0.02))
@@ -241,7 +239,9 @@ def test_a_failed_write_is_a_move_of_the_coordinator(
     run(main)
 
 
-def test_a_failure_at_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_at_shutdown_fails_the_waiting_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = GatedDisk(monkeypatch)
 
     async def main() -> None:
@@ -257,7 +257,7 @@ def test_a_failure_at_the_end_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     run(main)
 
 
-def test_time_passes(tmp_path: Path) -> None:
+def test_timer_fires_at_its_deadline(tmp_path: Path) -> None:
     async def main() -> None:
         settings = Settings(initial_rebalance_delay_ms=40, min_session_timeout_ms=1)
         async with running(tmp_path, settings) as driver:
@@ -273,7 +273,7 @@ def test_time_passes(tmp_path: Path) -> None:
     run(main)
 
 
-def test_time_is_kept_without_polling(tmp_path: Path) -> None:
+def test_driver_sleeps_until_the_next_deadline(tmp_path: Path) -> None:
     clock = trio.testing.MockClock(autojump_threshold=0.02)
 
     async def main() -> None:
@@ -290,7 +290,9 @@ def test_time_is_kept_without_polling(tmp_path: Path) -> None:
     trio.run(main, clock=clock)
 
 
-def test_it_compacts_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_is_compacted_when_it_has_grown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         OffsetStore.__init__, "__kwdefaults__", {"compact_bytes_min": 2000, "rewrite": False}
     )
@@ -306,7 +308,7 @@ def test_it_compacts_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run(main)
 
 
-def test_a_rewrite_that_fails_is_tried_later(
+def test_failed_compaction_is_retried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -329,7 +331,7 @@ def test_a_rewrite_that_fails_is_tried_later(
     run(main)
 
 
-def test_one_bad_answer_does_not_end_the_others(tmp_path: Path) -> None:
+def test_failing_callback_does_not_fail_other_results(tmp_path: Path) -> None:
     class Broken:
         def complete(self, result: Any) -> None:
             raise ValueError("cannot be put into a response")
@@ -342,8 +344,8 @@ def test_one_bad_answer_does_not_end_the_others(tmp_path: Path) -> None:
     run(main)
 
 
-@pytest.mark.parametrize("where", ["handle_in_slices", "on_timer_in_slices"])
-def test_a_mistake_of_ours_is_a_move_of_the_coordinator_too(
+@pytest.mark.parametrize("where", ["handle", "on_timer"])
+def test_exception_in_the_coordinator_moves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     async def main() -> None:
@@ -370,55 +372,7 @@ def test_a_mistake_of_ours_is_a_move_of_the_coordinator_too(
     run(main)
 
 
-def long_commit(offset: int, group: str = "g") -> e.OffsetCommit:
-    """A commit that takes several slices."""
-    offsets = tuple(e.OffsetToCommit("t", number, offset, -1, "") for number in range(2_000))
-    return e.OffsetCommit(
-        group_id=group, member_id="", instance_id=None, generation=-1, retention_ms=-1,
-        offsets=offsets, knows_group_id_not_found=True,
-    )  # fmt: skip
-
-
-def test_requests_wait_in_order_while_a_long_one_is_carried_out_in_slices(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running(tmp_path) as driver:
-            long, short = submit(driver, long_commit(1)), submit(driver, commit(2))
-            asked = submit(driver, fetch())
-            assert not asked.results, "it was answered before a request that came earlier"
-            passes = 0
-            while not asked.results:
-                await trio.lowlevel.checkpoint()
-                passes += 1
-            assert passes > 2, "no other task ran between slices"
-            assert (await long.result()).errors == [Error.NONE] * 2_000
-            assert (await short.result()).errors == [Error.NONE]
-            assert committed(await asked.result()) == [2] + [1] * 1_999
-
-    run(main)
-
-
-def test_requests_that_wait_when_the_coordinator_is_given_up_are_told_that_it_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main() -> None:
-        disk = GatedDisk(monkeypatch)
-        disk.gate.set()
-        async with running(tmp_path) as driver:
-            disk.gate.clear()
-            disk.failures.append(OSError("no space left"))
-            written = submit(driver, commit(1))
-            await trio.to_thread.run_sync(disk.entered.wait)
-            half, waiting = submit(driver, long_commit(2)), submit(driver, fetch())
-            driver._give_up(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
-            for waiter in (written, half):
-                assert set((await waiter.result()).errors) == {Error.NOT_COORDINATOR}
-            assert (await waiting.result()).groups[0].error is Error.NOT_COORDINATOR
-            disk.gate.set()
-
-    run(main)
-
-
-def test_a_store_in_use_ends_the_start(tmp_path: Path) -> None:
+def test_store_in_use_fails_the_start(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path):
             other = GroupDriver(tmp_path, SETTINGS, node_id=1)
@@ -428,7 +382,7 @@ def test_a_store_in_use_ends_the_start(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_store_that_cannot_be_read_ends_the_start_unchanged(tmp_path: Path) -> None:
+def test_unreadable_store_fails_the_start_and_stays_unchanged(tmp_path: Path) -> None:
     store = OffsetStore(tmp_path / DIRECTORY)
     store.append([(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\x63of a newer version")], 1)
     store.close()
