@@ -1,6 +1,4 @@
-"""A core and a log that do as a test tells them, and the driver between the two: what leaves when,
-whatever is decided.
-"""
+"""A raft core and a log that a test scripts, and the driver between the two."""
 
 from __future__ import annotations
 
@@ -13,22 +11,26 @@ from typing import Any, cast
 import trio
 import trio.testing
 
+from gateway.address import Address
 from gateway.ports import Read
-from gateway.quorum.effects import DiskEffect, Effect, Reply
+from gateway.quorum.effects import Append, DiskEffect, Effect, Reply, Send
 from gateway.quorum.events import Event, Requested
 from gateway.security.client_properties import ClientSecurity
 from gateway.server.logs import Reports
 from gateway.server.quorum_peer import Connecting
 from gateway.server.raft_driver import RaftDriver
+from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
+from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.vote_request import VoteRequest
 from kwire.messages.vote_response import VoteResponse
+from tests.gateway.server.upstream_peer import HEARTBEAT
 
 HOW = Connecting(ClientSecurity(), "raft-client-1", 2.0)
 
 
 class ScriptedRaft:
-    """``react`` says what is done about an event; ``events`` are those that came."""
+    """A core whose effects for an event are those that ``react`` returns; it notes the events."""
 
     def __init__(self) -> None:
         self.node_id, self.leader_id = 1, -1
@@ -49,10 +51,9 @@ class ScriptedRaft:
 
 
 class ScriptedLog:
-    """A log whose disk is as slow as the test wants: it does nothing while ``gate`` is shut.
-    ``fails`` is raised then.
+    """A log whose disk waits while ``gate`` is shut, and then raises ``fails`` if that is set.
 
-    ``stepwise``: the gate shuts behind every piece of work.
+    ``stepwise``: the gate shuts after every batch of effects.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class ScriptedLog:
 
     def perform(self, effects: Sequence[DiskEffect]) -> list[Any]:
         self.busy.set()
-        assert self.gate.wait(10), "nobody opened the gate"
+        assert self.gate.wait(10), "the test did not open the gate"
         self.busy.clear()
         if self.stepwise:
             self.gate.clear()
@@ -100,7 +101,7 @@ class ScriptedLog:
 
 
 class Driven:
-    """The driver, what it drives, and the answers that left."""
+    """The driver with its fakes, and the responses that were sent."""
 
     def __init__(self) -> None:
         self.raft, self.log, self.reports = ScriptedRaft(), ScriptedLog(), Reports()
@@ -108,7 +109,7 @@ class Driven:
         self.answers: list[Message] = []
 
     def ask(self, *, message: Message | None = None) -> int:
-        """A request of this process; its answer is among ``answers``."""
+        """Submit a request; its response is added to ``answers``."""
         number = self.driver.number()
         self.driver.handle_request(
             message or VoteRequest(), 2, "CONTROLLER", self.answers.append, number
@@ -118,7 +119,7 @@ class Driven:
     def reply(
         self, after: int = 0, *effects: Effect, answer: Message | None = None, **more: Any
     ) -> None:
-        """Answer every request from now on so, behind ``effects``."""
+        """From now on reply to every request, after ``effects``."""
 
         def react(event: Event) -> list[Effect]:
             if not isinstance(event, Requested):
@@ -130,7 +131,7 @@ class Driven:
 
 @contextlib.asynccontextmanager
 async def driving(prepare: Callable[[Driven], None] = lambda driven: None) -> AsyncIterator[Driven]:
-    """The driver at work. What it ends with is raised, out of its groups."""
+    """Run the driver. An exception that ends it is raised without its groups."""
     driven = Driven()
     prepare(driven)
     try:
@@ -147,3 +148,24 @@ async def driving(prepare: Callable[[Driven], None] = lambda driven: None) -> As
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         raise error from None
+
+
+SNAPSHOT = SnapshotId(10, 1)
+
+
+def append(token: int) -> Append:
+    return Append(token, token, b"batch")
+
+
+def heartbeat(
+    port: int, number: int = 1, *, after: int = 0, api_key: int = HEARTBEAT, timeout_s: float = 5
+) -> Send:
+    def request(version: int) -> HeartbeatRequest:
+        return HeartbeatRequest(group_id="g", generation_id=7, member_id="m")
+
+    return Send(number, 2, Address("127.0.0.1", port), api_key, range(5), timeout_s, request, after)
+
+
+async def settled() -> None:
+    """Wait until every task is blocked."""
+    await trio.testing.wait_all_tasks_blocked()

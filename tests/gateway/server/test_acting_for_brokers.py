@@ -1,5 +1,5 @@
-"""Who acts for the leader, and brokers: epochs are offsets of the log, heartbeats cost no record,
-sessions end by themselves.
+"""The acting controller and brokers: broker epochs are offsets of the log, heartbeats write no
+records, and silent brokers are fenced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.records import decode_metadata_record
 from kwire.uuid import Uuid
 from tests.gateway.controller.cluster import made, offered
-from tests.gateway.server.controller.test_acting_controller import ASKER, Stage, Waiting, acting
+from tests.gateway.server.controller.acting_stage import ASKER, Stage, Waiting, acting
 from tests.gateway.server.harness import run, until
 
 BROKER = 7
@@ -144,9 +144,7 @@ def test_broker_without_heartbeats_is_fenced(
                 await until(has_read_the_clock)
             assert stage.acting._clock.read() == now_ms
             assert stage.driver.proposed == []
-            now_ms += (
-                3_600_000  # nobody could have said anything in that hour: this process did not run
-            )
+            now_ms += 3_600_000  # no broker could be heard in that hour: this process did not run
             await until(lambda: stage.acting._clock.read() == 10_000)
             now_ms += 1_000
             await until(lambda: len(stage.driver.proposed) == 1)

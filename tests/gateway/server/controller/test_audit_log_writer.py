@@ -43,13 +43,13 @@ class Stage:
         monkeypatch.setattr(keep_audit, "_SYNC_DELAY_S", 0.01)
         self.reports = Reports()
         self.partition = AuditPartition(directory, settings, cluster_id="c")
-        self.keeper = AuditLogWriter(self.partition, lambda: {3: "", 1: ""}, self.reports)
+        self.writer = AuditLogWriter(self.partition, lambda: {3: "", 1: ""}, self.reports)
         self.answered: list[int] = []
 
     def change(self, *offsets: int) -> None:
         """Committed together, each with one record."""
         made = [_change(offset) for offset in offsets]
-        self.keeper.record(made, lambda: self.answered.extend(offsets))
+        self.writer.record(made, lambda: self.answered.extend(offsets))
 
     def told(self) -> list[dict[str, Any]]:
         """What a consumer reads."""
@@ -88,7 +88,7 @@ def _change(offset: int) -> Change:
 @contextlib.asynccontextmanager
 async def keeping(stage: Stage) -> AsyncIterator[None]:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(stage.keeper.run)
+        nursery.start_soon(stage.writer.run)
         yield
         nursery.cancel_scope.cancel()
 
@@ -100,7 +100,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 def test_entry_is_in_the_files_before_the_change_is_answered(stage: Stage) -> None:
     seen: list[bytes] = []
-    stage.keeper.record([_change(5)], lambda: seen.append(stage.in_files()))
+    stage.writer.record([_change(5)], lambda: seen.append(stage.in_files()))
     assert b'"name":"t5"' in seen[0]
 
 
@@ -117,7 +117,7 @@ def test_entry_is_shown_with_its_time_once_it_is_synced(stage: Stage) -> None:
             "User:alice",
             5,
         )
-        assert stage.keeper.nodes == [1, 3]
+        assert stage.writer.nodes == [1, 3]
 
     run(main)
 
@@ -270,7 +270,7 @@ def test_change_that_waits_for_a_thread_is_written_when_the_server_ends(stage: S
 
         stage.partition.clean = slowly  # type: ignore[method-assign]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.keeper.run)
+            nursery.start_soon(stage.writer.run)
             await until(busy.is_set)
             stage.change(1)
             nursery.cancel_scope.cancel()

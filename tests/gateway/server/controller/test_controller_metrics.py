@@ -59,19 +59,19 @@ def test_image_is_counted_again_only_after_records_that_change_counts() -> None:
             return super().values()
 
     image.brokers = Brokers()
-    keeper = SimpleNamespace(
+    loader = SimpleNamespace(
         image=image,
         records={},
         snapshot_loads=0,
         skipped={"damaged": 2, "does not fit": 1},
         next_offset=8,
     )
-    told = ControllerFacts(cast(MetadataLoader, keeper), lambda: None)
+    told = ControllerFacts(cast(MetadataLoader, loader), lambda: None)
     assert told.cluster.partitions == 0
     at_first = len(looks)
-    keeper.records = {"NO_OP_RECORD": 9, "CONFIG_RECORD": 1}
+    loader.records = {"NO_OP_RECORD": 9, "CONFIG_RECORD": 1}
     assert told.cluster.partitions == 0 and len(looks) == at_first
-    keeper.records["PARTITION_RECORD"] = 1
+    loader.records["PARTITION_RECORD"] = 1
     topic_id = bytes(16)
     image.partitions = {topic_id: {0: PartitionRecord(leader=-1, replicas=[1])}}  # type: ignore[dict-item]
     assert (
@@ -80,7 +80,7 @@ def test_image_is_counted_again_only_after_records_that_change_counts() -> None:
         told.cluster.imbalanced_partitions,
     ) == (1, 1, 1)
     image.partitions = {}
-    keeper.snapshot_loads = 1
+    loader.snapshot_loads = 1
     assert told.cluster.partitions == 0, "a snapshot has no records of the log"
     assert (told.errors, told.applied_offset, told.is_active) == (3, 7, False)
 

@@ -344,7 +344,7 @@ def test_failing_callback_does_not_fail_other_results(tmp_path: Path) -> None:
     run(main)
 
 
-@pytest.mark.parametrize("where", ["handle", "on_timer"])
+@pytest.mark.parametrize("where", ["handle_in_slices", "on_timer_in_slices"])
 def test_exception_in_the_coordinator_moves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -368,6 +368,54 @@ def test_exception_in_the_coordinator_moves_it(
                     await trio.sleep(0.01)
             assert committed(await submit(driver, fetch()).result()) == [1]
             assert (await submit(driver, join()).result()).generation == 1
+
+    run(main)
+
+
+def long_commit(offset: int, group: str = "g") -> e.OffsetCommit:
+    """A commit that takes several slices."""
+    offsets = tuple(e.OffsetToCommit("t", number, offset, -1, "") for number in range(2_000))
+    return e.OffsetCommit(
+        group_id=group, member_id="", instance_id=None, generation=-1, retention_ms=-1,
+        offsets=offsets, knows_group_id_not_found=True,
+    )  # fmt: skip
+
+
+def test_requests_wait_in_order_while_a_long_one_is_carried_out_in_slices(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as driver:
+            long, short = submit(driver, long_commit(1)), submit(driver, commit(2))
+            asked = submit(driver, fetch())
+            assert not asked.results, "it was answered before a request that came earlier"
+            passes = 0
+            while not asked.results:
+                await trio.lowlevel.checkpoint()
+                passes += 1
+            assert passes > 2, "no other task ran between slices"
+            assert (await long.result()).errors == [Error.NONE] * 2_000
+            assert (await short.result()).errors == [Error.NONE]
+            assert committed(await asked.result()) == [2] + [1] * 1_999
+
+    run(main)
+
+
+def test_requests_that_wait_when_the_coordinator_is_given_up_are_told_that_it_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        disk = GatedDisk(monkeypatch)
+        disk.gate.set()
+        async with running(tmp_path) as driver:
+            disk.gate.clear()
+            disk.failures.append(OSError("no space left"))
+            written = submit(driver, commit(1))
+            await trio.to_thread.run_sync(disk.entered.wait)
+            half, waiting = submit(driver, long_commit(2)), submit(driver, fetch())
+            driver._give_up(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
+            for waiter in (written, half):
+                assert set((await waiter.result()).errors) == {Error.NOT_COORDINATOR}
+            assert (await waiting.result()).groups[0].error is Error.NOT_COORDINATOR
+            disk.gate.set()
 
     run(main)
 

@@ -1,0 +1,13 @@
+"""Fixtures of the tests of the acting controller."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.server import event_queue
+
+
+@pytest.fixture
+def one_slice_for_each_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every decision is made at once: these tests run no task that would continue one."""
+    monkeypatch.setattr(event_queue, "SLICE_S", 60.0)
