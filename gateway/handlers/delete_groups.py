@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.groups.events import DeleteGroups, DeleteGroupsResult
 from gateway.handlers.access import Operation
 from gateway.handlers.group_requests import ask, may_on_group
+from gateway.handlers.streamed import Streamed, respond
+from gateway.handlers.work import Work, in_slices
 from kwire.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.context import Context
+    from kwire.message import Message
 
 API_KEY: Final = ApiKey.DELETE_GROUPS
 VERSIONS: Final = range(4)
@@ -24,16 +27,20 @@ _MESSAGES: Final[dict[int, str]] = {
 }
 
 
-def handle(
-    request: DeleteGroupsRequest, context: Context
-) -> DeleteGroupsResponse | PendingResponse:
+def handle(request: DeleteGroupsRequest, context: Context) -> Any:
     """Send the groups that the client may delete to the coordinator, each once."""
-    errors: dict[str, int] = {
-        group_id: ErrorCode.NONE
-        if may_on_group(context, Operation.DELETE, group_id)
-        else ErrorCode.GROUP_AUTHORIZATION_FAILED
-        for group_id in request.groups_names
-    }
+    return in_slices(_ask(request, context), len(request.groups_names))
+
+
+def _ask(request: DeleteGroupsRequest, context: Context) -> Work:
+    errors: dict[str, int] = {}
+    for group_id in request.groups_names:
+        errors[group_id] = (
+            ErrorCode.NONE
+            if may_on_group(context, Operation.DELETE, group_id)
+            else ErrorCode.GROUP_AUTHORIZATION_FAILED
+        )
+        yield None
     allowed = tuple(group_id for group_id, error in errors.items() if error == ErrorCode.NONE)
     if not allowed:
         return _respond(errors)
@@ -46,11 +53,11 @@ def _by_group(group_ids: tuple[str, ...], result: DeleteGroupsResult) -> dict[st
     return dict(zip(group_ids, result.errors, strict=True))
 
 
-def _respond(errors: dict[str, int]) -> DeleteGroupsResponse:
-    results = [
+def _respond(errors: dict[str, int]) -> Message | Streamed:
+    results = (
         DeletableGroupResult(
             group_id=group_id, error_code=error, error_message=_MESSAGES.get(error)
         )
         for group_id, error in errors.items()
-    ]
-    return DeleteGroupsResponse(results=results)
+    )
+    return respond(DeleteGroupsResponse(), "results", results, len(errors))

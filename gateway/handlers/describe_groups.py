@@ -5,14 +5,15 @@ A group that does not exist is an error from version 6 on (KIP-1043), and in sta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.error_text import error_text
 from gateway.groups import Error
 from gateway.groups import events as group_events
 from gateway.handlers.access import NOT_ASKED, Operation
 from gateway.handlers.group_requests import ask, group_operations, may_on_group
-from gateway.handlers.streamed import Streamed, filled, respond
+from gateway.handlers.streamed import Streamed, filled, respond, stream_long
+from gateway.handlers.work import Work, in_slices
 from kwire.messages.describe_groups_request import DescribeGroupsRequest
 from kwire.messages.describe_groups_response import (
     DescribedGroup,
@@ -24,7 +25,7 @@ from kwire.protocol import ApiKey, ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.context import Context
     from kwire.message import Message
 
 API_KEY: Final = ApiKey.DESCRIBE_GROUPS
@@ -33,25 +34,28 @@ VERSIONS: Final = range(7)
 _FIRST_WITH_NOT_FOUND: Final = 6
 
 
-def handle(
-    request: DescribeGroupsRequest, context: Context
-) -> DescribeGroupsResponse | PendingResponse:
+def handle(request: DescribeGroupsRequest, context: Context) -> Any:
     """Ask the coordinator for the groups that the client may describe."""
     # Each name once: a small request that repeats a name must not cause a large response.
     wanted = tuple(dict.fromkeys(request.groups))
-    refused = [
-        DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        for group_id in wanted
-        if not may_on_group(context, Operation.DESCRIBE, group_id)
-    ]
-    names = {group.group_id for group in refused}
-    allowed = tuple(group_id for group_id in wanted if group_id not in names)
+    work = _ask(wanted, request.include_authorized_operations, context)
+    return in_slices(work, len(wanted))
+
+
+def _ask(wanted: tuple[str, ...], with_operations: bool, context: Context) -> Work:
+    refused, allowed = [], []
+    for group_id in wanted:
+        if may_on_group(context, Operation.DESCRIBE, group_id):
+            allowed.append(group_id)
+        else:
+            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            refused.append(DescribedGroup(group_id=group_id, error_code=error))
+        yield None
     if not allowed:
-        return DescribeGroupsResponse(groups=refused)
-    with_operations = request.include_authorized_operations
+        return stream_long(DescribeGroupsResponse(groups=refused))
     return ask(
         context,
-        group_events.DescribeGroups(allowed),
+        group_events.DescribeGroups(tuple(allowed)),
         lambda result: _respond(refused, result.groups, with_operations, context),
     )
 

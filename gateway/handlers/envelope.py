@@ -8,14 +8,20 @@ what the request changes.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Container, Generator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import HEADER_TAGS_MAX, Context, PendingResponse
-from gateway.handlers.element_budget import elements_of_node
-from gateway.handlers.streamed import Streamed
+from gateway.handlers.element_budget import (
+    DECODED_AT_ONCE_MAX,
+    elements_of_node,
+)
+from gateway.handlers.streamed import Streamed, stream_long
+from gateway.handlers.work import Work, completed
 from gateway.ports import Forwarder
 from gateway.security.principal import decode_principal
 from kwire.errors import DecodeError
@@ -37,23 +43,28 @@ VERSIONS: Final = range(1)
 FORWARDABLE: Final = frozenset(key for key in ApiKey if key.forwardable)
 
 
-def handle(request: EnvelopeRequest, context: Context) -> Message | PendingResponse:
+def handle(request: EnvelopeRequest, context: Context) -> Any:
     """Return the response of the request inside, or the error of the envelope."""
     if not may_on_cluster(context, Operation.CLUSTER_ACTION):
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    work = _work(request, context)
+    return completed(work) if len(request.request_data) <= DECODED_AT_ONCE_MAX else work
+
+
+def _work(request: EnvelopeRequest, context: Context) -> Work:
     try:
-        header, handler, inner, inside = _opened(request, context)
+        header, handler, inner, inside = yield from _opened(request, context)
     except _Refused as refusal:
         return EnvelopeResponse(error_code=refusal.error)
-    answer = handler.handle(inner, inside)
+    answer: Any = handler.handle(inner, inside)
+    while isinstance(answer, Generator):
+        answer = yield from answer
     context.notes.update(inside.notes)
-    if isinstance(answer, Streamed):  # of no API that can be forwarded today
-        answer = answer.whole()
     if not isinstance(answer, PendingResponse):
         return _sealed(header, answer)
     pending = PendingResponse(deadline=answer.deadline)
     if (expire := answer.expire) is not None:
-        pending.expire = lambda: _sealed(header, expire())
+        pending.expire = lambda: _sealed_whole(header, expire())
     pending.on_cancel = answer.cancel
     answer.attach(lambda response: pending.complete(_sealed(header, response)))
     return pending
@@ -69,7 +80,7 @@ class _Refused(Exception):
 
 def _opened(
     request: EnvelopeRequest, context: Context
-) -> tuple[RequestHeader, Handler, Any, Context]:
+) -> Generator[Callable[[], Any] | None, Any, tuple[RequestHeader, Handler, Any, Context]]:
     """Return header, handler, request and context of the request inside. Raises _Refused.
 
     In the order of Kafka's checks (``EnvelopeUtils``), so that clients get the same error.
@@ -96,7 +107,11 @@ def _opened(
             if context.element_budget is None
             else elements_of_node(context.element_budget, len(frame))
         )
-        inner, _ = handler.request_type(version).decode_from(frame, version, body_at, budget=budget)
+        decode = partial(
+            handler.request_type(version).decode_from, frame, version, body_at, budget=budget
+        )
+        # Off the loop: a forwarded request may have as many elements as its bytes can hold.
+        inner, _ = decode() if len(frame) <= DECODED_AT_ONCE_MAX else (yield decode)
     except DecodeError:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from None
     outer = context.peer
@@ -131,16 +146,40 @@ def _host(address: bytes) -> str:
     return str(getattr(found, "ipv4_mapped", None) or found)
 
 
-def _sealed(header: RequestHeader, answer: Message | None) -> Message:
+def _sealed(header: RequestHeader, answer: Message | Streamed | None) -> Message | Streamed:
+    """Return the envelope around a response; it is encoded in slices where that is long."""
+    if answer is None:
+        return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    if not isinstance(answer, Streamed):
+        answer = stream_long(answer)
+    if not isinstance(answer, Streamed):
+        return _sealed_whole(header, answer)
+    answer.share_key = None
+    answer.version = header.request_api_version
+    answer.wrap = partial(_wrapped, header)
+    return answer
+
+
+def _sealed_whole(header: RequestHeader, answer: Message) -> Message:
     """Return the envelope around a response. NOT_CONTROLLER inside becomes the error of the
     envelope, on which the forwarder looks for the active controller
     (``EnvelopeResponse``, ``ForwardingManager``).
     """
-    if answer is None:
-        return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     if ErrorCode.NOT_CONTROLLER in errors_of(answer):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     return _Sealed.around(header, answer)
+
+
+def _wrapped(
+    header: RequestHeader, body: list[bytes], errors: Container[int], version: int
+) -> list[Any]:
+    """Return the parts of the envelope around an encoded response."""
+    if ErrorCode.NOT_CONTROLLER in errors:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER).encode_parts(version)
+    head = encode_response_header(
+        header.request_api_key, header.request_api_version, header.correlation_id
+    )
+    return EnvelopeResponse(response_data=b"".join([head, *body])).encode_parts(version)
 
 
 class _Sealed(EnvelopeResponse):

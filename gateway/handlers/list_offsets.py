@@ -7,11 +7,13 @@ transactions. There is no tiered storage, so its offsets are unknown.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers import list_offsets_old
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import log_of, topic_named
+from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.handlers.topic import epoch_fault
 from gateway.ports import OffsetAt, State
 from kwire.messages.list_offsets_response import (
@@ -25,13 +27,11 @@ from kwire.protocol import ApiKey, ErrorCode
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from gateway.ports import Partition
+    from kwire.message import Message
     from kwire.messages.list_offsets_request import (
         ListOffsetsPartition,
         ListOffsetsRequest,
         ListOffsetsTopic,
-    )
-    from kwire.messages.old.list_offsets_response import (
-        ListOffsetsResponse as OldListOffsetsResponse,
     )
 
 API_KEY: Final = ApiKey.LIST_OFFSETS
@@ -60,7 +60,7 @@ _OFFSET_NOT_AVAILABLE: Final = 5
 _NOWHERE: Final = OffsetAt(-1, -1, -1)
 
 
-def handle(request: Any, context: Context) -> ListOffsetsResponse | OldListOffsetsResponse:
+def handle(request: Any, context: Context) -> Message | Streamed:
     """Return one offset for each partition (version 0: several); a repeated partition is refused,
     as in Kafka.
     """
@@ -71,24 +71,24 @@ def handle(request: Any, context: Context) -> ListOffsetsResponse | OldListOffse
     )
 
 
-def _handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+def _handle(request: ListOffsetsRequest, context: Context) -> Message | Streamed:
     count = Counter(
         (topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
     )
     repeated = {key for key, times in count.items() if times > 1}
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(topic, partition, repeated, context) for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+
+    def partitions(topic: ListOffsetsTopic) -> Iterator[ListOffsetsPartitionResponse]:
+        for partition in topic.partitions:
+            yield _answer(topic, partition, repeated, context)
+
+    topics = (
+        filled(ListOffsetsTopicResponse(name=topic.name), "partitions", partitions(topic))
+        for topic in request.topics
     )
+    size = len(request.topics) + count.total()
+    return respond(ListOffsetsResponse(), "topics", topics, size)
 
 
 def _answer(

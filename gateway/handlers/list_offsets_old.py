@@ -7,10 +7,12 @@ one segment.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import log_of, topic_named
+from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.ports import State
 from kwire.messages.old.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -22,23 +24,32 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from gateway.ports import Partition
+    from kwire.message import Message
     from kwire.messages.old.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 
 
-def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+def handle(request: ListOffsetsRequest, context: Context) -> Message | Streamed:
     """Return at most ``max_num_offsets`` offsets for each partition, in descending order."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[_answer(topic.name, one, context) for one in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+    topics = (
+        filled(
+            ListOffsetsTopicResponse(name=topic.name),
+            "partitions",
+            _answers(topic.name, topic.partitions, context),
+        )
+        for topic in request.topics
     )
+    size = sum(1 + len(topic.partitions) for topic in request.topics)
+    return respond(ListOffsetsResponse(), "topics", topics, size)
+
+
+def _answers(
+    name: str, partitions: Iterable[ListOffsetsPartition], context: Context
+) -> Iterator[ListOffsetsPartitionResponse]:
+    for one in partitions:
+        yield _answer(name, one, context)
 
 
 def _answer(

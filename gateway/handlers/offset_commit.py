@@ -7,12 +7,15 @@ group can occupy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.groups.events import CommitResult, OffsetCommit, OffsetToCommit
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, has_partition, topic_named, topic_with_id
 from gateway.handlers.group_requests import ask, may_on_group, owner_of
+from gateway.handlers.streamed import Streamed, filled, respond
+from gateway.handlers.work import Work, in_slices
 from kwire.messages.offset_commit_request import OffsetCommitRequest
 from kwire.messages.offset_commit_response import (
     OffsetCommitResponse,
@@ -22,7 +25,8 @@ from kwire.messages.offset_commit_response import (
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.context import Context
+    from kwire.message import Message
 
 API_KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = range(2, 11)
@@ -32,9 +36,7 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 _FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 9
 
 
-def handle(
-    request: OffsetCommitRequest, context: Context
-) -> OffsetCommitResponse | PendingResponse:
+def handle(request: OffsetCommitRequest, context: Context) -> Any:
     """Send the offsets that the client may commit to the coordinator; others get their error."""
     if not may_on_group(context, Operation.READ, request.group_id):
         faults = [
@@ -42,22 +44,23 @@ def handle(
             for topic in request.topics
         ]
         return _respond(request, faults)
-    faults = [
-        [_fault(topic, said, context) for said in topic.partitions] for topic in request.topics
-    ]
-    offsets = tuple(
-        OffsetToCommit(
-            topic=found.name,
-            partition=said.partition_index,
-            offset=said.committed_offset,
-            leader_epoch=said.committed_leader_epoch,
-            metadata=said.committed_metadata or "",
-        )
-        for topic, errors in zip(request.topics, faults, strict=True)
-        if (found := _topic(topic, context)) is not None
-        for said, error in zip(topic.partitions, errors, strict=True)
-        if error is ErrorCode.NONE
-    )
+    return in_slices(_ask(request, context), _size(request))
+
+
+def _ask(request: OffsetCommitRequest, context: Context) -> Work:
+    faults = []
+    offsets = []
+    for topic in request.topics:
+        found = _topic(topic, context)
+        errors = []
+        for said in topic.partitions:
+            error = _fault(topic, found, said, context)
+            errors.append(error)
+            if found is not None and error is ErrorCode.NONE:
+                offsets.append(_to_commit(found.name, said))
+            yield None
+        faults.append(errors)
+        yield None
     if not offsets:
         return _respond(request, faults)
     event = OffsetCommit(
@@ -66,15 +69,28 @@ def handle(
         instance_id=request.group_instance_id,
         generation=request.generation_id_or_member_epoch,
         retention_ms=request.retention_time_ms,
-        offsets=offsets,
+        offsets=tuple(offsets),
         knows_group_id_not_found=context.version >= _FIRST_WITH_GROUP_ID_NOT_FOUND,
         owner=owner_of(context),
     )
     return ask(context, event, lambda result: _merge(request, faults, result))
 
 
-def _fault(topic: Any, said: Any, context: Context) -> ErrorCode:
-    found = _topic(topic, context)
+def _size(request: OffsetCommitRequest) -> int:
+    return sum(1 + len(topic.partitions) for topic in request.topics)
+
+
+def _to_commit(name: str, said: Any) -> OffsetToCommit:
+    return OffsetToCommit(
+        topic=name,
+        partition=said.partition_index,
+        offset=said.committed_offset,
+        leader_epoch=said.committed_leader_epoch,
+        metadata=said.committed_metadata or "",
+    )
+
+
+def _fault(topic: Any, found: Topic | None, said: Any, context: Context) -> ErrorCode:
     if found is None and context.version >= _FIRST_WITH_TOPIC_IDS:
         return ErrorCode.UNKNOWN_TOPIC_ID
     # Authorization comes before existence: a client without READ must not learn from the error
@@ -93,7 +109,7 @@ def _topic(topic: Any, context: Context) -> Topic | None:
 
 def _merge(
     request: OffsetCommitRequest, faults: list[list[ErrorCode]], result: CommitResult
-) -> OffsetCommitResponse:
+) -> Message | Streamed:
     """Return the response with the coordinator's errors in the places of the offsets it got."""
     left = iter(result.errors)
     merged = [
@@ -102,18 +118,20 @@ def _merge(
     return _respond(request, merged)
 
 
-def _respond(request: OffsetCommitRequest, faults: list[Any]) -> OffsetCommitResponse:
-    topics = [
-        OffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                OffsetCommitResponsePartition(
-                    partition_index=said.partition_index, error_code=error
-                )
-                for said, error in zip(topic.partitions, errors, strict=True)
-            ],
+def _respond(request: OffsetCommitRequest, faults: list[Any]) -> Message | Streamed:
+    topics = (
+        filled(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id),
+            "partitions",
+            _partitions(topic.partitions, errors),
         )
         for topic, errors in zip(request.topics, faults, strict=True)
-    ]
-    return OffsetCommitResponse(topics=topics)
+    )
+    return respond(OffsetCommitResponse(), "topics", topics, _size(request))
+
+
+def _partitions(
+    partitions: Iterable[Any], errors: Iterable[int]
+) -> Iterator[OffsetCommitResponsePartition]:
+    for said, error in zip(partitions, errors, strict=True):
+        yield OffsetCommitResponsePartition(partition_index=said.partition_index, error_code=error)

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.groups.events import OffsetDelete, OffsetDeleteResult
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import has_partition, topic_named
 from gateway.handlers.group_requests import ask, may_on_group
+from gateway.handlers.streamed import Streamed, filled, respond
+from gateway.handlers.work import Work, in_slices
 from kwire.messages.offset_delete_request import OffsetDeleteRequest
 from kwire.messages.offset_delete_response import (
     OffsetDeleteResponse,
@@ -19,23 +22,28 @@ from kwire.messages.offset_delete_response import (
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.context import Context
+    from kwire.message import Message
 
 API_KEY: Final = ApiKey.OFFSET_DELETE
 VERSIONS: Final = range(1)
 
 
-def handle(
-    request: OffsetDeleteRequest, context: Context
-) -> OffsetDeleteResponse | PendingResponse:
+def handle(request: OffsetDeleteRequest, context: Context) -> Any:
     """Send the offsets that the client may delete to the coordinator; others get their error."""
     if not may_on_group(context, Operation.DELETE, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    faults = {
-        (topic.name, said.partition_index): _fault(topic.name, said.partition_index, context)
-        for topic in request.topics
-        for said in topic.partitions
-    }
+    size = sum(1 + len(topic.partitions) for topic in request.topics)
+    return in_slices(_ask(request, context), size)
+
+
+def _ask(request: OffsetDeleteRequest, context: Context) -> Work:
+    faults = {}
+    for topic in request.topics:
+        for said in topic.partitions:
+            where = topic.name, said.partition_index
+            faults[where] = _fault(*where, context)
+            yield None
     partitions = tuple(where for where, fault in faults.items() if fault is ErrorCode.NONE)
     event = OffsetDelete(group_id=request.group_id, partitions=partitions)
     return ask(context, event, lambda result: _respond(result, dict(faults), partitions))
@@ -53,14 +61,20 @@ def _respond(
     result: OffsetDeleteResult,
     errors: dict[tuple[str, int], Any],
     asked: tuple[tuple[str, int], ...],
-) -> OffsetDeleteResponse:
+) -> Message | Streamed:
     if result.error:
         return OffsetDeleteResponse(error_code=result.error)
     errors.update(zip(asked, result.errors, strict=True))
-    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    topics: dict[str, list[tuple[int, int]]] = {}
     for (name, partition), error in errors.items():
-        topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name, partitions=[]))
-        topic.partitions.append(
-            OffsetDeleteResponsePartition(partition_index=partition, error_code=error)
-        )
-    return OffsetDeleteResponse(topics=list(topics.values()))
+        topics.setdefault(name, []).append((partition, error))
+    elements = (
+        filled(OffsetDeleteResponseTopic(name=name), "partitions", _partitions(found))
+        for name, found in topics.items()
+    )
+    return respond(OffsetDeleteResponse(), "topics", elements, len(topics) + len(errors))
+
+
+def _partitions(found: Iterable[tuple[int, int]]) -> Iterator[OffsetDeleteResponsePartition]:
+    for partition, error in found:
+        yield OffsetDeleteResponsePartition(partition_index=partition, error_code=error)

@@ -23,6 +23,8 @@ from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import topic_named, topic_with_id
 from gateway.handlers.group_requests import ask, may_on_group
 from gateway.handlers.streamed import Streamed, filled, respond
+from gateway.handlers.work import Work, in_slices
+from gateway.slices import Slices
 from kwire.messages.offset_fetch_request import OffsetFetchRequest
 from kwire.messages.offset_fetch_response import (
     OffsetFetchResponse,
@@ -36,7 +38,7 @@ from kwire.protocol import ApiKey, ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.context import Context
     from kwire.message import Message
 
 API_KEY: Final = ApiKey.OFFSET_FETCH
@@ -73,9 +75,21 @@ class _Question:
 _Line = tuple[_Wanted, Committed, int]
 
 
-def handle(request: OffsetFetchRequest, context: Context) -> Message | PendingResponse | Streamed:
+def handle(request: OffsetFetchRequest, context: Context) -> Any:
     """Ask the coordinator for the offsets that the client may read."""
-    questions = _questions(request, context)
+    groups: list[tuple[str, Any]]
+    if context.version < _FIRST_WITH_GROUPS:
+        groups = [(request.group_id, request.topics)]
+    else:
+        groups = [(group.group_id, group.topics) for group in request.groups]
+    size = sum(
+        1 + sum(1 + len(topic.partition_indexes) for topic in topics or ()) for _, topics in groups
+    )
+    return in_slices(_ask(groups, context), size)
+
+
+def _ask(groups: list[tuple[str, Any]], context: Context) -> Work:
+    questions = yield from _questions(groups, context)
     asked = [question for question in questions if question.fault is ErrorCode.NONE]
     if not asked:
         return _respond(questions, OffsetFetchResult(groups=()), context)
@@ -85,28 +99,30 @@ def handle(request: OffsetFetchRequest, context: Context) -> Message | PendingRe
     return ask(context, event, lambda result: _respond(questions, result, context))
 
 
-def _questions(request: OffsetFetchRequest, context: Context) -> list[_Question]:
-    if context.version < _FIRST_WITH_GROUPS:
-        return [_question(request.group_id, request.topics, context)]
-    questions = [_question(group.group_id, group.topics, context) for group in request.groups]
+def _questions(groups: list[tuple[str, Any]], context: Context) -> Slices[list[_Question]]:
+    questions = []
     names: set[str] = set()
-    for question in questions:
+    for group_id, topics in groups:
+        question = yield from _question(group_id, topics, context)
         # A small request that repeats a group must not cause a large response.
-        if question.group_id in names:
+        if group_id in names:
             question.fault = ErrorCode.INVALID_REQUEST
-        names.add(question.group_id)
+        names.add(group_id)
+        questions.append(question)
     return questions
 
 
-def _question(group_id: str, topics: Sequence[Any] | None, context: Context) -> _Question:
+def _question(group_id: str, topics: Sequence[Any] | None, context: Context) -> Slices[_Question]:
     allowed = may_on_group(context, Operation.DESCRIBE, group_id)
-    wanted = (
-        None
-        if topics is None
-        else _once([one for topic in topics for one in _wanted(topic, context)])
-    )
+    wanted: list[_Wanted] = []
+    for topic in topics or ():
+        wanted += _wanted(topic, context)
+        yield
+    yield
     return _Question(
-        group_id, wanted, ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+        group_id,
+        None if topics is None else _once(wanted),
+        ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED,
     )
 
 

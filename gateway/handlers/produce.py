@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
+from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.ports import AUDIT_TOPIC
 from kwire.messages.produce_response import (
     PartitionProduceResponse,
@@ -20,6 +21,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from kwire.message import Message
     from kwire.messages.produce_request import ProduceRequest, TopicProduceData
 
 API_KEY: Final = ApiKey.PRODUCE
@@ -38,7 +40,7 @@ NO_DATA: Final = (
 _BY_ID: Final = 13
 
 
-def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
+def handle(request: ProduceRequest, context: Context) -> Message | Streamed | None:
     """Return TOPIC_AUTHORIZATION_FAILED for every partition: not retriable, so that a producer
     fails at once.
 
@@ -47,26 +49,26 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
     """
     if request.acks == 0:
         return None
-    return ProduceResponse(responses=[_refused(topic, context) for topic in request.topic_data])
+    topics = (_refused(topic, context) for topic in request.topic_data)
+    size = sum(1 + len(topic.partition_data) for topic in request.topic_data)
+    return respond(ProduceResponse(), "responses", topics, size)
 
 
-def _refused(topic: TopicProduceData, context: Context) -> TopicProduceResponse:
+def _refused(topic: TopicProduceData, context: Context) -> TopicProduceResponse | Streamed:
     fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     by_id = context.version >= _BY_ID
     found = topic_with_id(topic.topic_id, context) if by_id else topic_named(topic.name, context)
     if by_id and found is None:
         fault = ErrorCode.UNKNOWN_TOPIC_ID
     reason = _reason(found)
-    return TopicProduceResponse(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partition_responses=[
-            PartitionProduceResponse(
-                index=partition.index, error_code=fault, base_offset=-1, error_message=reason
-            )
-            for partition in topic.partition_data
-        ],
+    partitions = (
+        PartitionProduceResponse(
+            index=partition.index, error_code=fault, base_offset=-1, error_message=reason
+        )
+        for partition in topic.partition_data
     )
+    response = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+    return filled(response, "partition_responses", partitions)
 
 
 def _reason(topic: Topic | None) -> str:

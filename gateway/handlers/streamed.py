@@ -9,7 +9,7 @@ which takes less time.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -39,10 +39,21 @@ class Streamed:
 
     ``share_key``: concurrent requests with an equal key share one response; None shares nothing.
     ``size_limit``: the server sets ``is_full`` once so many bytes are encoded, and ``elements``
-    must answer the rest with an error.
+    must answer the rest with an error. ``version`` is the one to encode at where it is not the
+    request's, and ``wrap(parts, errors, version)`` puts the encoded parts, with the error codes in
+    them, into another response of the request's ``version``: an Envelope.
     """
 
-    __slots__ = ("attr", "elements", "is_full", "message", "share_key", "size_limit")
+    __slots__ = (
+        "attr",
+        "elements",
+        "is_full",
+        "message",
+        "share_key",
+        "size_limit",
+        "version",
+        "wrap",
+    )
 
     def __init__(
         self,
@@ -59,6 +70,8 @@ class Streamed:
         self.share_key = share_key
         self.size_limit = size_limit
         self.is_full = False
+        self.version: int | None = None
+        self.wrap: Callable[[list[bytes], Container[int], int], list[Any]] | None = None
 
     def whole(self) -> Any:
         """Return the message with all its elements, built in one step."""

@@ -23,6 +23,7 @@ from kwire.registry import request_type
 if TYPE_CHECKING:
     from gateway.handlers.context import Context, PendingResponse
     from gateway.handlers.streamed import Streamed
+    from gateway.handlers.work import Work
     from kwire.message import Message
 
 
@@ -30,15 +31,16 @@ if TYPE_CHECKING:
 class Handler:
     """One API of this server. ``versions`` are those that it advertises.
 
-    ``handle(request, context)`` returns the response, a pending one, a streamed one, or None. None
-    means that a request without a response failed (Produce with acks=0): the server closes the
-    connection, as it has no other way to report the error.
+    ``handle(request, context)`` returns the response, a pending one, a streamed one, work in slices
+    that ends with one of them, or None. None means that a request without a response failed
+    (Produce with acks=0): the server closes the connection, as it has no other way to report the
+    error.
     """
 
     api_key: int
     name: str
     versions: range
-    handle: Callable[[Any, Context], Message | PendingResponse | Streamed | None]
+    handle: Callable[[Any, Context], Message | PendingResponse | Streamed | Work | None]
     #: The request classes of versions that Kafka has removed. A version that is not in ``versions``
     #: is served and not advertised.
     old_requests: Mapping[int, type[Message]] = field(default_factory=dict)

@@ -9,10 +9,12 @@ id, and FindCoordinator returns none.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import log_of, topic_named
+from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.handlers.table import Handler
 from kwire.messages.describe_producers_response import (
     DescribeProducersResponse,
@@ -24,6 +26,7 @@ from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from kwire.message import Message
     from kwire.messages.describe_producers_request import DescribeProducersRequest
     from kwire.messages.list_transactions_request import ListTransactionsRequest
 
@@ -50,20 +53,23 @@ def list_transactions(
     return ListTransactionsResponse(unknown_state_filters=list(unknown))
 
 
-def describe_producers(
-    request: DescribeProducersRequest, context: Context
-) -> DescribeProducersResponse:
+def describe_producers(request: DescribeProducersRequest, context: Context) -> Message | Streamed:
     """Return each partition without an active producer, or with its error if it is not here."""
-    topics = [
-        TopicResponse(
-            name=topic.name,
-            partitions=[
-                _partition(topic.name, index, context) for index in topic.partition_indexes
-            ],
+    topics = (
+        filled(
+            TopicResponse(name=topic.name),
+            "partitions",
+            _partitions(topic.name, topic.partition_indexes, context),
         )
         for topic in request.topics
-    ]
-    return DescribeProducersResponse(topics=topics)
+    )
+    size = sum(1 + len(topic.partition_indexes) for topic in request.topics)
+    return respond(DescribeProducersResponse(), "topics", topics, size)
+
+
+def _partitions(name: str, indexes: Iterable[int], context: Context) -> Iterator[PartitionResponse]:
+    for index in indexes:
+        yield _partition(name, index, context)
 
 
 def _partition(name: str, index: int, context: Context) -> PartitionResponse:

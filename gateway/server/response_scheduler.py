@@ -71,7 +71,9 @@ class _Response:
     """A response that is being encoded, and the connections that wait for it."""
 
     def __init__(self, streamed: Streamed, api_key: int, version: int, key: Hashable) -> None:
-        self.encoder = StreamedEncoder(streamed, version)
+        inner = version if streamed.version is None else streamed.version
+        self.encoder = StreamedEncoder(streamed, inner)
+        self.wrap = streamed.wrap
         self.api_key = api_key
         self.version = version
         self.key = key
@@ -177,7 +179,12 @@ class ResponseScheduler:
             self._took(seconds, {"api": counts.name, "version": response.version})
 
     def _complete(self, response: _Response) -> None:
-        body = SharedBytes(response.encoder.take(), self._freed)
+        parts = response.encoder.take()
+        if response.wrap is not None:
+            self._memory.held -= response.held
+            parts = response.wrap(parts, response.encoder.errors, response.version)
+            self._memory.held += sum(map(len, parts))
+        body = SharedBytes(parts, self._freed)
         response.held = 0  # from now on ``body`` counts the bytes, until _freed
         self._forget(response)
         encoded = EncodedResponse(body, response.encoder.errors)

@@ -10,6 +10,7 @@ from gateway.server.counts import Counts
 from gateway.server.loop_watchdog import LoopWatchdog
 from gateway.server.response_scheduler import ResponseScheduler
 from gateway.server.turns import Turns
+from gateway.server.work_scheduler import WorkScheduler
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -41,6 +42,8 @@ class ServerContext:
     listener_auths: Mapping[str, ListenerAuth] = field(default_factory=dict)
     #: Streamed responses that are being encoded.
     responses: ResponseScheduler = field(init=False)
+    #: Work of handlers that takes more than one step.
+    work: WorkScheduler = field(init=False)
     watchdog: LoopWatchdog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,3 +52,4 @@ class ServerContext:
             self.memory, self.counts, self.config.buffers_max_bytes, self.watchdog.took
         )
         object.__setattr__(self, "responses", made)
+        object.__setattr__(self, "work", WorkScheduler(self.counts, self.watchdog.took))

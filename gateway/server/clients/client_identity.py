@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kwire.header import API_VERSIONS
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Peer, PendingResponse
-    from gateway.handlers.streamed import Streamed
+    from gateway.handlers.context import Peer
     from gateway.security.sasl_session import SaslSession
     from gateway.server.clients.dispatch import InFlightRequest, Refusal
     from gateway.server.server_context import ServerContext
-    from kwire.message import Message
 
 #: Most requests of a client that is not proven: the longest exchange of SCRAM takes four.
 UNPROVEN_REQUESTS_MAX: Final = 20
@@ -57,9 +55,7 @@ class ClientIdentity:
             return config.sasl_server_max_receive_size
         return config.socket_request_max_bytes if self.is_proven else config.first_request_max_bytes
 
-    def learn(
-        self, in_flight: InFlightRequest, answer: Message | PendingResponse | Streamed | None
-    ) -> bool:
+    def learn(self, in_flight: InFlightRequest, answer: object) -> bool:
         """Take over what a request that was handled says of the client.
 
         True if it is this request that proves the client.
@@ -117,9 +113,7 @@ class ClientIdentity:
         """Report an exception that no code expected; ``request``: fields of the one in flight."""
         self._server_context.reports.bug("internal error", error, **self.fields(), **request)
 
-    def _is_proof(
-        self, in_flight: InFlightRequest, answer: Message | PendingResponse | Streamed | None
-    ) -> bool:
+    def _is_proof(self, in_flight: InFlightRequest, answer: object) -> bool:
         if self.sasl is not None:
             return self.sasl.is_open
         # An ApiVersions request of an unknown version is answered with an error: it proves nothing.

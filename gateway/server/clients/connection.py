@@ -184,7 +184,13 @@ class Connection:
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """Report a bug that another task met, and close (``ConnectionCallbacks``)."""
+        """Report a bad request or a bug that another task met, and close
+        (``ConnectionCallbacks``).
+        """
+        if isinstance(error, Malformed):
+            self._report_bad_request(error.error, error.fields)
+            self.cut("bad request")
+            return
         self._identity.report_bug(error, self._processor.in_flight_fields())
         self.cut("internal error")
 
@@ -326,6 +332,9 @@ class Connection:
 
     def _bad_request(self, error: DecodeError, fields: dict[str, Any]) -> None:
         self._send_responses_before_failure()
+        self._report_bad_request(error, fields)
+
+    def _report_bad_request(self, error: DecodeError, fields: dict[str, Any]) -> None:
         text = escape(str(error), limit=ERROR_MAX)
         self._identity.report("bad request", rule=error.rule, error=text, **fields)
 

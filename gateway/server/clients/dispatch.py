@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.api_versions import unsupported_version_response
 from gateway.handlers.context import HEADER_TAGS_MAX, Context
-from gateway.handlers.element_budget import elements_of_node
+from gateway.handlers.element_budget import DECODED_AT_ONCE_MAX, elements_of_node
 from gateway.server.logs import escape
 from kwire.errors import DecodeError
 from kwire.header import API_VERSIONS, decode_request_header, encode_response_header, peek
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gateway.handlers.context import Peer, PendingResponse
     from gateway.handlers.streamed import Streamed
     from gateway.handlers.table import Handler
+    from gateway.handlers.work import Work
     from gateway.ports import Gateway
     from gateway.security.sasl_session import SaslSession
     from gateway.server.response_scheduler import EncodedResponse
@@ -113,7 +115,7 @@ class Dispatcher:
 
     def handle(
         self, frame: bytes, peer: Peer, now: float, session: SaslSession | None = None
-    ) -> tuple[InFlightRequest, Message | PendingResponse | Streamed | None]:
+    ) -> tuple[InFlightRequest, Message | PendingResponse | Streamed | Work | None]:
         """Carry out the request in ``frame``; ``now`` is the loop's clock, s. Raises DecodeError,
         Malformed, Refusal.
 
@@ -148,18 +150,21 @@ class Dispatcher:
             raise Refusal("unknown-version", **in_flight.fields())
         context = self._context(version, header.client_id, peer, now, session)
         context.apis = apis
+        in_flight.notes = context.notes
         budget = self._elements(handler, len(frame), context)
         # Bytes behind the body are ignored, as Kafka does: librdkafka's Metadata of all topics has
         # three.
+        decode = partial(
+            handler.request_type(version).decode_from, frame, version, body_at, budget=budget
+        )
+        if budget > self._budget and len(frame) > DECODED_AT_ONCE_MAX:
+            return in_flight, _decode_in_thread(decode, handler, in_flight, context)
         try:
-            request, _ = handler.request_type(version).decode_from(
-                frame, version, body_at, budget=budget
-            )
+            request, _ = decode()
         except DecodeError as error:
             raise Malformed(error, in_flight.fields()) from None
         if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:
             in_flight.software = _software(request)
-        in_flight.notes = context.notes
         answer = handler.handle(request, context)
         if session is not None and api_key == API_VERSIONS and not getattr(answer, "error_code", 0):
             session.versions_told()
@@ -182,7 +187,7 @@ class Dispatcher:
 
     def _token(
         self, frame: bytes, peer: Peer, now: float, session: SaslSession
-    ) -> tuple[InFlightRequest, Message | PendingResponse | Streamed | None]:
+    ) -> tuple[InFlightRequest, Message | PendingResponse | Streamed | Work | None]:
         """A frame that is a token and nothing else, as clients send them after SaslHandshake 0."""
         handler = self._handlers[_SASL_AUTHENTICATE]
         context = self._context(0, None, peer, now, session)
@@ -210,6 +215,20 @@ class Dispatcher:
             element_budget=self._budget,
             sasl=session,
         )
+
+
+def _decode_in_thread(
+    decode: Callable[[], tuple[Any, int]],
+    handler: Handler,
+    in_flight: InFlightRequest,
+    context: Context,
+) -> Work:
+    """Decode the request of a node, which may have any number of elements, off the event loop."""
+    try:
+        request, _ = yield decode
+    except DecodeError as error:
+        raise Malformed(error, in_flight.fields()) from None
+    return handler.handle(request, context)
 
 
 def encode_answer(in_flight: InFlightRequest, response: Message | EncodedResponse) -> list[Any]:

@@ -8,6 +8,7 @@ reads nor sends: ``connection`` does.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
@@ -18,9 +19,11 @@ from gateway.server.clients.connection_state import Event, State
 from gateway.server.clients.dispatch import encode_answer
 from gateway.server.loop_watchdog import NOTED_S
 from gateway.server.response_scheduler import EncodedResponse, Waiter
+from gateway.server.work_scheduler import Job
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
+    from gateway.handlers.work import Work
     from gateway.server.clients.client_identity import ClientIdentity
     from gateway.server.clients.connection_state import ConnectionState
     from gateway.server.clients.dispatch import InFlightRequest
@@ -47,7 +50,9 @@ class ConnectionCallbacks(Protocol):
         """The pending response is complete. Must call :meth:`RequestProcessor.complete`."""
 
     def failed(self, error: Exception) -> None:
-        """The handler raised ``error`` while it completed the pending response."""
+        """The handler raised ``error`` while it completed the pending response, or, as Malformed,
+        the request turned out to be invalid.
+        """
 
     def cut(self, reason: str) -> None:
         """Close the connection; ``reason`` is the key of a limit, or a few words."""
@@ -204,7 +209,7 @@ class RequestProcessor:
     def _respond(
         self,
         in_flight: InFlightRequest,
-        answer: Message | PendingResponse | Streamed | None,
+        answer: Message | PendingResponse | Streamed | Work | None,
         now: float,
         counts: ApiCounts,
         connection: ConnectionCallbacks,
@@ -216,7 +221,7 @@ class RequestProcessor:
                 "request",
                 **self.identity.fields(),
                 **in_flight.fields(),
-                waits=isinstance(answer, (PendingResponse, Streamed)),
+                waits=isinstance(answer, (PendingResponse, Streamed, Generator)),
                 **(in_flight.notes or {}),
             )
         if isinstance(answer, PendingResponse):
@@ -225,6 +230,9 @@ class RequestProcessor:
         elif isinstance(answer, Streamed):
             self._asked_at = now
             self._stream(in_flight, answer, connection)
+        elif isinstance(answer, Generator):
+            self._asked_at = now
+            self._work_on(in_flight, answer, connection)
         elif answer is not None:
             counts.answered(answer)
             self._output.add(encode_answer(in_flight, answer))
@@ -244,6 +252,24 @@ class RequestProcessor:
         self._server_context.responses.submit(
             streamed, in_flight.api_key, in_flight.version, waiter
         )
+
+    def _work_on(
+        self, in_flight: InFlightRequest, work: Work, connection: ConnectionCallbacks
+    ) -> None:
+        """Have the work of a handler completed by the work scheduler, in slices."""
+        pending = PendingResponse()
+
+        def completed(answer: Message | PendingResponse | Streamed) -> None:
+            if not isinstance(answer, PendingResponse):
+                pending.complete(answer)
+                return
+            self._server_context.purgatory.forget(pending)
+            self._wait_for(in_flight, answer, connection)
+
+        job = Job(work, in_flight.api_key, in_flight.version, completed, connection.failed)
+        pending.on_cancel = job.cancel
+        self._wait_for(in_flight, pending, connection)
+        self._server_context.work.submit(job)
 
     def _wait_for(
         self, in_flight: InFlightRequest, pending: PendingResponse, connection: ConnectionCallbacks

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,17 +16,21 @@ import pytest
 
 from gateway.handlers import envelope
 from gateway.handlers.context import PendingResponse
-from gateway.handlers.envelope import _sealed
+from gateway.handlers.envelope import _sealed, _sealed_whole
+from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import controller_handlers
 from gateway.ports import Forwarder, Requester
 from gateway.security.principal import Principal, encode_principal
+from gateway.server.streamed_encoder import StreamedEncoder
 from kwire import response_type
 from kwire.header import decode_request_header, decode_response_header, encode_request_header
 from kwire.message import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kwire.messages.envelope_request import EnvelopeRequest
 from kwire.messages.envelope_response import EnvelopeResponse
 from kwire.messages.fetch_request import FetchRequest
+from kwire.messages.request_header import RequestHeader
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.admin_handlers import create_topics
 from tests.gateway.handlers.own_world import OwnWorld
@@ -211,7 +216,35 @@ def test_request_inside_an_envelope_is_bounded_by_its_bytes(world: OwnWorld) -> 
     header = encode_request_header(19, 7, 1, "admin-1")
     dense = header + b"\x81\x10" + bytes(2048)  # 2048 topics of a byte each
     answer = envelope.handle(wrapped(dense), context)
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION  # type: ignore[union-attr]
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_long_response_is_encoded_in_slices_and_then_put_into_the_envelope() -> None:
+    header = RequestHeader(request_api_key=19, request_api_version=7, correlation_id=9)
+    topics = [CreatableTopicResult(name=f"t{number}", error_code=36) for number in range(1000)]
+    response = CreateTopicsResponse(topics=topics)
+    whole = _sealed_whole(header, response).encode(0)
+    streamed = _sealed(header, response)
+    assert isinstance(streamed, Streamed) and streamed.wrap is not None
+    encoder = StreamedEncoder(streamed, 7)
+    while not encoder.run(time.perf_counter, 0.0):
+        pass
+    parts = encoder.take()
+    assert b"".join(streamed.wrap(parts, encoder.errors, 0)) == whole
+    (moved,) = (streamed.wrap(parts, {ErrorCode.NOT_CONTROLLER}, 0),)
+    assert EnvelopeResponse.decode(b"".join(moved), 0).error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_large_request_inside_an_envelope_is_decoded_in_a_thread(world: OwnWorld) -> None:
+    context = world.context(0, "CONTROLLER")
+    context.apis = controller_handlers()
+    many = CreateTopicsRequest(topics=[CreatableTopic(name="t" * 200) for _ in range(500)])
+    work: Any = envelope.handle(wrapped(frame(many, 7)), context)
+    decode = next(work)
+    assert callable(decode)
+    with pytest.raises(StopIteration) as end:
+        work.send(decode())
+    assert isinstance(end.value.value, PendingResponse)
 
 
 def test_it_is_for_controllers_listeners(world: OwnWorld) -> None:
@@ -290,7 +323,7 @@ def test_captured_answers_are_written_byte_for_byte() -> None:
             theirs.response_data[at:], header.request_api_version
         )
         assert (
-            _sealed(header, body).encode(0)
+            _sealed_whole(header, body).encode(0)
             == said[decode_response_header(envelope.API_KEY, 0, said)[1] :]
         )
         written += 1

@@ -4,16 +4,19 @@ over the wire both ways.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.config import Config
+from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import Context, Peer, PendingResponse
 from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import handlers
+from gateway.handlers.work import completed
 from gateway.ports import Chunk, Endpoint, FileRecords, OffsetAt, OffsetOutOfRange, Read, State
 from kwire.cluster.image import Image
+from kwire.messages.envelope_response import EnvelopeResponse
 
 CLUSTER_ID = "Yo6qPvu0S9igQhobMQ-jbw"
 NODE = 7
@@ -202,6 +205,8 @@ class World:
         data = build(request_class, fields).encode(version)
         request = request_class.decode(data, version)
         answer = handler.handle(request, self.context(version, listener))
+        if isinstance(answer, Generator):
+            answer = completed(answer)
         return (
             answer
             if isinstance(answer, PendingResponse) or answer is None
@@ -216,6 +221,11 @@ def api_key(handler: Any) -> int:
 
 def over_the_wire(answer: Any, version: int) -> Any:
     """Encode as the server does, put spliced records in place, release them, and decode strictly."""
+    if isinstance(answer, Streamed) and answer.wrap is not None:
+        assert answer.version is not None
+        inner = answer.whole()
+        parts = answer.wrap([inner.encode(answer.version)], errors_of(inner), version)
+        return EnvelopeResponse.decode(b"".join(parts), version)
     if isinstance(answer, Streamed):
         answer = answer.whole()
     data, reads = b"", []

@@ -1,0 +1,43 @@
+"""Defines the work of a handler that may take too long for one step of the event loop.
+
+Such a handler returns a generator, which the connection resumes
+(``gateway.server.clients.connection``). The generator yields None where it may be interrupted: at
+least every millisecond. It yields a function to have it called in a thread, which is for long work
+that needs no state of the server, such as decoding; what the function returns, or raises, comes
+back. The handler stays pure: it knows neither the clock nor the event loop. Short work is completed
+at once, which costs less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from gateway.handlers.context import PendingResponse
+    from gateway.handlers.streamed import Streamed
+    from kwire.message import Message
+
+#: The work of a handler; its result is what other handlers return.
+Work = Generator[
+    "Callable[[], Any] | None", Any, "Message | PendingResponse | Streamed | Work | None"
+]
+#: A handler works on at most so many elements in one step: 1 to 2 ms.
+WHOLE_MAX: Final = 500
+
+
+def in_slices(work: Work, size: int) -> Message | PendingResponse | Streamed | Work | None:
+    """Return ``work``, or its result if ``size``, the number of its elements, is small."""
+    return completed(work) if size <= WHOLE_MAX else work
+
+
+def completed(work: Work) -> Message | PendingResponse | Streamed | None:
+    """Return the result of ``work``, without an interruption. Raises what it raises."""
+    value: Any = None
+    while True:
+        try:
+            step = work.send(value)
+        except StopIteration as end:
+            result: Any = end.value
+            return completed(result) if isinstance(result, Generator) else result
+        value = None if step is None else step()

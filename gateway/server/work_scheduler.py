@@ -1,0 +1,123 @@
+"""Completes the work of handlers in slices: one slice, then every other task of the loop, then a
+slice of the next work.
+
+One task runs the slices of all connections, and threads run the functions that work asks for
+(``gateway.handlers.work``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from gateway.server.loop_watchdog import NOTED_S
+
+if TYPE_CHECKING:
+    from gateway.handlers.work import Work
+    from gateway.server.counts import Counts
+
+#: Duration of one slice, s. A single step may take longer: its handler bounds it.
+SLICE_S: Final = 0.005
+#: Functions that run in threads at the same time. They share one processor.
+_THREADS_MAX: Final = 2
+
+
+class Job:
+    """The work of one request. Exactly one of its callbacks is called, unless it is cancelled."""
+
+    __slots__ = ("api_key", "completed", "failed", "is_cancelled", "resume", "version", "work")
+
+    def __init__(
+        self,
+        work: Work,
+        api_key: int,
+        version: int,
+        completed: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.work = work
+        self.api_key = api_key
+        self.version = version
+        self.completed = completed
+        self.failed = failed
+        self.is_cancelled = False
+        self.resume: Callable[[], Any] = partial(next, work)
+
+    def cancel(self) -> None:
+        """The connection is closed: the work is not resumed."""
+        self.is_cancelled = True
+
+
+class WorkScheduler:
+    """All work of handlers that is in progress. One task runs :meth:`run`."""
+
+    def __init__(self, counts: Counts, took: Callable[[float, dict[str, Any]], None]) -> None:
+        """``took`` is called after each long slice with its seconds and its request's fields."""
+        self._counts = counts
+        self._took = took
+        self._jobs: deque[Job] = deque()  # those that wait for a slice
+        self._wake = trio.Event()
+        self._threads = trio.CapacityLimiter(_THREADS_MAX)
+
+    def submit(self, job: Job) -> None:
+        """Complete a job, after the next slices of those before it."""
+        self._jobs.append(job)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Complete jobs, for ever."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                if not self._jobs:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+                self._run_slice(self._jobs.popleft(), nursery)
+                await trio.lowlevel.checkpoint()
+
+    def _run_slice(self, job: Job, nursery: trio.Nursery) -> None:
+        if job.is_cancelled:
+            return
+        began = time.perf_counter()
+        ends_at = began + SLICE_S
+        try:
+            function = job.resume()
+            while function is None and time.perf_counter() < ends_at:
+                function = next(job.work)
+        except StopIteration as end:
+            self._continue_with(job, end.value)
+        except Exception as error:
+            job.failed(error)
+        else:
+            job.resume = partial(next, job.work)
+            if function is None:
+                self._jobs.append(job)
+            else:
+                nursery.start_soon(self._call_in_thread, job, function)
+        self._count(job, time.perf_counter() - began)
+
+    def _continue_with(self, job: Job, result: Any) -> None:
+        if isinstance(result, Generator):
+            job.work, job.resume = result, partial(next, result)
+            self._jobs.append(job)
+        else:
+            job.completed(result)
+
+    async def _call_in_thread(self, job: Job, function: Callable[[], Any]) -> None:
+        try:
+            value = await trio.to_thread.run_sync(function, limiter=self._threads)
+        except Exception as error:
+            job.resume = partial(job.work.throw, error)
+        else:
+            job.resume = partial(job.work.send, value)
+        self.submit(job)
+
+    def _count(self, job: Job, seconds: float) -> None:
+        counts = self._counts.apis[job.api_key]
+        counts.seconds += seconds
+        if seconds >= NOTED_S:
+            self._took(seconds, {"api": counts.name, "version": job.version})
