@@ -1,5 +1,6 @@
-"""How long to rest between fruitless requests: exponential, bounded, with dice. Knows nothing of
-what was asked.
+"""Computes the pauses between failed requests: exponential, bounded, with jitter.
+
+It does not know the requests. Follows Kafka's ``ExponentialBackoff``.
 """
 
 from __future__ import annotations
@@ -8,11 +9,9 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Pauses of ``low`` seconds that double up to ``high``; each is cut by chance to between a half
-    and the whole.
+    """Pauses of ``low`` seconds that double up to ``high``, each multiplied by 0.5 to 1.
 
-    ``random`` gives numbers from 0 to 1. (``ExponentialBackoff`` of Kafka; chance keeps many
-    observers from asking in step.)
+    ``random`` returns numbers from 0 to 1.
     """
 
     __slots__ = ("_high", "_low", "_random", "failures")
@@ -21,14 +20,17 @@ class Backoff:
         self._low = low
         self._high = high
         self._random = random
-        self.failures = 0  #: fruitless requests since the last progress
+        self.failures = 0  #: failed requests since the last progress
 
     def failed(self) -> float:
-        """Count one more; seconds to rest now."""
+        """Count one more failure; return the seconds to pause now."""
         self.failures += 1
+        # The exponent is bounded, because 2.0 ** 1024 raises OverflowError.
         whole = min(self._high, self._low * 2.0 ** min(self.failures - 1, 40))
+        # Jitter also at the upper bound: many observers of one leader would otherwise retry in step
+        # after it was down.
         return whole * (0.5 + 0.5 * self._random())
 
     def progress(self) -> None:
-        """The next failure is the first again."""
+        """Begin again with the shortest pause."""
         self.failures = 0

@@ -1,7 +1,7 @@
-"""Batches of the metadata log as its leader writes them, and what a follower has to know of those
-it is given.
+"""Encodes the batches that a leader appends, and inspects those that a follower receives.
 
-Kafka's ``BatchBuilder`` and ``LeaderState.appendLeaderChangeMessage...``. Knows nothing of roles.
+It does not know roles. Follows Kafka's ``BatchBuilder``, ``LeaderState.appendStartOfEpochControlRecords``
+and, for the inspection, ``KRaftControlRecordStateMachine``.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from kwire.records import (
 _CONTROL_BATCH_MAX: Final = 1024 * 1024
 
 
-class Found(NamedTuple):
-    """What batches hold: (epoch, base offset) of each, and the records about voters and
-    kraft.version, with their offsets.
+class BatchSummary(NamedTuple):
+    """(epoch, base offset) of each batch, and (offset, value) of the records about voters and
+    kraft.version.
 
-    ``voter_ids``: of the last record that names voters, LEADER_CHANGE among them, which static
-    quorums have, too.
+    ``voter_ids``: the ids in the last record that names voters. LEADER_CHANGE counts, because a
+    static quorum writes no other such record.
     """
 
     batches: list[tuple[int, int]]
@@ -46,8 +46,9 @@ class Found(NamedTuple):
 
 
 def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, wall_ms: int) -> bytes:
-    """One batch of metadata records: no keys, one time for all. Raises EncodeError for what is no
-    record.
+    """Encode one batch of metadata records: no keys, one timestamp (``wall_ms``) for all.
+
+    ``values`` include the frame. Raises EncodeError.
     """
     records = [
         Record(offset=base_offset + n, timestamp=wall_ms, value=value)
@@ -59,7 +60,7 @@ def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, wall_ms: i
 def control_batch(
     messages: Iterable[tuple[str, Message]], base_offset: int, epoch: int, wall_ms: int
 ) -> bytes:
-    """One batch of control records, each given by type name and body."""
+    """Encode one batch of control records, each given by type name and body."""
     records = [
         encode_control_record(name, message, offset=base_offset + n, timestamp=wall_ms)
         for n, (name, message) in enumerate(messages)
@@ -68,7 +69,7 @@ def control_batch(
 
 
 def leader_change(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> tuple[str, Message]:
-    """The first record of an epoch: who leads it, who could have voted, who did."""
+    """Return the first record of an epoch: its leader, the voters, and those that granted a vote."""
     message = LeaderChangeMessage(
         version=0,
         leader_id=leader_id,
@@ -79,50 +80,58 @@ def leader_change(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> 
 
 
 def kraft_version(version: int) -> tuple[str, Message]:
-    """Which rules about voters hold from here on (KIP-853)."""
+    """Return the record that sets kraft.version from its offset on (KIP-853)."""
     return "KRAFT_VERSION", KRaftVersionRecord(version=0, k_raft_version=version)
 
 
 def kraft_voters(voters: VoterSet) -> tuple[str, Message]:
-    """Who votes from here on (KIP-853)."""
+    """Return the record that sets the voters from its offset on (KIP-853)."""
     return "KRAFT_VOTERS", voters.record()
 
 
-def find(
+def inspect(
     data: bytes | memoryview, *, known_versions: Collection[int] | None = KRAFT_VERSIONS
-) -> Found:
-    """Look through whole batches given by a leader; every CRC is checked. Raises InvalidResponse
-    for the first that is bad.
+) -> BatchSummary:
+    """Inspect whole batches from a leader; every CRC is checked.
 
     ``known_versions`` of kraft.version: a voter must not follow rules that it does not know; None
     allows any to an observer, which copies the records of newer quorums without obeying them.
+    Raises InvalidResponse for the first bad batch.
     """
-    found = Found([], [], [])
+    found = BatchSummary([], [], [])
     voter_ids = None
     try:
+        # Kafka's follower appended batches without checking the CRC first (KAFKA-18723): a bit
+        # that flips on the wire would be replicated and stop every later reader.
         for batch in iter_batches(data, check_crc=True):
             found.batches.append((batch.partition_leader_epoch, batch.base_offset))
+            # Only control batches are decoded: metadata records mean nothing to the quorum, and a
+            # record that cannot be decoded must be replicated all the same.
             if batch.is_control:
-                voter_ids = _look_into(data, batch, found, known_versions) or voter_ids
+                voter_ids = _inspect_control(data, batch, found, known_versions) or voter_ids
     except DecodeError as error:
         raise InvalidResponse(f"records that cannot be read: {error}") from None
     return found._replace(voter_ids=voter_ids)
 
 
-def _look_into(
+def _inspect_control(
     data: bytes | memoryview,
     batch: BatchHeader,
-    found: Found,
+    found: BatchSummary,
     known_versions: Collection[int] | None,
 ) -> frozenset[int] | None:
-    """Collect the control records about voters; returns the ids that the last one names. Raises
-    DecodeError, InvalidResponse.
+    """Collect the control records about voters; return the ids that the last one names.
+
+    Raises DecodeError, InvalidResponse.
     """
     last, voter_ids = batch.base_offset - 1, None
     for record in decode_batch(data, batch.position, limit=_CONTROL_BATCH_MAX).records:
+        # The voter history is ordered by these offsets, and a truncation cuts it by them: a record
+        # outside its batch would survive the truncation of that batch.
         if not last < record.offset <= batch.last_offset:
             raise InvalidResponse(
-                f"a record at offset {record.offset} in the batch from {batch.base_offset} to {batch.last_offset}"
+                f"a record at offset {record.offset} in the batch from {batch.base_offset} to "
+                f"{batch.last_offset}"
             )
         last = record.offset
         message = decode_control_record(record).message
@@ -134,7 +143,8 @@ def _look_into(
         elif isinstance(message, KRaftVersionRecord):
             if known_versions is not None and message.k_raft_version not in known_versions:
                 raise InvalidResponse(
-                    f"kraft.version {message.k_raft_version} at offset {record.offset}, which is not known here"
+                    f"kraft.version {message.k_raft_version} at offset {record.offset}, which is "
+                    "not known here"
                 )
             found.versions.append((record.offset, message.k_raft_version))
     return voter_ids
@@ -145,6 +155,7 @@ def _voters(message: VotersRecord, offset: int) -> VoterSet:
         voters = VoterSet.of_record(message)
     except ValueError as error:
         raise InvalidResponse(f"voters at offset {offset}: {error}") from None
+    # No majority of an empty set exists, so no node could ever be elected again.
     if not len(voters):
         raise InvalidResponse(f"no voters at all at offset {offset}")
     return voters

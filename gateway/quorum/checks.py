@@ -1,5 +1,6 @@
-"""What every request of a peer is checked for before anything happens
-(``KafkaRaftClient.validate...``). Changes nothing.
+"""Checks the requests of peers before they change anything (``KafkaRaftClient.validate...``).
+
+It changes no state.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ from gateway.quorum.partition import PARTITION, TOPIC_NAME
 from gateway.quorum.roles import Leader
 from kwire.uuid import ZERO_UUID, Uuid
 
-#: Endpoints of one node looked at: nobody has more listeners.
+#: Endpoints read from one request. No node has so many listeners; a hostile peer may name more.
 _ENDPOINTS_MAX: Final = 64
 
 
 def is_other_cluster(node: Node, cluster_id: str | None) -> bool:
-    """Does the sender name another cluster? None is nobody's, and lets pass (KIP-595); an empty one
-    is refused.
+    """Return whether the sender names another cluster. A null id passes (KIP-595), an empty one does
+    not.
     """
+    # The field is nullable since KIP-595, and Kafka's tools leave it out.
     return cluster_id is not None and cluster_id != node.cluster_id
 
 
 def only_partition(topics: Sequence[Any]) -> Any:
-    """The metadata partition of a Vote, BeginQuorumEpoch or EndQuorumEpoch; None unless it is the
-    only one named.
+    """Return the metadata partition of a Vote, BeginQuorumEpoch or EndQuorumEpoch request or
+    response; None unless it is the only one (``hasValidTopicPartition``).
     """
     if len(topics) != 1 or topics[0].topic_name != TOPIC_NAME:
         return None
@@ -40,14 +42,19 @@ def only_partition(topics: Sequence[Any]) -> Any:
 
 
 def voter_only(node: Node, sender_id: int, epoch: int) -> ErrorCode:
-    """What voters ask of voters: not in an epoch that is over (``validateVoterOnlyRequest``)."""
+    """Return the error of a request that only voters send (``validateVoterOnlyRequest``)."""
+    # The epoch first: the sender learns the newer epoch from the response and stops asking.
     if epoch < node.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
+    # The sender need not be in the voter set that this node knows: while the voters change, either
+    # node may be behind the other (KIP-853).
     return ErrorCode.INVALID_REQUEST if sender_id < 0 else ErrorCode.NONE
 
 
 def leader_only(node: Node, epoch: int) -> ErrorCode:
-    """What only the leader of the epoch answers (``validateLeaderOnlyRequest``)."""
+    """Return the error of a request that only the leader of ``epoch`` answers
+    (``validateLeaderOnlyRequest``).
+    """
     if epoch < node.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > node.epoch:
@@ -56,27 +63,31 @@ def leader_only(node: Node, epoch: int) -> ErrorCode:
 
 
 def is_meant_for(node: Node, voter_id: int, directory_id: Uuid) -> bool:
-    """Is this node the voter that the sender wanted to reach? -1 and a zero id: whoever is there
-    (KIP-853).
+    """Return whether this node is the voter that the sender wants to reach (``isValidVoterKey``).
+
+    -1 and the zero directory id mean any node (KIP-853).
     """
     if voter_id >= 0 and voter_id != node.settings.node_id:
         return False
+    # A voter that lost its disk has a new directory id. It must not answer for the old one, whose
+    # vote and log it does not have (KIP-853).
     return directory_id == ZERO_UUID or directory_id == node.settings.directory_id
 
 
 def is_consistent_leader(node: Node, epoch: int, leader_id: int) -> bool:
-    """Can ``leader_id`` (-1: none) lead ``epoch``, for all that is known here?
-    (``hasConsistentLeader``)
+    """Return whether ``leader_id`` (-1: none) can lead ``epoch`` (``hasConsistentLeader``).
 
-    Kafka throws where it cannot, which stops the process: any peer could stop it so.
+    Kafka throws IllegalStateException where it cannot, which stops the process. Here the caller
+    refuses the message, because any peer could stop the node with one request.
     """
     if epoch == node.epoch and leader_id >= 0 and node.leader_id >= 0:
         return leader_id == node.leader_id
-    return not node.is_self(leader_id)  # of which this node would know
+    # Only this node can make itself a leader, and it would know.
+    return not node.is_self(leader_id)
 
 
 def addresses(endpoints: Iterable[Any]) -> dict[str, Address]:
-    """Endpoints of a request by listener name, as far as they can be addresses."""
+    """Return the endpoints of a request by listener name, without those that are no address."""
     found: dict[str, Address] = {}
     for endpoint in endpoints:
         if (

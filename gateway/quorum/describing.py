@@ -1,5 +1,6 @@
-"""DescribeQuorum: how far every replica is, as the leader sees it (KIP-595, 836, 853). Changes
-nothing.
+"""Answers DescribeQuorum: the log end of every replica as the leader knows it (KIP-595, 836, 853).
+
+It changes no state. Follows ``LeaderState.describeQuorum``.
 """
 
 from __future__ import annotations
@@ -23,21 +24,25 @@ from kwire.messages.describe_quorum_response import (
 from kwire.messages.describe_quorum_response import Node as DescribedNode
 from kwire.uuid import ZERO_UUID, Uuid
 
-#: Observers that did not fetch for so long are not told of any more
+#: Seconds after its last fetch until an observer is left out
 #: (``LeaderState.OBSERVER_SESSION_TIMEOUT_MS``).
 _OBSERVER_S: Final = 300.0
 
+#: The default messages of these errors (Kafka's ``Errors``), which its leader sends word for word.
 _MESSAGES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "For requests intended only for the leader, this error indicates that the broker is not "
-    "the current leader. For requests intended for any replica, this error indicates that the broker is not a replica of the "
-    "topic partition.",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: (
+        "For requests intended only for the leader, this error indicates that the broker is not "
+        "the current leader. For requests intended for any replica, this error indicates that the "
+        "broker is not a replica of the topic partition."
+    ),
 }
 
 
 def describe_quorum(node: Node, asked: Requested) -> None:
-    """Answer a DescribeQuorum; who does not lead knows nothing worth telling, not even who does, as
-    Kafka has it.
+    """Answer a DescribeQuorum request.
+
+    A node that does not lead answers NOT_LEADER_OR_FOLLOWER without the leader's id, as in Kafka.
     """
     request = asked.message
     assert isinstance(request, DescribeQuorumRequest), request
@@ -65,7 +70,7 @@ def describe_quorum(node: Node, asked: Requested) -> None:
 
 
 def observers_of(leader: Leader, now: float) -> list[Progress]:
-    """Who copies the leader's log without a vote, and did so lately; by id."""
+    """Return the replicas without a vote that fetched recently, by id."""
     return [
         seen for _, seen in sorted(leader.observers.items()) if now - seen.fetched_at < _OBSERVER_S
     ]
@@ -90,16 +95,20 @@ def _refusal(
 
 def _partition(node: Node, leader: Leader, version: int) -> PartitionData:
     me = node.settings
-    ourselves = _state(
+    # The leader counts as caught up at any time (KIP-836). Its end is the flushed one: that is what
+    # it counts for the high watermark, too.
+    own_state = _state(
         me.node_id, me.directory_id, node.log.flushed, node.wall_ms, node.wall_ms, version
     )
     voters = [
-        _replica(leader.progress[voter.id], version) if voter.id in leader.progress else ourselves
+        _replica(leader.progress[voter.id], version) if voter.id in leader.progress else own_state
         for voter in node.voters
     ]
     observers = [_replica(observer, version) for observer in observers_of(leader, node.now)]
     if not node.is_voter:
-        observers.append(ourselves)  # a leader that is about to be none, as it was removed
+        # The leader was removed from the voters, and leads until that record is committed
+        # (KIP-853).
+        observers.append(own_state)
     return PartitionData(
         partition_index=PARTITION,
         leader_id=me.node_id,

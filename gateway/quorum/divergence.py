@@ -12,8 +12,8 @@ from gateway.quorum.partition import Position
 from gateway.quorum.response_checks import InvalidResponse
 
 
-class ReplicatedLog(Protocol):
-    """What the rule reads of a log."""
+class EpochsOfLog(Protocol):
+    """The part of a log that the rule reads: ``replicated_log.ReplicatedLog``."""
 
     @property
     def start_offset(self) -> int: ...
@@ -34,7 +34,7 @@ class ReplicatedLog(Protocol):
         ...
 
 
-def truncation_offset(log: ReplicatedLog, leaders: Position) -> int:
+def truncation_offset(log: EpochsOfLog, leaders: Position) -> int:
     """Return the offset to cut ``log`` back to, given that the leader's epoch ``leaders.epoch``
     ends at ``leaders.offset``.
 
@@ -52,6 +52,7 @@ def truncation_offset(log: ReplicatedLog, leaders: Position) -> int:
             f"logs that diverge in epoch {leaders.epoch}, when ours ends in epoch {log.last_epoch}"
         )
     epoch, end_offset = log.end_offset_for_epoch(leaders.epoch)
+    # A log without a batch has no epochs, and starts at a committed snapshot: nothing can be cut.
     if epoch < 0:
         end_offset = log.start_offset
     return end_offset if epoch < leaders.epoch else min(end_offset, leaders.offset)

@@ -1,5 +1,6 @@
-"""One snapshot on its way, chunk by chunk (KIP-630). Knows where it stands, not who sends it nor
-where it is written.
+"""Tracks the download of one snapshot, chunk by chunk (KIP-630).
+
+It does not know the leader that sends the chunks or the file that they are written to.
 """
 
 from __future__ import annotations
@@ -11,50 +12,56 @@ from gateway.quorum.response_checks import InvalidResponse
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_snapshot_response import PartitionSnapshot
 
-#: Answers in a row without a byte before the snapshot is given up.
+#: Responses in a row without a byte after which the download is abandoned. A leader that has the
+#: file sends at least one byte each time.
 _EMPTY_MAX: Final = 3
 
 
 class Download:
-    """The bytes of ``id`` up to ``position``; ``size`` is None until the first answer told it."""
+    """The bytes of ``id`` up to ``position``; ``size`` is None until the first response names it."""
 
-    __slots__ = ("_empty", "id", "interrupted", "position", "size")
+    __slots__ = ("_empty", "id", "position", "size")
 
     def __init__(self, id: SnapshotId) -> None:
         self.id = id
         self.position = 0
         self.size: int | None = None
-        #: the leader was lost on the way: it must point to this snapshot again before we go on
-        self.interrupted = False
         self._empty = 0
 
     @property
     def complete(self) -> bool:
-        """Everything is here: asking for more, at position = size, is an error to Kafka."""
+        """Whether every byte has come."""
+        # Kafka's leader answers POSITION_OUT_OF_RANGE to a position that equals the size, so the
+        # end of a snapshot is known from its size and not from an empty response.
         return self.position == self.size
 
     def take(self, partition: PartitionSnapshot) -> SnapshotChunk | None:
-        """The chunk of an answer without error, None for one without bytes.
+        """Return the chunk in an error-free response, None for one without bytes.
 
-        Raises InvalidResponse when it is not the chunk that comes next, when the size changed, or
-        after several empty ones.
+        Raises InvalidResponse if it is not the next chunk, if the size changed, or after
+        ``_EMPTY_MAX`` responses without bytes.
         """
         got = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         if got != self.id or partition.position != self.position:
             raise InvalidResponse(
-                f"bytes of snapshot {got} at {partition.position} where {self.id} at {self.position} was asked for"
+                f"bytes of snapshot {got} at {partition.position} where {self.id} at "
+                f"{self.position} was asked for"
             )
         data = partition.unaligned_records or b""
         size = partition.size
+        # A frozen snapshot never changes its size. A second size means another file under the same
+        # id, and its bytes would be appended to those of the first.
         if size < 1 or size != (self.size or size) or self.position + len(data) > size:
             raise InvalidResponse(
-                f"{len(data)} bytes at {self.position} of snapshot {self.id} of {size} bytes, before said to be {self.size}"
+                f"{len(data)} bytes at {self.position} of snapshot {self.id} of {size} bytes, "
+                f"before said to be {self.size}"
             )
         if not data:
             self._empty += 1
             if self._empty >= _EMPTY_MAX:
                 raise InvalidResponse(
-                    f"{self._empty} answers without a byte of snapshot {self.id} at {self.position} of {size}"
+                    f"{self._empty} answers without a byte of snapshot {self.id} at "
+                    f"{self.position} of {size}"
                 )
             return None
         self._empty = 0

@@ -1,9 +1,9 @@
-"""What a node of the quorum wants done, in this order. Values without behaviour.
+"""Defines the effects that the core returns, to be performed in order. Values without behaviour.
 
 Effects on the disk carry a token, one larger each; the driver performs them in order, may sync many
-at once, and then reports ``Durable`` with the last token. What must not leave before something is
-durable names that token in ``after`` (0 is nothing): nothing is ever on the wire that a crash could
-make untrue.
+at once, and then reports ``Durable`` with the last token. A message that must not leave before
+something is durable names that token in ``after`` (0: none), so that no message is ever on the wire
+that a crash could make untrue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kwire.uuid import ZERO_UUID, Uuid
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """What ``quorum-state`` holds. -1: no leader, no vote."""
+    """The content of ``quorum-state`` (``QuorumStateData``). -1: no leader, no vote."""
 
     epoch: int
     leader_id: int = -1
@@ -31,9 +31,7 @@ class ElectionState:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Replace ``quorum-state``, atomically. ``kraft_version`` decides its form (1: without the
-    voters).
-    """
+    """Replace ``quorum-state`` atomically. ``kraft_version`` decides its version (1: no voters)."""
 
     token: int
     state: ElectionState
@@ -53,7 +51,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Drop everything from ``offset``, a batch's beginning, on: it was never committed."""
+    """Drop every record from ``offset`` on, where a batch begins. None of them was committed."""
 
     token: int
     offset: int
@@ -61,7 +59,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class BeginSnapshot:
-    """Start writing this snapshot; whatever part of another there is can go."""
+    """Begin to write this snapshot; an unfinished one before it can be removed."""
 
     id: SnapshotId
 
@@ -79,10 +77,9 @@ class SnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class InstallSnapshot:
-    """The snapshot begun is whole: check it, make it durable, let the log begin empty at its end;
-    ``Installed`` says when.
+    """Check the snapshot, make it durable, and restart the log, empty, at its end.
 
-    Until then, or ``NotInstalled``, the log is what it was.
+    The driver answers with ``Installed`` or ``NotInstalled``. Until then the log is unchanged.
     """
 
     token: int
@@ -91,16 +88,14 @@ class InstallSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AbandonSnapshot:
-    """The snapshot begun will not be finished."""
+    """Remove the unfinished snapshot."""
 
     id: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
 class LearnClusterId:
-    """Write the cluster's id to ``meta.properties``: it was not known before, and never changes
-    from here on.
-    """
+    """Write the cluster's id, unknown before, to ``meta.properties``. It never changes again."""
 
     token: int
     cluster_id: str
@@ -108,11 +103,10 @@ class LearnClusterId:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Ask the node ``node_id`` (-1: whoever is there) at ``address``; ends in ``Answered`` or
-    ``Failed`` with this number.
+    """Send a request to the node ``node_id`` (-1: any node) at ``address``.
 
-    ``versions``: the newest that both sides know is asked. After ``timeout_s`` without an answer it
-    has failed.
+    It ends in ``Answered`` or ``Failed`` with this number, in ``Failed`` after ``timeout_s`` at the
+    latest. ``request`` builds the message at the newest of ``versions`` that both sides support.
     """
 
     number: int
@@ -126,18 +120,18 @@ class Send:
 
 
 class FailureKind(enum.StrEnum):
-    """Why an ask got no answer."""
+    """Why a request got no response."""
 
     UNREACHABLE = "unreachable"  #: no connection, or TLS failed
-    CLOSED = "closed"  #: the connection ended before the answer
+    CLOSED = "closed"  #: the connection ended before the response
     TIMEOUT = "timeout"
-    UNDECODABLE = "undecodable"  #: an answer came that does not follow the protocol
+    UNDECODABLE = "undecodable"  #: the response does not follow the protocol
     UNSUPPORTED_VERSION = "unsupported_version"  #: no common version of the API
-    UNAUTHORIZED = "unauthorized"  #: SASL or TLS refused who we are
+    UNAUTHORIZED = "unauthorized"  #: SASL or TLS refused this node's credentials
 
 
 class Failure(NamedTuple):
-    """Why an ask got no answer, and the sentence for people."""
+    """Why a request got no response: the kind, and a sentence for the operator."""
 
     kind: FailureKind
     text: str
@@ -165,8 +159,8 @@ class SnapshotRange:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to request ``number``. ``read``: the driver puts these bytes into its one
-    partition, and a snapshot's size.
+    """The response to request ``number``. ``read``: the bytes that the driver puts into its one
+    partition; of a snapshot, the size of the file too.
     """
 
     number: int
@@ -177,14 +171,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Everything below ``high_watermark`` is committed, and durable here."""
+    """Everything below ``high_watermark`` is committed, and durable on this node."""
 
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Who leads, as far as this node knows: -1 nobody. ``epoch`` never falls."""
+    """The leader that this node knows, -1 for none. ``epoch`` never decreases."""
 
     epoch: int
     leader_id: int
@@ -192,10 +186,9 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """This node was elected. Its controller may act once everything below ``start_offset`` + 1 is
-    committed and applied.
+    """This node was elected. ``start_offset`` is that of the LEADER_CHANGE record of ``epoch``.
 
-    ``start_offset``: of the LEADER_CHANGE record of ``epoch``.
+    Its controller may act once everything below ``start_offset`` + 1 is committed and applied.
     """
 
     epoch: int
@@ -204,18 +197,14 @@ class Leading:
 
 @dataclass(frozen=True, slots=True)
 class NotLeading:
-    """This node led ``epoch`` and does not any more: what it proposed and did not see committed has
-    an unknown fate.
-    """
+    """This node no longer leads ``epoch``. Its uncommitted proposals may be committed or lost."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Proposal ``number`` was appended: its first record has ``base_offset``, the one behind its
-    last ``end_offset``.
-    """
+    """Proposal ``number`` was appended, from ``base_offset`` to ``end_offset`` (exclusive)."""
 
     number: int
     base_offset: int
@@ -225,7 +214,7 @@ class Accepted:
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Proposal ``number`` was not appended, and never will be. ``not_leader``: another node may
-    take it.
+    accept it.
     """
 
     number: int
@@ -235,8 +224,8 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Following cannot go on without a person. ``reason``: who, what, what next. Nothing is asked
-    any more.
+    """Following needs an operator, so no request is sent any more. ``reason`` names the node, the
+    fault and the remedy.
     """
 
     reason: str
@@ -244,7 +233,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A line for the log of the server."""
+    """An event for the server's log; its names are in ``gateway.server.log_events``."""
 
     event: str
     fields: Mapping[str, Any]

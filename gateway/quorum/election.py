@@ -1,8 +1,7 @@
-"""Elections: who gets this node's vote, and how it stands for election itself (KIP-595, with the
-pre-vote of KIP-996).
+"""Grants this node's vote, and campaigns for those of others (KIP-595, pre-vote of KIP-996).
 
-Kafka's ``handleVoteRequest``, ``pollUnattachedAsVoter``, ``pollProspective``, ``pollCandidate``.
-Knows no log but where it ends.
+Of the log it knows only the end. Follows ``handleVoteRequest``, ``pollUnattachedAsVoter``,
+``pollProspective`` and ``pollCandidate``.
 """
 
 from __future__ import annotations
@@ -31,22 +30,26 @@ from kwire.messages.vote_request import VoteRequest
 from kwire.messages.vote_response import VoteResponse
 from kwire.uuid import ZERO_UUID, Uuid
 
-#: The first rest after a lost election in seconds; each further one is twice as long, up to
+#: Seconds of the first pause after a lost election; each further one is twice as long, up to
 #: ``election_backoff_max_s``.
 _REST_S = 0.1
 
 
 class Election:
-    """The part of a node that votes and is voted for."""
+    """The part of a node that votes, and that campaigns."""
 
     def __init__(self, node: Node, elected: Callable[[Candidate], None]) -> None:
         self._node = node
-        self._elected = elected  #: told when a majority voted for this node
+        self._elected = elected  #: called when a majority voted for this node
 
-    # --- being asked ---
+    # --- votes for others ---
 
     def on_vote_request(self, asked: Requested) -> None:
-        """Answer a Vote. A newer epoch is taken over whether its candidate gets the vote or not."""
+        """Answer a Vote request.
+
+        The node moves to a newer epoch even if it does not grant the vote (Raft 5.1): otherwise a
+        candidate with a short log could never be told of the epoch that it has to beat.
+        """
         node = self._node
         request = asked.message
         assert isinstance(request, VoteRequest), request
@@ -61,6 +64,8 @@ class Election:
         epoch, candidate_id = partition.replica_epoch, partition.replica_id
         if epoch > node.epoch:
             node.become_unattached(epoch)
+        # After the epoch, as in Kafka: the candidate's epoch is real even if it has a wrong idea of
+        # this node's directory id.
         if not checks.is_meant_for(node, request.voter_id, partition.voter_directory_id):
             return responses.vote(node, asked, ErrorCode.INVALID_VOTER_KEY)
         directory_id = partition.replica_directory_id
@@ -75,39 +80,43 @@ class Election:
         return responses.vote(node, asked, ErrorCode.NONE, granted)
 
     def _vote_error(self, partition: Any) -> ErrorCode:
-        """Is it a question at all? A log cannot hold the epoch that its owner is only about to
-        begin.
-        """
+        """Return the error of a Vote request that no node of a quorum sends."""
         epoch, last_epoch = partition.replica_epoch, partition.last_offset_epoch
         if partition.last_offset < 0 or last_epoch < 0 or epoch > EPOCH_MAX:
             return ErrorCode.INVALID_REQUEST
+        # A candidate's epoch is new, so its log holds no record of it. A pre-vote names the epoch
+        # that the log may already have records of (KIP-996).
         if last_epoch > epoch or (last_epoch == epoch and not partition.pre_vote):
             return ErrorCode.INVALID_REQUEST
-        if (
-            partition.replica_id == self._node.settings.node_id
-        ):  # whoever that is, it is not this node
+        # This node sends itself no request: the sender has this node's id by mistake.
+        if partition.replica_id == self._node.settings.node_id:
             return ErrorCode.INVALID_REQUEST
         return checks.voter_only(self._node, partition.replica_id, epoch)
 
     def _grants(
         self, candidate_id: int, directory_id: Uuid, theirs: Position, pre_vote: bool
     ) -> bool:
-        """The rule of each role (``EpochState.canGrantVote``)."""
+        """Return whether this node grants the vote, by its role (``EpochState.canGrantVote``)."""
         node, role = self._node, self._node.role
         if not _is_up_to_date(theirs, node.log.end):
             return False
+        # A leader that has committed nothing yet may be cut off from the majority that elected it.
         if isinstance(role, Leader):
             return pre_vote and role.high_watermark < 0
         if isinstance(role, Follower):
-            # It hears its leader, unless that never answered, has fallen silent or said that its
-            # epoch ends.
+            # A follower whose leader answers refuses, so that a node with a broken link cannot
+            # depose a working leader (KIP-996). It grants a pre-vote if the leader never answered,
+            # has fallen silent, or has sent EndQuorumEpoch.
             return pre_vote and (not role.fetched or role.ended or node.now >= role.fetch_until)
         if pre_vote:
             return True
+        # A candidate has voted for itself in this epoch, and a resigned leader led it.
         if isinstance(role, Candidate | Resigned):
             return False
         state = node.election
         if state.voted_id != NO_NODE:
+            # The candidate may repeat a request whose response was lost. With another directory id
+            # it is another voter, which lost its disk and the vote that it had (KIP-853).
             same_directory = (
                 ZERO_UUID in (state.voted_directory_id, directory_id)
                 or state.voted_directory_id == directory_id
@@ -116,12 +125,14 @@ class Election:
         return state.leader_id == NO_NODE
 
     def _grant(self, candidate_id: int, directory_id: Uuid) -> None:
-        """The vote is given, and the candidate gets the time to win."""
+        """Record the vote, and give the candidate an election timeout to win."""
         node, role = self._node, self._node.role
-        assert isinstance(role, Unattached | Prospective), "only who knows no leader votes"
+        assert isinstance(role, Unattached | Prospective), (
+            "a node that knows a leader does not vote"
+        )
         if node.election.voted_id == candidate_id:
-            # a second copy of the question; the vote is on disk, and the candidate may have led
-            # since
+            # A second copy of the request. The vote is on disk, and the timeout must not begin anew:
+            # a candidate that repeats its request could otherwise hold up the next election.
             return
         node.vote(candidate_id, directory_id)
         if isinstance(role, Unattached):
@@ -129,20 +140,22 @@ class Election:
         else:
             node.become_unattached(node.epoch, afresh=True)
 
-    # --- standing for election ---
+    # --- campaigning ---
 
     def poll_unattached(self, role: Unattached) -> None:
-        """Stand for election when it is time."""
+        """Campaign when the election timeout has passed."""
         if self._node.now >= role.election_at:
             self.campaign()
 
     def poll_follower(self, role: Follower) -> None:
-        """The leader has been silent for too long, or has asked this node to take over."""
+        """Campaign when the leader has been silent for too long, or has named this node as its
+        successor.
+        """
         if self._node.now >= role.fetch_until and self._node.may_campaign:
             self.campaign()
 
     def poll_nominee(self, role: Nominee) -> None:
-        """Ask those that have not answered yet; go on when the time is up."""
+        """Send Vote to the voters that have not answered; give up when the time has passed."""
         node = self._node
         if node.now >= role.give_up_at:
             self._time_is_up(role)
@@ -162,12 +175,10 @@ class Election:
         return deadline
 
     def campaign(self) -> None:
-        """Ask for pre-votes; at once for votes where the leader itself wants this node to be
-        elected.
+        """Ask for pre-votes, or at once for votes if the leader has named this node as successor.
 
-        A leader that ends its epoch names who should follow: others may not have heard that yet,
-        and would refuse the pre-vote (KAFKA-20895). What pre-votes protect, a leader at work, is
-        not there any more.
+        The other followers of a leader that sent EndQuorumEpoch may not have received it yet, and
+        would refuse the pre-vote (KAFKA-20895). The leader that pre-votes protect has resigned.
         """
         node = self._node
         if not node.may_campaign:
@@ -193,7 +204,7 @@ class Election:
             self._lost(role)
 
     def _become_candidate(self, retries: int) -> None:
-        """A new epoch, in which this node has voted for itself."""
+        """Begin a new epoch, in which this node votes for itself."""
         node = self._node
         assert node.may_campaign and node.epoch < EPOCH_MAX, "may not stand for election"
         me = node.settings
@@ -221,8 +232,9 @@ class Election:
         )
         versions = requests.PRE_VOTE_VERSIONS if pre_vote else requests.VOTE_VERSIONS
         on_answer = partial(self._on_vote_answer, role, id)
-        # What it says of its log must be as true after a crash as what it says of its vote.
         on_failed = partial(self._on_vote_failed, role, id)
+        # After every effect so far: the request names the end of the log, and a voter counts on
+        # those records being on disk.
         node.ask(
             address,
             id,
@@ -235,11 +247,11 @@ class Election:
         )
 
     def _on_vote_failed(self, requester: Nominee, voter_id: int, failure: Failure) -> None:
-        """Who does not know pre-votes cannot be asked for one, and must not keep an election from
-        being held (KIP-996).
-        """
+        """Note that a voter did not answer."""
         if self._node.role is not requester:
             return
+        # A voter of an older release has no pre-vote, and must not prevent the election: KIP-996
+        # counts it as granted. Its real vote is still needed.
         if failure.kind == FailureKind.UNSUPPORTED_VERSION and isinstance(requester, Prospective):
             requester.votes[voter_id] = True
         else:
@@ -276,7 +288,7 @@ class Election:
         return True
 
     def _count(self, role: Nominee) -> None:
-        """Has it won, or can it not win any more?"""
+        """End the campaign if it is won, or cannot be won any more."""
         node = self._node
         voters = node.voters
         granted = sum(role.votes.get(id, False) for id in voters.nodes)
@@ -291,35 +303,34 @@ class Election:
             if isinstance(role, Prospective):
                 self._lost(role)
             else:
+                # The candidate stays in its epoch during the pause: another one may still win it.
                 role.give_up_at = min(role.give_up_at, node.now + self._rest(role))
 
     def _has_asked_all(self, role: Nominee) -> bool:
-        """Has everybody answered, or been found to be away? Then waiting longer brings nothing, and
-        asking anew may.
-        """
+        """Return whether every voter has answered or failed: then only a new campaign can win."""
         return all(id in role.votes or id in role.silent for id in self._node.others())
 
     def _rest(self, role: Nominee) -> float:
-        """Exponential, with chance also at the cap: rivals that rest equally long would meet again
-        (KAFKA-18345).
-        """
+        """Return the seconds to pause after a lost election."""
         longest = self._node.settings.election_backoff_max_s
         whole = min(longest, _REST_S * 2.0 ** min(role.retries, 30))
+        # Jitter also at the upper bound: two candidates with equal pauses would split every later
+        # vote too (KAFKA-18345).
         return whole * (0.5 + 0.5 * self._node.random())
 
     def _time_is_up(self, role: Nominee) -> None:
         if isinstance(role, Candidate):
             role.retries += 1
-            self.campaign()  # a pre-vote first: who cannot be elected does not make epochs
+            # With a pre-vote again: a node that cannot be elected must not raise the epoch.
+            self.campaign()
         else:
             self._lost(role)
 
     def _lost(self, role: Nominee) -> None:
-        """Back to the leader if there was one, else wait, for another election. Not for a whole
-        fetch timeout: the leader was silent for that long already, and others may be ready to vote
-        by now that were not yet.
-        """
+        """Follow the leader again if there was one, else wait for the next election."""
         node = self._node
+        # Half to one election timeout, and not a fetch timeout: the leader has been silent for one
+        # already, and voters that refused may grant the pre-vote by now.
         rest_s = node.settings.election_timeout_s * (0.5 + 0.5 * node.random())
         leader_id, epoch = node.leader_id, node.epoch
         address = (
@@ -339,7 +350,9 @@ class Election:
 
 
 def _is_up_to_date(theirs: Position, ours: Position) -> bool:
-    """Is their log at least as good as ours: a later last epoch, or the same one and no fewer
-    records (Raft, 5.4.1)?
+    """Return whether the candidate's log is at least as up to date as this node's (Raft 5.4.1).
+
+    A later last epoch wins whatever the lengths: the longer log of an older epoch may hold records
+    that were never committed.
     """
     return (theirs.epoch, theirs.offset) >= (ours.epoch, ours.offset)

@@ -1,4 +1,4 @@
-"""What people are told when following cannot go on as it is: who, what, what next. Knows no state."""
+"""Builds the error texts for the operator: the node, the fault and the remedy. It keeps no state."""
 
 from __future__ import annotations
 
@@ -11,51 +11,60 @@ def not_authorized(address: Address, principal: str | None) -> str:
     """CLUSTER_AUTHORIZATION_FAILED: the principal lacks CLUSTER_ACTION."""
     who = f"principal {principal}" if principal else "the principal of this connection"
     return (
-        f"{address} refuses to let {who} follow the metadata log: it lacks ClusterAction on the cluster. Add it with: "
-        f"kafka-acls --bootstrap-server <broker> --add --allow-principal {principal or 'User:<name>'} "
+        f"{address} refuses to let {who} follow the metadata log: it lacks ClusterAction on the "
+        "cluster. Add it with: "
+        "kafka-acls --bootstrap-server <broker> --add "
+        f"--allow-principal {principal or 'User:<name>'} "
         "--operation ClusterAction --cluster"
     )
 
 
 def not_authenticated(address: Address, text: str) -> str:
-    """The connection was refused for who we are."""
-    return f"{address} does not accept our credentials: {text}. Check the file given as command.config."
+    """SASL or TLS refused the credentials of this node."""
+    return (
+        f"{address} does not accept our credentials: {text}. "
+        "Check the file given as command.config."
+    )
 
 
 def other_cluster(ours: str | None, theirs: str | None, address: Address | None = None) -> str:
-    """INCONSISTENT_CLUSTER_ID, or a cluster id learned that is not the one we hold a log of."""
+    """INCONSISTENT_CLUSTER_ID, or a cluster id learned that is not the local log's."""
     if address is not None:
         return (
-            f"{address} does not belong to cluster {ours} (INCONSISTENT_CLUSTER_ID). The local log is of cluster {ours}: point "
-            "controller.quorum.bootstrap.servers at its controllers, or use another data.dir for another cluster."
+            f"{address} does not belong to cluster {ours} (INCONSISTENT_CLUSTER_ID). The local log "
+            f"is of cluster {ours}: point controller.quorum.bootstrap.servers at its controllers, "
+            "or use another data.dir for another cluster."
         )
     return (
-        f"The quorum belongs to cluster {theirs}, the local log to cluster {ours}. Point controller.quorum.bootstrap.servers "
-        f"at controllers of {ours}, or use another data.dir for {theirs}."
+        f"The quorum belongs to cluster {theirs}, the local log to cluster {ours}. Point "
+        f"controller.quorum.bootstrap.servers at controllers of {ours}, or use another data.dir "
+        f"for {theirs}."
     )
 
 
 def below_high_watermark(
     leader: str, leaders: Position, log_end: Position, target: int, high_watermark: int
 ) -> str:
-    """The leader's log parts from ours below what it once called committed."""
+    """The leader's log diverges from the local one below the high watermark."""
     return (
-        f"Committed records would be lost: {leader} says that its log parts from ours at epoch {leaders.epoch}, offset "
-        f"{leaders.offset}, which would cut the local log (end {log_end.offset}, epoch {log_end.epoch}) back to {target}, below "
-        f"the high watermark {high_watermark} that the quorum told before. Nothing was cut. Either the quorum lost committed "
-        "records, or this is another cluster's log: compare both with kafka-dump-log, and use a fresh data.dir if the quorum "
-        "is right."
+        f"Committed records would be lost: {leader} says that its log parts from ours at epoch "
+        f"{leaders.epoch}, offset {leaders.offset}, which would cut the local log (end "
+        f"{log_end.offset}, epoch {log_end.epoch}) back to {target}, below the high watermark "
+        f"{high_watermark} that the quorum told before. Nothing was cut. Either the quorum lost "
+        "committed records, or this is another cluster's log: compare both with kafka-dump-log, "
+        "and use a fresh data.dir if the quorum is right."
     )
 
 
 def snapshot_below_high_watermark(
     leader: str, snapshot_id: str, log_end: Position, high_watermark: int
 ) -> str:
-    """The leader offers a snapshot that ends before what it once called committed."""
+    """The leader offers only a snapshot that ends below the high watermark."""
     return (
-        f"Committed records would be lost: {leader} gives only its snapshot {snapshot_id} for our log (end {log_end.offset}, "
-        f"epoch {log_end.epoch}), which ends below the high watermark {high_watermark} that the quorum told before. Nothing was "
-        "cut. Either the quorum lost committed records, or this is another cluster's log: use a fresh data.dir if the quorum "
+        f"Committed records would be lost: {leader} gives only its snapshot {snapshot_id} for our "
+        f"log (end {log_end.offset}, epoch {log_end.epoch}), which ends below the high watermark "
+        f"{high_watermark} that the quorum told before. Nothing was cut. Either the quorum lost "
+        "committed records, or this is another cluster's log: use a fresh data.dir if the quorum "
         "is right."
     )
 
@@ -64,14 +73,14 @@ def no_cluster_id(address: Address, error: int) -> str:
     """DescribeCluster did not say the cluster's id, so answers cannot be checked by it."""
     why = error_name(error) if error else "an empty one"
     return (
-        f"{address} does not say the id of its cluster ({why}): that takes Alter on the cluster. Give it as cluster.id, so that "
-        "every request is checked against it."
+        f"{address} does not say the id of its cluster ({why}): that takes Alter on the cluster. "
+        "Give it as cluster.id, so that every request is checked against it."
     )
 
 
 def no_voters(address: Address, error: int, replica_id: int) -> str:
-    """DescribeQuorum did not say who votes, so the replica id cannot be used yet."""
+    """DescribeQuorum did not return the voters, so the replica id cannot be used yet."""
     return (
-        f"{address} does not say who votes ({error_name(error)}): that takes Describe on the cluster. Fetching without "
-        f"replica.id {replica_id} until the voters are known."
+        f"{address} does not say who votes ({error_name(error)}): that takes Describe on the "
+        f"cluster. Fetching without replica.id {replica_id} until the voters are known."
     )

@@ -1,4 +1,4 @@
-"""The error codes that nodes of a quorum answer each other with, and how a sentence names one."""
+"""Names error codes in error texts; the codes themselves are in ``kwire.protocol``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ErrorCode", "error_name"]
 
 
 def error_name(code: int) -> str:
-    """``NOT_LEADER_OR_FOLLOWER (6)``, or the number alone for codes that Kafka does not have."""
+    """Return ``NOT_LEADER_OR_FOLLOWER (6)``, or ``error code 999`` for a code that Kafka lacks."""
     try:
         return f"{ErrorCode(code).name} ({code})"
     except ValueError:

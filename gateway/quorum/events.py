@@ -1,8 +1,6 @@
-"""What happens to a node of the quorum: requests and answers of peers, time, a disk that is done,
-records to be appended.
+"""Defines the events that drive the core: requests, responses, time, the disk, and proposals.
 
-Values without behaviour. Each goes into ``Raft.step`` together with the moment at which it
-happened.
+Values without behaviour. The driver passes each to ``Raft.step`` with the time at which it happened.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ from kwire.message import Message
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A peer's request on a controller listener, decoded and allowed. It is answered by one
-    ``Reply`` with its ``number``.
+    """A peer's request on a controller listener, decoded and authorized.
 
-    Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum, AddRaftVoter,
-    RemoveRaftVoter, UpdateRaftVoter. ``listener``: the name of the one it came in by; endpoints in
-    the answer are those of the same name.
+    The core answers it with one ``Reply`` of the same ``number``. The requests are Vote,
+    BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum, AddRaftVoter,
+    RemoveRaftVoter and UpdateRaftVoter. ``listener`` is the name of the listener that it came by;
+    endpoints in the response are those of the same name.
     """
 
     number: int
@@ -34,15 +32,16 @@ class Requested:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Nobody waits for the answer to request ``number`` any more."""
+    """The client of request ``number`` has disconnected or given up."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer to the ``Send`` of that number, decoded at ``version``. At most one comes, maybe
-    long after it was given up.
+    """The response to the ``Send`` of that number, decoded at ``version``.
+
+    At most one comes, perhaps long after the core has given the request up.
     """
 
     number: int
@@ -52,7 +51,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No answer came to the ``Send`` of that number."""
+    """The ``Send`` of that number ended without a response."""
 
     number: int
     failure: Failure
@@ -65,19 +64,19 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """Every effect on the disk up to the one with this token is done and synced."""
+    """Every effect on the disk up to this token is performed and synced."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """Records of this node's controller, to be appended by it as the leader of ``epoch``.
+    """Records of this node's controller, to be appended if it leads ``epoch``.
 
-    ``batches``: each is one batch, all of it or nothing after a crash, of metadata record values
-    (frame included). Answered by ``Accepted``, with the offsets, or by ``Refused``. Committed when
-    the high watermark is beyond them. ``kraft_version``: what kraft.version has to be from there on
-    (KIP-853); where it is less, a batch that makes it so and says who votes goes before the others.
+    ``batches``: each becomes one batch, which survives a crash as a whole or not at all, of metadata
+    record values (frame included). The core answers with ``Accepted`` or ``Refused``; the records
+    are committed once the high watermark is beyond them. ``kraft_version``: the kraft.version that
+    the records need (KIP-853); if it is lower, a batch with that version and the voters goes first.
     """
 
     number: int
@@ -88,10 +87,10 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The snapshot of the last ``InstallSnapshot`` is in place and durable: the log is empty and
-    begins at its end.
+    """The snapshot of the last ``InstallSnapshot`` is durable, and the log begins, empty, at its
+    end.
 
-    ``voters`` and ``kraft_version`` as its head says; None and 0 where it does not.
+    ``voters`` and ``kraft_version``: from its first batch; None and 0 if they are not in it.
     """
 
     id: SnapshotId
@@ -101,9 +100,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class NotInstalled:
-    """The snapshot of the last ``InstallSnapshot`` was refused (a CRC, no footer): log and
-    snapshots are as before.
-    """
+    """The snapshot of the last ``InstallSnapshot`` was bad (a CRC, no footer). Nothing changed."""
 
     id: SnapshotId
     reason: str
@@ -118,9 +115,7 @@ class SnapshotWritten:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """Old segments and snapshots were deleted: where the log begins now, and which snapshots there
-    still are.
-    """
+    """Old segments and snapshots were deleted: the new log start, and the remaining snapshots."""
 
     start_offset: int
     snapshots: tuple[SnapshotId, ...]
@@ -128,8 +123,8 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """The controller of this node cannot lead ``epoch`` any longer (``KafkaRaftClient.resign``).
-    Nothing if it does not.
+    """The controller of this node gives up ``epoch`` (``KafkaRaftClient.resign``). Ignored if the
+    node does not lead it.
     """
 
     epoch: int
@@ -138,7 +133,7 @@ class Resign:
 
 @dataclass(frozen=True, slots=True)
 class ShutDown:
-    """The process is to end. A leader hands over first; ``ShutDownComplete`` says when, after
+    """The process is shutting down. A leader hands over first; ``ShutDownComplete`` comes after
     ``timeout_s`` at the latest.
     """
 

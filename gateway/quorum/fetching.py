@@ -1,5 +1,6 @@
-"""Fetches of a replica, whoever is asked, and what every answer to one is checked for (KIP-595).
-Keeps nothing.
+"""Sends the Fetch of a replica, and checks what all Fetch responses have in common (KIP-595).
+
+It keeps no state. ``following`` and ``leader_discovery`` use the rest of the response.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from gateway.quorum.response_checks import InvalidResponse
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse, PartitionData
 
-#: What an answer is given to: (log end it was asked for, when it was asked, message, version) -> as
-#: ``peers.OnAnswer``.
+#: (the log end that the Fetch named, when it was sent, message, version) -> as ``peers.OnAnswer``.
 OnFetched = Callable[[Position, float, Any, int], bool | None]
 
 
@@ -35,15 +35,14 @@ def fetch(
     position: Position | None = None,
     on_failed: OnFailed | None = None,
 ) -> None:
-    """Fetch from ``address`` what follows the log's end, or ``position``; ``high_watermark``: as
-    that leader last told.
+    """Fetch from ``address`` the records after the log's end, or after ``position``.
 
-    The offset is an acknowledgement: everything below it is durable before it leaves (KAFKA-10533).
+    ``high_watermark`` is the last one that this leader reported, -1 for none.
     """
     settings, log_end = node.settings, node.log.end
-    if (
-        high_watermark < 0
-    ):  # KIP-1166: a leader that is ahead of it answers at once; -1 would make it answer again and again
+    # A leader answers at once while its high watermark is above the one in the request (KIP-1166).
+    # With -1 it would do so each time, and the two nodes would exchange empty responses in a loop.
+    if high_watermark < 0:
         high_watermark = node.high_watermark or -1
     request = partial(
         requests.fetch,
@@ -57,13 +56,15 @@ def fetch(
     )
     answered = partial(on_answer, log_end, node.now)
     key, versions = FetchRequest.API_KEY, requests.FETCH_VERSIONS
+    # The fetch offset acknowledges everything below it, so the request waits until all of that is
+    # durable (KAFKA-10533). An observer's waits too: it may become a voter at any time (KIP-853).
     node.ask(
         address, node_id, key, versions, request, answered, after=node.token, on_failed=on_failed
     )
 
 
 def only_partition(node: Node, address: Address, sender: str, message: Any) -> PartitionData | None:
-    """The one partition of a response; None where it cannot be used."""
+    """Return the partition of a response; None, and back off, if the response cannot be used."""
     assert isinstance(message, FetchResponse), message
     try:
         if message.error_code:
@@ -77,11 +78,9 @@ def only_partition(node: Node, address: Address, sender: str, message: Any) -> P
 
 
 def refused(node: Node, address: Address, sender: str, error: int) -> None:
-    """A Fetch or FetchSnapshot was refused as a whole.
-
-    Only an administrator can mend what an observer is refused for: another cluster stops it, and a
-    missing permission makes it wait. A voter goes on asking, because its other peers may be right.
-    """
+    """Handle a Fetch or FetchSnapshot that was refused as a whole."""
+    # Only an administrator can remove what an observer is refused for: it stops for another cluster,
+    # and waits for a permission. A voter asks on, because its other peers may accept it.
     observer = node.settings.observer
     node.back_off()
     if (
@@ -97,7 +96,7 @@ def refused(node: Node, address: Address, sender: str, error: int) -> None:
 
 
 def failed(node: Node, address: Address, failure: Failure) -> None:
-    """No response came to a request of an observer."""
+    """Handle an observer's request that got no response."""
     node.back_off()
     if failure.kind is FailureKind.UNAUTHORIZED:
         denied(node, address, error_messages.not_authenticated(address, failure.text))
@@ -108,7 +107,7 @@ def failed(node: Node, address: Address, failure: Failure) -> None:
 
 
 def denied(node: Node, address: Address, reason: str) -> None:
-    """An administrator has to allow it first: the address is left alone for a while."""
+    """Report that an administrator must grant access, and leave the address alone for a while."""
     assert node.settings.observer is not None, "only an observer waits for an administrator"
     node.report_once("access denied", address=str(address), reason=reason)
     node.peers.rest(address, node.now, node.settings.observer.denied_backoff_s)
@@ -117,8 +116,8 @@ def denied(node: Node, address: Address, reason: str) -> None:
 def handle_leader_and_epoch(
     node: Node, sender: str, partition: Any, message: Any, asked: Address | None = None
 ) -> bool:
-    """Take over epoch and leader of a Fetch or FetchSnapshot response. May the rest of it be
-    used?
+    """Take the epoch and leader of a Fetch or FetchSnapshot response; return whether the rest of it
+    can be used.
     """
     leader = partition.current_leader
     return transitions.handle_common_response(

@@ -1,11 +1,10 @@
-"""Following a leader: Fetch and FetchSnapshot of voters and observers, and what the answers do to
-the log.
+"""Copies the leader's log: sends Fetch, and appends or truncates by the response (KIP-595, 630).
 
-Kafka's ``pollFollower``, ``handleFetchResponse``, ``handleFetchSnapshotResponse`` (KIP-595, 630).
-One implementation for a voter, for an observer of this quorum, and for the gateway that observes a
-quorum of other controllers (``settings.observer``); the last one adds two steps, ``handshake`` and
-``log_history``. A response that no leader sends costs a pause and nothing else; only one that would
-undo committed records stops the node.
+One implementation serves a voter, an observer of this quorum, and a gateway that observes a quorum
+of other controllers (``settings.observer``); the last one adds two steps, ``handshake`` and
+``log_history``. Snapshots are downloaded by ``snapshot_fetch``. A response that no leader sends
+costs a pause and nothing else; only one that would undo committed records stops the node. Follows
+``KafkaRaftClient.pollFollower`` and ``handleFetchResponse``.
 """
 
 from __future__ import annotations
@@ -16,11 +15,9 @@ from functools import partial
 from typing import Any, Final
 
 from gateway.address import Address
-from gateway.quorum import batches, error_messages, fetching, requests, response_checks
+from gateway.quorum import batches, error_messages, fetching, response_checks
 from gateway.quorum.divergence import truncation_offset
-from gateway.quorum.download import Download
-from gateway.quorum.effects import AbandonSnapshot, Advance, BeginSnapshot, Failure, InstallSnapshot
-from gateway.quorum.errors import error_name
+from gateway.quorum.effects import Advance, Failure
 from gateway.quorum.events import Installed, NotInstalled
 from gateway.quorum.handshake import Handshake
 from gateway.quorum.leader_discovery import LeaderDiscovery
@@ -30,13 +27,12 @@ from gateway.quorum.partition import Position
 from gateway.quorum.requests import KRAFT_VERSIONS
 from gateway.quorum.response_checks import InvalidResponse
 from gateway.quorum.roles import Follower
+from gateway.quorum.snapshot_fetch import SnapshotFetch
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_response import PartitionData
-from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
-from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 
-#: An answer without news is fruitless when it came before this part of the time that the leader may
-#: wait for some.
+#: The part of ``fetch_max_wait_ms`` that a response without news must take to count as progress. A
+#: leader waits the whole time for news; a node that answers at once would be asked in a busy loop.
 _EARLY: Final = 0.5
 
 
@@ -48,15 +44,15 @@ class Following:
         self._discovery = discovery
         self._handshake = Handshake(node)
         self._history = LogHistory()
-        self._recorded_voters: frozenset[int] | None = (
-            None  # of the newest record about them in the log
-        )
+        self._snapshots = SnapshotFetch(node, self._leader_answered, self._suspect_leader)
+        # The ids in the newest record about voters in the log.
+        self._recorded_voters: frozenset[int] | None = None
         discovery.on_found = self._on_leader_found
 
-    # --- asking the leader ---
+    # --- requests to the leader ---
 
     def poll(self, role: Follower) -> None:
-        """Fetch what comes next, unless the disk or a response is being waited for."""
+        """Send the next request, unless the node waits for the disk, a response or a pause."""
         node = self._node
         if node.settings.observer is not None and node.now >= node.retry.not_before:
             self._handshake.poll(role)
@@ -64,12 +60,12 @@ class Following:
             address = role.endpoints[node.settings.listener]
             if node.now >= node.peers.ready_at(address):
                 self._ask_leader(role, address)
+        # A node that may not campaign cannot bring about a new leader; it can only find one.
         if node.now >= role.fetch_until and not node.may_campaign:
-            # a node that may not be elected cannot make a new leader, only find one
             self._discovery.poll()
 
     def deadline(self, role: Follower) -> float:
-        """When :meth:`poll` has something to do next."""
+        """Return when :meth:`poll` has something to do next."""
         node = self._node
         if node.installing is not None:
             return math.inf
@@ -99,38 +95,17 @@ class Following:
                 on_failed=on_failed,
             )
             return
-        request = partial(
-            requests.fetch_snapshot,
-            cluster_id=node.cluster_id,
-            replica=node.replica,
-            epoch=node.epoch,
-            id=download.id,
-            position=download.position,
-            max_bytes=settings.snapshot_max_bytes,
-        )
-        node.ask(
-            address,
-            role.leader_id,
-            FetchSnapshotRequest.API_KEY,
-            requests.FETCH_SNAPSHOT_VERSIONS,
-            request,
-            partial(self._on_snapshot_answer, role, address, download),
-            after=node.state_token,
-            on_failed=on_failed,
-        )
+        self._snapshots.fetch(role, address, download, on_failed)
 
     def _on_failed(self, role: Follower, address: Address, failure: Failure) -> None:
         fetching.failed(self._node, address, failure)
         self._suspect_leader(role)
 
     def _suspect_leader(self, role: Follower) -> None:
-        """The leader was of no help: an observer looks for another one at once, and goes on asking
-        this one.
-
-        A voter waits for its fetch timeout before it stands for election, so that one lost response
-        makes no epoch. An observer disturbs nobody by asking the others.
-        """
+        """Note that the leader did not help: an observer also asks the other nodes from now on."""
         self._history.below = None
+        # A voter waits for its fetch timeout before it campaigns, so that one lost response makes no
+        # epoch. An observer makes no epochs, and may look for another leader at once.
         if self._node.settings.observer is not None and self._node.role is role:
             role.fetch_until = min(role.fetch_until, self._node.now)
 
@@ -146,13 +121,11 @@ class Following:
         message: Any,
         version: int,
     ) -> bool | None:
-        """True when it brought something, or came late enough that the next may be asked at once.
-
-        Whoever lost a pre-vote meanwhile follows the same leader anew, and may do so more often
-        than that answers: what the leader says in the epoch that there is, of the log as it is,
-        counts all the same.
-        """
+        """Return whether the next Fetch may go out at once (see ``peers.OnAnswer``)."""
         node, sender = self._node, f"leader {role.leader_id} ({address})"
+        # A node that lost a pre-vote meanwhile follows the same leader with a new role object, and
+        # may do so more often than that leader answers. The response still counts, as long as the
+        # leader, the epoch and the end of the log are the same.
         follower = node.role
         late = not isinstance(follower, Follower) or follower.leader_id != role.leader_id
         partition = fetching.only_partition(node, address, sender, message)
@@ -180,9 +153,7 @@ class Following:
         sent_at: float,
         partition: PartitionData,
     ) -> bool | None:
-        """The response in which discovery found the leader is used like any other of that
-        leader.
-        """
+        """Use the response in which discovery found the leader like any other of that leader."""
         return self._handle_partition(
             role, partition, None, asked, sent_at, f"leader {role.leader_id} ({address})"
         )
@@ -196,10 +167,10 @@ class Following:
         sent_at: float,
         sender: str,
     ) -> bool:
-        """An error-free response of the leader, to a Fetch at the log's end of that time. Was it of
-        any use?
-        """
+        """Use an error-free response to a Fetch from ``asked``; return whether it was progress."""
         node = self._node
+        # The records in it continue the log at ``asked``. If the log has moved since, they do not
+        # fit any more, and a divergence in it would truncate the wrong records.
         if node.log.end != asked or node.installing is not None or follower.download is not None:
             return False
         before = self._reached(follower)
@@ -210,8 +181,10 @@ class Following:
             node.back_off()
             self._suspect_leader(follower)
             return False
+        # For an observer only what the log has accepted is progress: a false leader could name one
+        # new snapshot or high watermark after another.
         if node.settings.observer is not None:
-            news = self._reached(follower) != before  # whatever else it says may be made up
+            news = self._reached(follower) != before
         if node.stopped:
             return False
         self._leader_answered(follower)
@@ -222,13 +195,13 @@ class Following:
         return False
 
     def _reached(self, role: Follower) -> tuple[int, int, int, int]:
-        """What progress is measured by: the log, and how much of it the leader calls committed."""
+        """Return what progress is measured by: the log, and the committed part of it."""
         log = self._node.log
         committed = max(self._node.high_watermark, min(role.leader_high_watermark, log.end_offset))
         return log.start_offset, log.end_offset, log.last_epoch, committed
 
     def _leader_answered(self, role: Follower) -> None:
-        """The leader works: this node stays with it, and does not vote for others meanwhile."""
+        """Begin the fetch timeout anew. Until it ends, this node refuses pre-votes (KIP-996)."""
         role.fetched, role.ended, role.successor = True, False, False
         role.fetch_until = self._node.now + role.timeout_s
         self._node.leader_answered_at = self._node.now
@@ -237,7 +210,10 @@ class Following:
     def _take(
         self, role: Follower, partition: PartitionData, below: SnapshotId | None, sender: str
     ) -> bool:
-        """What an error-free response brings: was there anything new? Raises InvalidResponse."""
+        """Truncate, begin a snapshot, or append; return whether the response had anything new.
+
+        Raises InvalidResponse.
+        """
         node = self._node
         snapshot_id = response_checks.given_snapshot(partition, node.epoch)
         diverging = response_checks.given_divergence(partition)
@@ -257,20 +233,19 @@ class Following:
     def _continue(
         self, role: Follower, given: response_checks.Batches | None, high_watermark: int
     ) -> None:
-        """Batches that follow the log's end, if any, and the leader's high watermark, negative
-        while it knows none.
-
-        A new leader tells a lower one than the last, or none, until it has committed a record of
-        its own epoch (KAFKA-12460).
-        """
+        """Append the batches, if any, and take the leader's high watermark, -1 if it has none."""
         node = self._node
         if given is not None:
             self._append(given)
+        # A new leader has a lower high watermark than the last one, or none, until a record of its
+        # own epoch is committed (KAFKA-12460). ``role`` is new with each leader; the node's own
+        # high watermark never decreases.
         if high_watermark >= 0:
             role.leader_high_watermark = node.leader_high_watermark = high_watermark
         self.advance(role)
         recorded = self._recorded_voters
-        caught_up = 0 <= high_watermark <= node.log.end_offset  # older records name older voters
+        # Records in the middle of the log name older voters, one of which may have this replica id.
+        caught_up = 0 <= high_watermark <= node.log.end_offset
         if (
             node.settings.observer is not None
             and caught_up
@@ -281,7 +256,7 @@ class Following:
 
     def _append(self, given: response_checks.Batches) -> None:
         node = self._node
-        found = batches.find(
+        found = batches.inspect(
             given.data,
             known_versions=None if node.settings.observer is not None else KRAFT_VERSIONS,
         )
@@ -297,8 +272,10 @@ class Following:
             node.voters_changed()
 
     def advance(self, role: Follower) -> None:
-        """What the leader called committed is so here as far as it is durable here."""
+        """Raise the high watermark to the leader's, as far as the log is durable on this node."""
         node = self._node
+        # Clients must see again after a power failure what they saw before it. Kafka's observers
+        # take the leader's high watermark up to their log end, flushed or not (KAFKA-13884).
         reached = min(role.leader_high_watermark, node.log.flushed)
         if reached > node.high_watermark:
             node.high_watermark = reached
@@ -306,16 +283,19 @@ class Following:
 
     @property
     def _committed(self) -> int:
-        """Never cut below this, nor below a snapshot whose end is committed although the number was
-        lost in a crash.
+        """The offset below which nothing is truncated.
+
+        A log starts at a committed snapshot, also if a crash lost the high watermark itself.
         """
         return max(self._node.high_watermark, self._node.log.start_offset)
 
     def _truncate_diverged(self, leaders: Position, sender: str) -> None:
-        """Cut back what was never committed."""
+        """Truncate the log to where it agrees with the leader's (``truncateToEndOffset``)."""
         node = self._node
         end, committed = node.log.end, self._committed
         target = truncation_offset(node.log, leaders)
+        # Kafka throws here, which stops the process (KAFKA-12460). No response of a correct leader asks for it, so
+        # an operator must decide which log is right.
         if target < committed:
             node.stop(error_messages.below_high_watermark(sender, leaders, end, target, committed))
             return
@@ -337,7 +317,9 @@ class Following:
     def _on_snapshot_offered(
         self, role: Follower, id: SnapshotId, partition: PartitionData, sender: str
     ) -> None:
-        """The leader no longer gives what follows the log's end, but a snapshot of it."""
+        """Download the snapshot, because the leader has no log for a Fetch at this log's end; or try
+        to read the log below it.
+        """
         node, observer = self._node, self._node.settings.observer
         end, committed = node.log.end, self._committed
         if id == (end.offset, end.epoch):
@@ -352,8 +334,8 @@ class Following:
         ):
             self._download(role, id, sender)
         elif end.offset > committed:
-            # Below a snapshot the leader cannot see whether the logs agree. They do as far as this
-            # one is committed.
+            # Below its oldest snapshot the leader has no epochs to compare, so it cannot tell where
+            # the logs diverge. They agree as far as this one is committed.
             node.truncate_to(committed)
             node.report(
                 "log truncated",
@@ -377,16 +359,16 @@ class Following:
         diverging: Position | None,
         sender: str,
     ) -> bool:
-        """The response to a Fetch below a snapshot: what follows the log's end if it begins there,
-        else the snapshot it is.
+        """Use the response to a Fetch below a snapshot: append its batches if they begin at the
+        log's end, else download the snapshot.
         """
         node = self._node
         self._history.below = None
         given = None
         if snapshot_id is None and diverging is None:
-            with contextlib.suppress(
-                InvalidResponse
-            ):  # at offset 1 the leader gives the second batch if the first has one record
+            # ``position`` fetches an empty log from offset 1. If the first batch has one record, the
+            # leader sends the second batch, which does not begin at the log's end.
+            with contextlib.suppress(InvalidResponse):
                 given = response_checks.given_batches(partition, node.log.end, node.epoch)
         if given is None:
             self._history.tried = below
@@ -399,85 +381,17 @@ class Following:
         return True
 
     def _download(self, role: Follower, id: SnapshotId, sender: str) -> None:
-        node = self._node
         self._history.below = None
-        role.download = Download(id)
-        node.emit(BeginSnapshot(id))
-        node.report("snapshot begun", snapshot=str(id), leader=sender)
+        self._snapshots.begin(role, id, sender)
 
     # --- snapshots ---
 
-    def _on_snapshot_answer(
-        self, role: Follower, address: Address, download: Download, message: Any, version: int
-    ) -> bool | None:
-        node, sender = self._node, f"leader {role.leader_id} ({address})"
-        assert isinstance(message, FetchSnapshotResponse), message
-        try:
-            if message.error_code:
-                fetching.refused(node, address, sender, message.error_code)
-                return self._give_up(role, download, sender, error_name(message.error_code))
-            partition = response_checks.snapshot_partition(message)
-        except InvalidResponse as problem:
-            return self._give_up(role, download, sender, str(problem))
-        if not fetching.handle_leader_and_epoch(node, sender, partition, message):
-            return self._give_up(role, download, sender, error_name(partition.error_code))
-        if node.role is not role or role.download is not download:
-            return False
-        try:
-            chunk = download.take(partition)
-        except InvalidResponse as problem:
-            return self._give_up(role, download, sender, str(problem))
-        self._leader_answered(role)
-        if chunk is None:
-            node.back_off()
-            return False
-        node.emit(chunk)
-        if download.complete:
-            self._install(role, download)
-        return (
-            None if node.settings.observer is not None else True
-        )  # progress is a whole snapshot that the log takes
-
-    def _install(self, role: Follower, download: Download) -> None:
-        node = self._node
-        assert node.installing is None, "two snapshots at once"
-        role.download = None
-        node.installing = download.id
-        node.emit(InstallSnapshot(node.next_token(), download.id))
-
-    def _give_up(self, role: Follower, download: Download, sender: str, why: str) -> bool:
-        """Back to Fetch, which says what there is now (KIP-630)."""
-        node = self._node
-        node.back_off()
-        if node.role is role and role.download is download:
-            role.download = None
-            node.emit(AbandonSnapshot(download.id))
-            node.report("snapshot given up", snapshot=str(download.id), leader=sender, reason=why)
-        return False
-
     def on_installed(self, event: Installed) -> None:
-        """The log begins anew at the snapshot's end; what it stands for is committed."""
-        node = self._node
-        assert node.installing == event.id, "a snapshot was installed that nobody wanted"
-        node.installing = None
-        node.log.truncate_to_snapshot(event.id)
-        node.history.truncate_to_snapshot(event.id, event.voters, event.kraft_version)
+        """Restart the core's log at the end of the snapshot that is now on disk."""
+        self._snapshots.on_installed(event)
         if event.voters is not None:
             self._recorded_voters = frozenset(event.voters.nodes)
-        node.voters_changed()
-        if event.id.end_offset > node.high_watermark:
-            node.high_watermark = event.id.end_offset
-            node.emit(Advance(event.id.end_offset))
-        node.progressed()
-        node.report("snapshot installed", snapshot=str(event.id))
 
     def on_not_installed(self, event: NotInstalled) -> None:
-        """The snapshot was bad: the leader is asked again, after a rest."""
-        node, role = self._node, self._node.role
-        assert node.installing == event.id, "a snapshot was refused that nobody wanted"
-        node.installing = None
-        node.protocol_violation(f"leader {node.leader_id}", f"snapshot {event.id}: {event.reason}")
-        node.back_off()
-        if isinstance(role, Follower):
-            self._suspect_leader(role)
-            node.peers.rest(role.endpoints[node.settings.listener], node.now)
+        """Fetch from the leader again, after a pause."""
+        self._snapshots.on_not_installed(event)

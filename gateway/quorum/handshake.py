@@ -1,10 +1,9 @@
-"""Asks the leader what an observer needs besides the log: the cluster's id and the ids of the
-voters (KIP-919, KIP-836).
+"""Asks the leader for what an observer needs besides the log: cluster id and voters (KIP-919, 836).
 
-A controller wants Alter on the cluster for DescribeCluster and Describe for DescribeQuorum. A
-principal that may only follow gets neither: each question is then put off, and following goes on
-without the answer. Kafka has no such step: its nodes read the cluster's id from ``meta.properties``
-and are configured with an id of their own.
+A controller requires Alter on the cluster for DescribeCluster, and Describe for DescribeQuorum. A
+principal that may only follow gets neither: each question is then repeated later, and following
+goes on without the answer. Kafka has no such step: its nodes read the cluster id from
+``meta.properties``, and have an id of their own.
 """
 
 from __future__ import annotations
@@ -21,21 +20,22 @@ from gateway.quorum.roles import Follower
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 
-#: Seconds until a question without an answer is asked again.
+#: Seconds until a request that brought no answer is repeated.
 _REPEAT_S: Final = 30.0
 
 
 class Handshake:
-    """The questions of one observer, each due at its own time."""
+    """The two requests of one observer, each due at its own time."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._cluster_due = self._voters_due = -math.inf
 
     def poll(self, role: Follower) -> None:
-        """Ask the leader before the next Fetch, if something is not known and due."""
+        """Send one request that is due before the next Fetch, if an answer is still missing."""
         node = self._node
         address = role.endpoints[node.settings.listener]
+        # The peer has one request in flight at a time, so a question takes the turn of a Fetch.
         if node.installing is not None or node.now < node.peers.ready_at(address):
             return
         if node.cluster_id is None and node.now >= self._cluster_due:
@@ -73,7 +73,8 @@ class Handshake:
             self._node.report_once("cluster id unknown", reason=reason)
         else:
             self._node.learn_cluster_id(message.cluster_id)
-        return None  # the Fetch that follows need not wait
+        # Neither success nor failure: the Fetch that follows needs no pause.
+        return None
 
     def _on_quorum(self, address: Address, message: Any, version: int) -> bool | None:
         node = self._node
@@ -86,9 +87,9 @@ class Handshake:
             )
             return None
         for id, host, port in voters.endpoints_described(message):
-            if (
-                id not in node.addresses
-            ):  # a known address may be where the node was found, not what it advertises
+            # A known address is the one at which the node answered. What it advertises may not be
+            # reachable from here, behind a forwarded port.
+            if id not in node.addresses:
                 node.learn_address(id, host, port)
         node.learn_voters(ids)
         return None

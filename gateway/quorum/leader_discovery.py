@@ -1,8 +1,7 @@
-"""Looking for the leader while nobody is known, or none answers: one node after the other is asked
-for the log.
+"""Finds the leader while none is known or none answers: sends Fetch to one node after the other.
 
-Who does not lead says who does (``KafkaRaftClient.maybeSendFetchToAnyBootstrap``, KIP-853). Knows
-nothing of logs.
+A node that does not lead names the leader in its response (KIP-853). It does not use the records of
+a response. Follows ``KafkaRaftClient.maybeSendFetchToAnyBootstrap``.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ class LeaderDiscovery:
         self._backoff = Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, node.random)
         self._at = -math.inf
         self._asked: Address | None = None
-        #: Takes the first response of an observer's leader, as
-        #: ``KafkaRaftClient.handleFetchResponse`` does.
+        #: Called with the first response of an observer's leader, which may hold records already.
         self.on_found: Callable[
             [Follower, Address, Position, float, PartitionData], bool | None
         ] = _not_used
+        # A random start, so that the observers of one quorum do not all ask the same node first.
         self._turn = int(node.random() * 16)
 
     def poll(self) -> None:
-        """Ask somebody, one at a time."""
+        """Ask the next node if it is time; one request is in flight at a time."""
         node = self._node
         if node.now < self.deadline():
             return
@@ -52,19 +51,19 @@ class LeaderDiscovery:
         fetching.fetch(node, address, NO_NODE, on_answer, max_wait_ms=0, on_failed=on_failed)
 
     def deadline(self) -> float:
-        """When :meth:`poll` asks next."""
+        """Return when :meth:`poll` asks next."""
         at = max(self._at, self._node.retry.not_before)
         return at if self._asked is None else max(at, self._node.peers.ready_at(self._asked))
 
     def found(self) -> None:
-        """A leader answers: the next search begins without a rest."""
+        """Note that a leader answers: the next search begins without a pause."""
         self._backoff.progress()
 
     def _next_address(self) -> Address | None:
-        """The next in turn that can be asked now, not this node itself and not the leader that does
-        not answer.
-        """
+        """Return the next address that can be asked now, None if there is none."""
         node = self._node
+        # Neither this node nor, if there are others, the leader that does not answer: the role that
+        # follows it keeps asking it.
         own = set(node.settings.endpoints.values())
         known = [node.address_of(id) for id in node.others()]
         named = (
@@ -88,9 +87,7 @@ class LeaderDiscovery:
     def _on_answer(
         self, address: Address, asked: Position, sent_at: float, message: Any, version: int
     ) -> bool | None:
-        """Whoever was found is asked for the log in its own right; the pace of the search is kept
-        here, not there.
-        """
+        """Take the epoch and leader of the response; the return value as ``peers.OnAnswer``."""
         self._ended()
         sender = str(address)
         partition = fetching.only_partition(self._node, address, sender, message)
@@ -105,6 +102,8 @@ class LeaderDiscovery:
             and isinstance(node.role, Follower)
         ):
             return self.on_found(node.role, address, asked, sent_at, partition)
+        # No pause for this address: if it leads, the follower role fetches from it at once. The
+        # pace of the search is kept by this class.
         return None
 
     def _on_failed(self, address: Address, failure: Failure) -> None:

@@ -16,7 +16,7 @@ from gateway.snapshot_id import SnapshotId
 
 
 class LogHistory:
-    """``below``: the snapshot under which the next Fetch reads, None for an ordinary Fetch.
+    """``below``: the snapshot below which the next Fetch reads, None for an ordinary Fetch.
 
     ``tried``: a snapshot below which the leader gave nothing that follows the local log. ``found``:
     one below which it did.
@@ -30,27 +30,22 @@ class LogHistory:
         self.found: SnapshotId | None = None
 
     def position(self, log: ReplicatedLog) -> Position | None:
-        """Where to fetch from below the snapshot; None for an ordinary Fetch.
-
-        Offset 0 is always diverted: at offset 1 the leader gives the batch that this offset lies
-        in, which is the first one.
-        """
+        """Return where to fetch from below the snapshot; None for an ordinary Fetch."""
         if self.below is None:
             return None
+        # A Fetch from offset 0 is always diverted. A Fetch from offset 1 returns the batch that
+        # holds this offset, which is the first one if it has two records.
         return Position(max(1, log.end_offset), self.below.epoch)
 
     def may_read(self, instead_of: SnapshotId, log_start_offset: int, committed: int) -> bool:
-        """Does the leader's log still hold what follows ``committed``, and was that not tried in
-        vain?
+        """Return whether the leader's log still holds the records from ``committed`` on, and reading
+        below ``instead_of`` was not tried in vain.
         """
         return 0 <= log_start_offset <= committed and instead_of != self.tried
 
     def read(self, below: SnapshotId, end: int, leader_high_watermark: int) -> None:
-        """Batches up to ``end`` came. Go on below the same snapshot while there is more, and all of
-        it is committed.
-
-        The epoch that such a Fetch names is not that of the last local record, so the leader cannot
-        notice a divergence: committed records alone cannot diverge.
-        """
+        """Note that batches up to ``end`` came; decide whether to read on below the snapshot."""
+        # Such a Fetch does not name the epoch of the last local record, so the leader cannot notice
+        # a divergence. Committed records cannot diverge, so the reading ends where they do.
         self.found = below
         self.below = below if end < below.end_offset and leader_high_watermark >= end else None

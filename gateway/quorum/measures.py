@@ -1,4 +1,4 @@
-"""Counts and times for metrics (``KafkaRaftMetrics``). Knows nothing of what they are of."""
+"""Counts events and durations of the core for metrics (``KafkaRaftMetrics``)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Latency:
-    """Of things that took time: how many, how long in all, the longest. Seconds."""
+    """Number, sum and maximum of durations in seconds."""
 
     count: int = 0
     total_s: float = 0.0
     max_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Add one duration."""
         self.count += 1
         self.total_s += seconds
         self.max_s = max(self.max_s, seconds)
@@ -22,9 +22,9 @@ class Latency:
 
 @dataclass(slots=True)
 class Measures:
-    """Of one node since its birth. ``protocol_violations``: messages that were not used.
+    """The counts of one node since its start. ``protocol_violations``: messages that were discarded.
 
-    ``fetched_records`` and ``appended_records``: as follower, and as leader; counted in offsets.
+    ``fetched_records`` and ``appended_records``: as a follower and as the leader, in offsets.
     """
 
     election: Latency = field(default_factory=Latency)

@@ -1,8 +1,7 @@
-"""Requests to other nodes: one in flight for each address, a rest after each that brought nothing
-(``RequestManager``).
+"""Tracks requests to other nodes: one in flight for each address, a pause after each failure.
 
-An answer belongs to the one request that has its number; late and second ones are nobody's. Knows
-nothing of what is asked.
+A response belongs to the request with its number; late and second responses are discarded. It does
+not know the content of requests. Follows ``RequestManager``.
 """
 
 from __future__ import annotations
@@ -15,19 +14,18 @@ from gateway.address import Address
 from gateway.quorum.backoff import Backoff
 from gateway.quorum.effects import Failure
 
-#: What an answer is given to: (message, version) -> was it of any use? None: of none, and no rest
-#: is needed for it either.
+#: Handles a response: (message, version) -> True for success, False to back off, None for neither
+#: (the response is ignored, and the address needs no pause).
 OnAnswer = Callable[[Any, int], bool | None]
 OnFailed = Callable[[Failure], None]
 
-#: Addresses remembered. A quorum has three or five voters; more come only from those who make them
-#: up.
+#: Addresses remembered. A quorum has three or five voters; more are named by hostile peers only.
 _PEERS_MAX: Final = 64
 
 
 class Peer:
-    """One address. ``number``: of the request in flight, 0 for none. ``ready_at``: no request goes
-    out before.
+    """One address. ``number``: of the request in flight, 0 for none. No request goes out before
+    ``ready_at``.
     """
 
     __slots__ = ("address", "backoff", "number", "ready_at", "until")
@@ -37,11 +35,11 @@ class Peer:
         self.backoff = backoff
         self.number = 0
         self.ready_at = -math.inf
-        self.until = math.inf  #: when the driver must have said how the request in flight ended
+        self.until = math.inf  #: when the driver must have reported the end of the request
 
 
 class Peers:
-    """All of them, by address."""
+    """All peers, by address."""
 
     def __init__(
         self, retry_backoff_s: float, retry_backoff_max_s: float, random: Callable[[], float]
@@ -53,9 +51,10 @@ class Peers:
         self._number = 0
 
     def at(self, address: Address) -> Peer:
-        """The peer there, known or new."""
+        """Return the peer at ``address``, known or new."""
         peer = self._by_address.get(address)
         if peer is None:
+            # A peer with a request in flight stays: its number must find it when the response comes.
             if len(self._by_address) >= _PEERS_MAX:
                 self._by_address = {
                     at: peer for at, peer in self._by_address.items() if peer.number
@@ -65,8 +64,8 @@ class Peers:
         return peer
 
     def ready_at(self, address: Address) -> float:
-        """When it may be asked next: infinite while a request is in flight, whose end is an
-        event.
+        """Return when ``address`` may be asked next. The end of a request in flight is an event, so
+        until then it is the time at which that event is overdue.
         """
         peer = self.at(address)
         return peer.until if peer.number else peer.ready_at
@@ -79,9 +78,10 @@ class Peers:
         on_answer: OnAnswer,
         on_failed: OnFailed | None = None,
     ) -> int:
-        """A request goes out to ``address``: its number."""
+        """Note a request to ``address``; return its number."""
         peer = self.at(address)
-        if peer.number:  # it was due long ago: the driver owes its end no more
+        # The end of an older request is overdue: its response will be discarded.
+        if peer.number:
             self._asked.pop(peer.number, None)
         self._number += 1
         peer.number = self._number
@@ -90,7 +90,7 @@ class Peers:
         return self._number
 
     def answered(self, number: int, message: Any, version: int, now: float) -> None:
-        """The answer to request ``number``, if that is still in flight."""
+        """Handle the response to request ``number`` if that is still in flight."""
         asked = self._asked.pop(number, None)
         if asked is None:
             return
@@ -103,7 +103,7 @@ class Peers:
             self._rest(peer, now)
 
     def failed(self, number: int, failure: Failure, now: float) -> None:
-        """Request ``number`` got no answer."""
+        """Handle the end of request ``number`` without a response."""
         asked = self._asked.pop(number, None)
         if asked is None:
             return
@@ -114,9 +114,7 @@ class Peers:
             on_failed(failure)
 
     def rest(self, address: Address, now: float, at_least_s: float = 0.0) -> None:
-        """What came from there was of no use after all: no request goes there for ``at_least_s``
-        seconds.
-        """
+        """Send no request to ``address`` for ``at_least_s`` seconds, and count a failure of it."""
         peer = self.at(address)
         self._rest(peer, now)
         peer.ready_at = max(peer.ready_at, now + at_least_s)

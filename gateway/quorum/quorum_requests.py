@@ -1,5 +1,6 @@
-"""BeginQuorumEpoch and EndQuorumEpoch, as a voter takes them (KIP-595): who leads now, and who
-leads no more.
+"""Handles BeginQuorumEpoch and EndQuorumEpoch, which leaders send to the other voters (KIP-595).
+
+Follows ``handleBeginQuorumEpochRequest`` and ``handleEndQuorumEpochRequest``.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
 from kwire.messages.end_quorum_epoch_response import EndQuorumEpochResponse
 from kwire.uuid import ZERO_UUID
 
-#: Successors looked at: no quorum has more voters.
+#: Successors read from one request: no quorum has more voters.
 _SUCCESSORS_MAX: Final = 1024
 
 
 class QuorumRequests:
-    """The part of a node that leaders announce themselves to."""
+    """The part of a node that handles the announcements of leaders."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     def on_begin(self, asked: Requested) -> None:
-        """A leader says that its epoch has begun, or is still on."""
+        """Answer a leader that has begun its epoch, or reminds this node of it."""
         node, request = self._node, asked.message
         assert isinstance(request, BeginQuorumEpochRequest), request
         if checks.is_other_cluster(node, request.cluster_id):
@@ -52,7 +53,7 @@ class QuorumRequests:
         return responses.begin_quorum_epoch(node, asked, error)
 
     def on_end(self, asked: Requested) -> None:
-        """A leader says that its epoch is over, and who should be elected."""
+        """Answer a leader that has resigned, and that names its preferred successors."""
         node, request = self._node, asked.message
         assert isinstance(request, EndQuorumEpochRequest), request
         if checks.is_other_cluster(node, request.cluster_id):
@@ -69,8 +70,9 @@ class QuorumRequests:
         return responses.end_quorum_epoch(node, asked, error)
 
     def _take_over(self, partition: Any, endpoints: Iterable[Any]) -> ErrorCode:
-        """The epoch and its leader, unless that cannot be: then nothing changes (Kafka throws, and
-        stops).
+        """Take the epoch and its leader; return an error, and change nothing, if they cannot be.
+
+        Kafka throws IllegalStateException in that case, which stops the process.
         """
         node, leader_id, epoch = self._node, partition.leader_id, partition.leader_epoch
         error = checks.voter_only(node, leader_id, epoch)
@@ -87,9 +89,7 @@ class QuorumRequests:
         return ErrorCode.NONE
 
     def _reassured(self, leader_id: int, endpoints: Iterable[Any]) -> None:
-        """The leader itself is there: whoever is about to stand for election in its place need
-        not.
-        """
+        """Follow the leader again, or begin the fetch timeout anew: the leader is alive."""
         node, role = self._node, self._node.role
         if isinstance(role, Nominee) and node.leader_id == leader_id:
             given = checks.addresses(endpoints)
@@ -103,8 +103,8 @@ class QuorumRequests:
             role.ended = role.successor = False
 
     def _ended(self, role: Follower, partition: Any) -> None:
-        """Stand for election soon: at once as the first choice, later the further down the list
-        (strict back-off).
+        """Campaign soon: at once as the first successor, later the further down in the list
+        (``strictExponentialElectionBackoffMs``).
         """
         node = self._node
         position, count = self._position(partition)
@@ -122,7 +122,8 @@ class QuorumRequests:
         role.fetch_until = node.now + rest_s
 
     def _position(self, partition: Any) -> tuple[int, int]:
-        """(this node's place in the list of successors or -1, its length)."""
+        """Return this node's place in the list of successors, or -1, and the list's length."""
+        # Version 1 names candidates with directory ids (KIP-853), version 0 ids alone.
         me = self._node.settings
         named = [
             (one.candidate_id, one.candidate_directory_id)

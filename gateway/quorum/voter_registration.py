@@ -1,9 +1,9 @@
-"""What a follower does to be known right to the quorum (KIP-853): a voter tells where it listens,
-an observer joins.
+"""Keeps this node's entry in the voter set up to date: UpdateRaftVoter, or AddRaftVoter (KIP-853).
 
-Kafka's ``pollFollowerAsVoter`` and ``pollFollowerAsObserver``. Where the configuration says who
-votes, every voter tells every new leader once what it is: no log does, and none will before all
-have told (``upgrading``).
+A voter sends its endpoints and supported versions, an observer with auto-join adds itself. In a
+static quorum every voter sends UpdateRaftVoter to each new leader once, because the leader needs
+the directory ids of all voters to upgrade kraft.version (``upgrading``). Follows
+``pollFollowerAsVoter`` and ``pollFollowerAsObserver``.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from kwire.uuid import ZERO_UUID
 
 
 class VoterRegistration:
-    """The part of a follower that keeps its own row in the voter set right."""
+    """The part of a follower that updates its own entry in the voter set."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     def poll(self, role: Follower) -> None:
-        """Once every fetch timeout, between two Fetches."""
+        """Send a request once every fetch timeout, between two Fetches."""
         node = self._node
+        # Not before the leader has answered a Fetch: the node may be far behind, and its idea of the
+        # voter set with it.
         if not role.fetched or node.installing is not None:
             return
         if node.history.kraft_version < 1 and (role.update_accepted or not node.is_voter):
@@ -55,6 +57,8 @@ class VoterRegistration:
         node, myself = self._node, self._myself()
         if node.voters.nodes[myself.id] == myself:
             return
+        # The voter set of a static quorum is empty of directory ids, so a voter always differs from
+        # its entry, and ``update_accepted`` ends the repetition.
         static = node.history.kraft_version < 1
         request = requests.update_voter(node.cluster_id, node.epoch, myself)
         on_answer = (
@@ -76,8 +80,8 @@ class VoterRegistration:
         )
 
     def _on_update_answer(self, role: Follower, message: Any, version: int) -> bool:
-        """The leader has heard it, or is one that does not want to: Kafka before 4.1 has no use for
-        it in such a quorum.
+        """Stop repeating the update once the leader of a static quorum took it, or does not support
+        it: Kafka before 4.1 has no use for it there.
         """
         error = message.error_code
         role.update_accepted = role.update_accepted or error in (
@@ -92,7 +96,9 @@ class VoterRegistration:
         )
 
     def _join(self, role: Follower, address: Address) -> None:
-        """Become a voter; one with this id and another disk has to go first."""
+        """Ask the leader to add this node as a voter, or to remove the former one with its id."""
+        # A voter with this id and another directory id is this node before it lost its disk. Two
+        # voters cannot share an id, so the former one is removed first (KIP-853, KIP-1186).
         node, myself = self._node, self._myself()
         settings, former = node.settings, node.voters.nodes.get(myself.id)
         if former is not None:
@@ -127,7 +133,11 @@ class VoterRegistration:
         )
 
     def _on_answer(self, done: str, refused: str, message: Any, version: int) -> bool:
-        """Report ``done`` or ``refused``; :meth:`poll` tries again in time."""
+        """Report ``done`` or ``refused``.
+
+        The node learns the outcome from the log, and repeats the request after the next fetch
+        timeout if its entry is still not right.
+        """
         error = message.error_code
         self._node.report(
             done if error == ErrorCode.NONE else refused,

@@ -13,7 +13,15 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from gateway.quorum import batches, following, node, requests, response_checks, transitions
+from gateway.quorum import (
+    batches,
+    following,
+    node,
+    node_state,
+    requests,
+    response_checks,
+    transitions,
+)
 from gateway.quorum.backoff import Backoff
 from gateway.quorum.download import Download
 from gateway.quorum.effects import Advance, Persist, Truncate
@@ -172,9 +180,9 @@ def batches_with_a_wrong_checksum_are_taken() -> Any:
 @mutant
 def epoch_forgotten_at_the_start() -> Any:
     """After a failure of the disk, or a crash, only the log is asked for the epoch."""
-    first = node._first_state
+    first = node_state._first_state
     return _patched(
-        node,
+        node_state,
         "_first_state",
         lambda stored, last_epoch: first(replace(stored, election=None), last_epoch),
     )

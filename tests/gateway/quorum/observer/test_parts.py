@@ -127,19 +127,19 @@ def test_a_follower_describes_no_quorum_of_nobody() -> None:
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_the_voters_that_the_log_names(dynamic: bool) -> None:
     change = leader_change(0, 1, 1, (1, 2, 3), dynamic)
-    assert batches.find(change.data).voter_ids == frozenset({1, 2, 3})
+    assert batches.inspect(change.data).voter_ids == frozenset({1, 2, 3})
     pending = leader_change(change.next, 2, 1, (1, 2))
-    assert batches.find(
+    assert batches.inspect(
         change.data + data_batch(5, 1, 1, 0).data + pending.data
     ).voter_ids == frozenset({1, 2})
-    assert batches.find(data_batch(0, 2, 1, 0).data).voter_ids is None
+    assert batches.inspect(data_batch(0, 2, 1, 0).data).voter_ids is None
 
 
 @pytest.mark.parametrize("cut", [10, 61, 70, 80, 95])
 def test_damaged_batches_name_no_voters(cut: int) -> None:
     data = leader_change(0, 1, 1, (1, 2, 3), True).data
     with pytest.raises(InvalidResponse):
-        batches.find(data[:cut] + b"\xff" * (len(data) - cut))
+        batches.inspect(data[:cut] + b"\xff" * (len(data) - cut))
 
 
 def test_a_voters_id_is_refused_by_a_sentence_that_names_the_voters() -> None:

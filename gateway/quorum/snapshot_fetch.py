@@ -1,0 +1,151 @@
+"""Downloads a snapshot from the leader and has it installed (KIP-630).
+
+It does not decide when a snapshot replaces the log: ``following`` does. Follows
+``KafkaRaftClient.handleFetchSnapshotResponse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from gateway.address import Address
+from gateway.quorum import fetching, requests, response_checks
+from gateway.quorum.download import Download
+from gateway.quorum.effects import AbandonSnapshot, Advance, BeginSnapshot, InstallSnapshot
+from gateway.quorum.errors import error_name
+from gateway.quorum.events import Installed, NotInstalled
+from gateway.quorum.node import Node
+from gateway.quorum.peers import OnFailed
+from gateway.quorum.response_checks import InvalidResponse
+from gateway.quorum.roles import Follower
+from gateway.snapshot_id import SnapshotId
+from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
+from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
+
+
+class SnapshotFetch:
+    """The part of a follower that replaces the log by a snapshot of the leader's.
+
+    ``leader_answered`` is called for each response with a chunk of it, ``suspect_leader`` when the
+    downloaded file turns out to be bad.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        leader_answered: Callable[[Follower], None],
+        suspect_leader: Callable[[Follower], None],
+    ) -> None:
+        self._node = node
+        self._leader_answered = leader_answered
+        self._suspect_leader = suspect_leader
+
+    def begin(self, role: Follower, id: SnapshotId, sender: str) -> None:
+        """Begin to download ``id``; an unfinished download of another one is dropped."""
+        node = self._node
+        role.download = Download(id)
+        node.emit(BeginSnapshot(id))
+        node.report("snapshot begun", snapshot=str(id), leader=sender)
+
+    def fetch(
+        self, role: Follower, address: Address, download: Download, on_failed: OnFailed | None
+    ) -> None:
+        """Ask the leader for the next chunk."""
+        node = self._node
+        request = partial(
+            requests.fetch_snapshot,
+            cluster_id=node.cluster_id,
+            replica=node.replica,
+            epoch=node.epoch,
+            id=download.id,
+            position=download.position,
+            max_bytes=node.settings.snapshot_max_bytes,
+        )
+        node.ask(
+            address,
+            role.leader_id,
+            FetchSnapshotRequest.API_KEY,
+            requests.FETCH_SNAPSHOT_VERSIONS,
+            request,
+            partial(self._on_answer, role, address, download),
+            # Unlike a Fetch it acknowledges nothing but the epoch, so it need not wait for the
+            # chunks before it to be on disk.
+            after=node.state_token,
+            on_failed=on_failed,
+        )
+
+    def _on_answer(
+        self, role: Follower, address: Address, download: Download, message: Any, version: int
+    ) -> bool | None:
+        node, sender = self._node, f"leader {role.leader_id} ({address})"
+        assert isinstance(message, FetchSnapshotResponse), message
+        try:
+            if message.error_code:
+                fetching.refused(node, address, sender, message.error_code)
+                return self._give_up(role, download, sender, error_name(message.error_code))
+            partition = response_checks.snapshot_partition(message)
+        except InvalidResponse as problem:
+            return self._give_up(role, download, sender, str(problem))
+        if not fetching.handle_leader_and_epoch(node, sender, partition, message):
+            return self._give_up(role, download, sender, error_name(partition.error_code))
+        # The epoch and leader above count whenever they come. The bytes count for this download.
+        if node.role is not role or role.download is not download:
+            return False
+        try:
+            chunk = download.take(partition)
+        except InvalidResponse as problem:
+            return self._give_up(role, download, sender, str(problem))
+        self._leader_answered(role)
+        if chunk is None:
+            node.back_off()
+            return False
+        node.emit(chunk)
+        if download.complete:
+            self._install(role, download)
+        # For an observer only a whole snapshot that the log takes is progress: a false leader could
+        # send chunks for ever.
+        return None if node.settings.observer is not None else True
+
+    def _install(self, role: Follower, download: Download) -> None:
+        node = self._node
+        assert node.installing is None, "two snapshots at once"
+        role.download = None
+        node.installing = download.id
+        node.emit(InstallSnapshot(node.next_token(), download.id))
+
+    def _give_up(self, role: Follower, download: Download, sender: str, why: str) -> bool:
+        """Return to Fetch: its response names the snapshot that the leader has now (KIP-630)."""
+        node = self._node
+        node.back_off()
+        if node.role is role and role.download is download:
+            role.download = None
+            node.emit(AbandonSnapshot(download.id))
+            node.report("snapshot given up", snapshot=str(download.id), leader=sender, reason=why)
+        return False
+
+    def on_installed(self, event: Installed) -> None:
+        """Restart the core's log at the snapshot's end. Everything in a snapshot is committed."""
+        node = self._node
+        assert node.installing == event.id, "a snapshot was installed that no download requested"
+        node.installing = None
+        node.log.truncate_to_snapshot(event.id)
+        node.history.truncate_to_snapshot(event.id, event.voters, event.kraft_version)
+        node.voters_changed()
+        if event.id.end_offset > node.high_watermark:
+            node.high_watermark = event.id.end_offset
+            node.emit(Advance(event.id.end_offset))
+        node.progressed()
+        node.report("snapshot installed", snapshot=str(event.id))
+
+    def on_not_installed(self, event: NotInstalled) -> None:
+        """Count the bad file against the leader; the next Fetch comes after a pause."""
+        node, role = self._node, self._node.role
+        assert node.installing == event.id, "a snapshot was refused that no download requested"
+        node.installing = None
+        node.protocol_violation(f"leader {node.leader_id}", f"snapshot {event.id}: {event.reason}")
+        node.back_off()
+        if isinstance(role, Follower):
+            self._suspect_leader(role)
+            node.peers.rest(role.endpoints[node.settings.listener], node.now)
