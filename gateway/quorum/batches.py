@@ -1,7 +1,8 @@
 """Encodes the batches that a leader appends, and inspects those that a follower receives.
 
-It does not know roles. Follows Kafka's ``BatchBuilder``, ``LeaderState.appendStartOfEpochControlRecords``
-and, for the inspection, ``KRaftControlRecordStateMachine``.
+It does not know roles. Follows Kafka's ``BatchBuilder``,
+``LeaderState.appendStartOfEpochControlRecords`` and, for the inspection,
+``KRaftControlRecordStateMachine``.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def control_batch(
 
 
 def leader_change(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> tuple[str, Message]:
-    """Return the first record of an epoch: its leader, the voters, and those that granted a vote."""
+    """Return the first record of an epoch: its leader, the voters, and those that granted a
+    vote.
+    """
     message = LeaderChangeMessage(
         version=0,
         leader_id=leader_id,

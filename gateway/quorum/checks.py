@@ -20,8 +20,8 @@ _ENDPOINTS_MAX: Final = 64
 
 
 def is_other_cluster(node: Node, cluster_id: str | None) -> bool:
-    """Return whether the sender names another cluster. A null id passes (KIP-595), an empty one does
-    not.
+    """Return whether the sender names another cluster. A null id passes (KIP-595), an empty one
+    does not.
     """
     # The field is nullable since KIP-595, and Kafka's tools leave it out.
     return cluster_id is not None and cluster_id != node.cluster_id

@@ -18,7 +18,9 @@ _EMPTY_MAX: Final = 3
 
 
 class Download:
-    """The bytes of ``id`` up to ``position``; ``size`` is None until the first response names it."""
+    """The bytes of ``id`` up to ``position``; ``size`` is None until the first response names
+    it.
+    """
 
     __slots__ = ("_empty", "id", "position", "size")
 

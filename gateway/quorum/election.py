@@ -131,8 +131,8 @@ class Election:
             "a node that knows a leader does not vote"
         )
         if node.election.voted_id == candidate_id:
-            # A second copy of the request. The vote is on disk, and the timeout must not begin anew:
-            # a candidate that repeats its request could otherwise hold up the next election.
+            # A second copy of the request. The vote is on disk, and the timeout must not begin
+            # anew: a candidate that repeats its request could otherwise hold up the next election.
             return
         node.vote(candidate_id, directory_id)
         if isinstance(role, Unattached):

@@ -1,4 +1,6 @@
-"""Builds the error texts for the operator: the node, the fault and the remedy. It keeps no state."""
+"""Builds the error texts for the operator: the node, the fault and the remedy. It keeps no
+state.
+"""
 
 from __future__ import annotations
 

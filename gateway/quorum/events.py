@@ -1,6 +1,7 @@
 """Defines the events that drive the core: requests, responses, time, the disk, and proposals.
 
-Values without behaviour. The driver passes each to ``Raft.step`` with the time at which it happened.
+Values without behaviour. The driver passes each to ``Raft.step`` with the time at which it
+happened.
 """
 
 from __future__ import annotations
@@ -73,10 +74,11 @@ class Durable:
 class Propose:
     """Records of this node's controller, to be appended if it leads ``epoch``.
 
-    ``batches``: each becomes one batch, which survives a crash as a whole or not at all, of metadata
-    record values (frame included). The core answers with ``Accepted`` or ``Refused``; the records
-    are committed once the high watermark is beyond them. ``kraft_version``: the kraft.version that
-    the records need (KIP-853); if it is lower, a batch with that version and the voters goes first.
+    ``batches``: each becomes one batch, which survives a crash as a whole or not at all, of
+    metadata record values (frame included). The core answers with ``Accepted`` or ``Refused``; the
+    records are committed once the high watermark is beyond them. ``kraft_version``: the
+    kraft.version that the records need (KIP-853); if it is lower, a batch with that version and the
+    voters goes first.
     """
 
     number: int

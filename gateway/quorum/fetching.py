@@ -79,8 +79,8 @@ def only_partition(node: Node, address: Address, sender: str, message: Any) -> P
 
 def refused(node: Node, address: Address, sender: str, error: int) -> None:
     """Handle a Fetch or FetchSnapshot that was refused as a whole."""
-    # Only an administrator can remove what an observer is refused for: it stops for another cluster,
-    # and waits for a permission. A voter asks on, because its other peers may accept it.
+    # Only an administrator can remove what an observer is refused for: it stops for another
+    # cluster, and waits for a permission. A voter asks on, because its other peers may accept it.
     observer = node.settings.observer
     node.back_off()
     if (

@@ -104,8 +104,8 @@ class Following:
     def _suspect_leader(self, role: Follower) -> None:
         """Note that the leader did not help: an observer also asks the other nodes from now on."""
         self._history.below = None
-        # A voter waits for its fetch timeout before it campaigns, so that one lost response makes no
-        # epoch. An observer makes no epochs, and may look for another leader at once.
+        # A voter waits for its fetch timeout before it campaigns, so that one lost response makes
+        # no epoch. An observer makes no epochs, and may look for another leader at once.
         if self._node.settings.observer is not None and self._node.role is role:
             role.fetch_until = min(role.fetch_until, self._node.now)
 
@@ -294,15 +294,15 @@ class Following:
         node = self._node
         end, committed = node.log.end, self._committed
         target = truncation_offset(node.log, leaders)
-        # Kafka throws here, which stops the process (KAFKA-12460). No response of a correct leader asks for it, so
-        # an operator must decide which log is right.
+        # Kafka throws here, which stops the process (KAFKA-12460). No response of a correct leader
+        # asks for it, so an operator must decide which log is right.
         if target < committed:
             node.stop(error_messages.below_high_watermark(sender, leaders, end, target, committed))
             return
         if target >= end.offset:
             raise InvalidResponse(
-                f"logs that diverge at epoch {leaders.epoch}, offset {leaders.offset}, which the local log "
-                f"(end {end.offset}, epoch {end.epoch}) does not contradict"
+                f"logs that diverge at epoch {leaders.epoch}, offset {leaders.offset}, which the "
+                f"local log (end {end.offset}, epoch {end.epoch}) does not contradict"
             )
         node.truncate_to(target)
         node.report(
@@ -317,8 +317,8 @@ class Following:
     def _on_snapshot_offered(
         self, role: Follower, id: SnapshotId, partition: PartitionData, sender: str
     ) -> None:
-        """Download the snapshot, because the leader has no log for a Fetch at this log's end; or try
-        to read the log below it.
+        """Download the snapshot, because the leader has no log for a Fetch at this log's end; or
+        try to read the log below it.
         """
         node, observer = self._node, self._node.settings.observer
         end, committed = node.log.end, self._committed
@@ -366,8 +366,8 @@ class Following:
         self._history.below = None
         given = None
         if snapshot_id is None and diverging is None:
-            # ``position`` fetches an empty log from offset 1. If the first batch has one record, the
-            # leader sends the second batch, which does not begin at the log's end.
+            # ``position`` fetches an empty log from offset 1. If the first batch has one record,
+            # the leader sends the second batch, which does not begin at the log's end.
             with contextlib.suppress(InvalidResponse):
                 given = response_checks.given_batches(partition, node.log.end, node.epoch)
         if given is None:

@@ -87,7 +87,7 @@ class Handshake:
             )
             return None
         for id, host, port in voters.endpoints_described(message):
-            # A known address is the one at which the node answered. What it advertises may not be
+            # A known address is the one at which the node answered. The advertised one may not be
             # reachable from here, behind a forwarded port.
             if id not in node.addresses:
                 node.learn_address(id, host, port)

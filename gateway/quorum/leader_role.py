@@ -1,8 +1,7 @@
-"""Leading: what is appended, what of it is committed, and whether enough voters still follow
-(KIP-595).
+"""Leads an epoch: appends, commits, and resigns when no majority of the voters follows (KIP-595).
 
-Kafka's ``LeaderState``, ``pollLeader``, ``pollResigned`` and ``handleEndQuorumEpochRequest``. Knows
-no Fetch: that is served next door.
+Fetches are answered by ``serving``. ``resigned_role`` continues
+after the resignation. Follows ``LeaderState`` and ``pollLeader``.
 """
 
 from __future__ import annotations
@@ -12,23 +11,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gateway.quorum import batches, checks, requests, transitions
+from gateway.quorum import batches, quorum_acknowledgement, requests
 from gateway.quorum.effects import Accepted, Advance, ElectionState, Leading, Refused
-from gateway.quorum.errors import error_name
 from gateway.quorum.events import Propose
-from gateway.quorum.node import NO_NODE, Node
-from gateway.quorum.roles import Candidate, Leader, Progress, Resigned
+from gateway.quorum.node import Node
+from gateway.quorum.roles import Candidate, Leader, Progress
 from gateway.quorum.upgrading import UpgradeRefused, upgraded_voters
 from gateway.quorum.voter_set import VoterSet
 from kwire.errors import EncodeError
 from kwire.message import Message
 from kwire.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
-from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.voters_record import VotersRecord
 from kwire.uuid import ZERO_UUID, Uuid
 
-#: A leader without fetches from a majority for so many fetch timeouts resigns
+#: Fetch timeouts without fetches from a majority after which a leader resigns
 #: (``LeaderState.CHECK_QUORUM_TIMEOUT_FACTOR``).
 CHECK_QUORUM_FACTOR = 1.5
 
@@ -38,12 +35,12 @@ class LeaderRole:
 
     def __init__(self, node: Node, committed: Callable[[Leader], None]) -> None:
         self._node = node
-        self._committed = committed  #: told when the high watermark rose
+        self._committed = committed  #: called when the high watermark has risen
 
-    # --- taking office ---
+    # --- becoming leader ---
 
     def take(self, candidate: Candidate) -> None:
-        """A majority voted for this node: its epoch begins with a LEADER_CHANGE record."""
+        """Become the leader of the candidate's epoch, which begins with a LEADER_CHANGE record."""
         node, me = self._node, self._node.settings.node_id
         assert node.may_campaign or node.is_voter, "an observer was elected"
         granting = [id for id, granted in candidate.votes.items() if granted and id in node.voters]
@@ -57,8 +54,8 @@ class LeaderRole:
         node.enter(leader, ElectionState(node.epoch, me))
         messages = [batches.leader_change(me, node.voters, granting)]
         if node.history.kraft_version >= 1 and node.history.offset < 0:
-            # The voters of formatting are in no log yet: the first leader writes them down
-            # (KIP-853).
+            # The voters of formatting are in the snapshot 0-0, which is never replicated: the first
+            # leader writes them to the log (KIP-853).
             messages += [
                 batches.kraft_version(node.history.kraft_version),
                 batches.kraft_voters(node.voters),
@@ -67,8 +64,8 @@ class LeaderRole:
         node.emit(Leading(node.epoch, start_offset))
 
     def _fill(self, leader: Leader, voters: VoterSet) -> None:
-        """Progress of the voters, of those that were observers until now too; and the other way
-        round.
+        """Assign the known progress to voters and observers; each may have been the other
+        before.
         """
         me = self._node.settings
         known = leader.progress
@@ -89,16 +86,19 @@ class LeaderRole:
         leader.silent_at = self._silent_at(leader)
 
     def voters_changed(self, leader: Leader) -> None:
-        """Other voters count from now on (KIP-853)."""
+        """Count the new voter set from now on (KIP-853)."""
         self._fill(leader, self._node.voters)
+        # A new voter learns the leader at once.
         leader.begin_at = self._node.now
+        # A removal may complete a majority.
         self.advance(leader)
 
     # --- the log ---
 
     def propose(self, event: Propose) -> None:
-        """Append the controller's records: each batch whole, all of them or none (KAFKA-12376,
-        13148).
+        """Append the controller's records, all batches or none (KAFKA-12376, 13148).
+
+        Emits Accepted or Refused.
         """
         node, role = self._node, self._node.role
         if not isinstance(role, Leader) or role.epoch != event.epoch:
@@ -107,6 +107,8 @@ class LeaderRole:
                 if node.leader_id >= 0
                 else "nobody is known to lead"
             )
+            # The epoch too must be the proposal's: a controller that was deposed and elected again
+            # decided on state that the epoch between may have changed.
             node.emit(
                 Refused(event.number, True, f"this node does not lead epoch {event.epoch}: {leads}")
             )
@@ -123,8 +125,8 @@ class LeaderRole:
         node.emit(Accepted(event.number, base_offset, end_offset))
 
     def _upgrade(self, version: int | None) -> list[tuple[str, Message]]:
-        """The records that make kraft.version ``version``; none where it is that, or nobody asks.
-        Raises UpgradeRefused.
+        """Return the records that raise kraft.version to ``version``; none if it is that already,
+        or ``version`` is None. Raises UpgradeRefused.
         """
         voters = None if version is None else upgraded_voters(self._node, version)
         return (
@@ -134,8 +136,9 @@ class LeaderRole:
         )
 
     def _make(self, event: Propose, offset: int) -> tuple[list[tuple[int, bytes]], int]:
-        """(base offset, bytes) of each batch, the first at ``offset``, and where they end. Raises
-        ValueError, EncodeError.
+        """Return (base offset, bytes) of each batch, the first at ``offset``, and their end offset.
+
+        Raises ValueError, EncodeError.
         """
         made: list[tuple[int, bytes]] = []
         most = self._node.settings.batch_max_bytes
@@ -152,7 +155,7 @@ class LeaderRole:
         return made, offset
 
     def append_voters(self, leader: Leader, voters: VoterSet) -> int:
-        """Append a KRAFT_VOTERS record, which counts from now on: its offset."""
+        """Append a KRAFT_VOTERS record, which is in force from now on; return its offset."""
         assert self._node.role is leader, "only the leader changes the voters"
         offset = self._node.log.end_offset
         self._append(leader, [batches.kraft_voters(voters)], [], offset + 1)
@@ -165,10 +168,11 @@ class LeaderRole:
         more: list[tuple[int, bytes]],
         end_offset: int,
     ) -> None:
-        """Append a batch of the control records, if there are any, and (base offset, bytes) of the
-        batches behind it, at once.
+        """Append a batch of the control records, if any, and the encoded batches ``more`` behind
+        it.
 
-        What the records say of who votes counts from now on.
+        The voters that the records name are in force from now on, before they are committed
+        (KIP-853).
         """
         node, base_offset, before = self._node, self._node.log.end_offset, self._node.voters
         made = (
@@ -182,6 +186,8 @@ class LeaderRole:
             if control
             else more
         )
+        # One effect for all batches: the disk takes all of them or, after a crash, a prefix of
+        # whole batches.
         node.append(
             b"".join(data for _, data in made),
             end_offset,
@@ -197,19 +203,21 @@ class LeaderRole:
             node.voters_changed()
 
     def advance(self, leader: Leader) -> None:
-        """The high watermark is the largest offset that a majority has, never less than it was.
-
-        It must lie strictly past the LEADER_CHANGE record: what earlier epochs left is not
-        committed before something of this one is (Raft's figure 8; past and not at: KAFKA-12619).
-        This node counts by what is durable here.
+        """Raise the high watermark to the largest offset that a majority of the voters has
+        (``LeaderState.maybeUpdateHighWatermark``).
         """
         node = self._node
         flushed, voters = node.log.flushed, node.voters
         offsets = [progress.offset for progress in leader.progress.values()]
+        # This node counts by what is durable on it (KAFKA-10533), and only while it is a voter: a
+        # leader that was removed does not count itself (KIP-853).
         if len(offsets) < len(voters):
             offsets.append(flushed)
         offsets.sort(reverse=True)
         reached = min(offsets[voters.majority - 1], flushed)
+        # It must lie strictly past the LEADER_CHANGE record: records of earlier epochs are not
+        # committed before one of this epoch is (Raft's figure 8; past and not at: KAFKA-12619). A
+        # follower that lost its disk does not lower it.
         if reached <= leader.start_offset or reached <= leader.high_watermark:
             return
         leader.high_watermark = reached
@@ -224,27 +232,27 @@ class LeaderRole:
     # --- the other voters ---
 
     def voter_fetched(self, leader: Leader, voter: Progress) -> None:
-        """A voter fetched: it follows."""
+        """Note that a voter fetched, so that it knows this leader."""
         voter.fetched_at = self._node.now
         voter.begun = True
         leader.silent_at = self._silent_at(leader)
 
     def _silent_at(self, leader: Leader) -> float:
-        """When a majority will not have been heard for too long (KAFKA-15489). Never where this
-        node is a majority (16144).
+        """Return when the leader resigns without further fetches (KAFKA-15489); never if this node
+        is a majority alone (KAFKA-16144).
         """
         heard = self._majority_fetched_at(leader, leader.began_at)
         return heard + CHECK_QUORUM_FACTOR * self._node.settings.fetch_timeout_s
 
     def leads_until(self, leader: Leader) -> float:
-        """Up to when others probably still follow: their patience with a leader, after a majority's
-        last Fetches.
+        """Return until when a majority probably still follows: a fetch timeout after its
+        Fetches.
         """
         return self._majority_fetched_at(leader, -math.inf) + self._node.settings.fetch_timeout_s
 
     def _majority_fetched_at(self, leader: Leader, at_least: float) -> float:
-        """Since when a majority of the voters has been heard, this node included; infinite where it
-        is one by itself.
+        """Return the time since which a majority of the voters has fetched, this node included;
+        infinite if it is a majority alone.
         """
         voters = self._node.voters
         needed = voters.majority - (len(leader.progress) < len(voters))
@@ -256,7 +264,7 @@ class LeaderRole:
         return heard[needed - 1]
 
     def poll(self, leader: Leader) -> None:
-        """Resign when nobody follows, remind those that do not."""
+        """Resign if no majority follows; send BeginQuorumEpoch to voters that do not fetch."""
         node = self._node
         if leader.removed or node.now >= leader.silent_at:
             reason = (
@@ -267,6 +275,8 @@ class LeaderRole:
             node.report("leader resigns", epoch=leader.epoch, reason=reason)
             self.resign()
             return
+        # A voter that stopped fetching may have restarted and not know the leader. Only the voters
+        # that do not fetch are reminded, and only every half fetch timeout (KAFKA-17751).
         if node.now >= leader.begin_at:
             leader.begin_at = node.now + self._begin_interval_s
             for voter in leader.progress.values():
@@ -277,7 +287,7 @@ class LeaderRole:
                 self._begin(leader, voter)
 
     def deadline(self, leader: Leader) -> float:
-        """When :meth:`poll` has something to do next."""
+        """Return when :meth:`poll` has something to do next."""
         node, deadline = self._node, min(leader.silent_at, leader.begin_at)
         for voter in leader.progress.values():
             if not voter.begun:
@@ -311,33 +321,17 @@ class LeaderRole:
         self, leader: Leader, voter: Progress, message: Any, version: int
     ) -> bool | None:
         late = self._node.role is not leader
-        acknowledged = self._acknowledged(f"voter {voter.id}", message)
+        acknowledged = quorum_acknowledgement.is_acknowledged(
+            self._node, f"voter {voter.id}", message
+        )
         voter.begun = voter.begun or acknowledged
         return None if late else acknowledged
 
-    def _acknowledged(self, sender: str, message: Any) -> bool:
-        """Is it the answer, without error, of one who knows of no newer epoch?"""
-        partition = checks.only_partition(message.topics)
-        if message.error_code or partition is None:
-            self._node.protocol_violation(
-                sender,
-                f"an answer with {error_name(message.error_code)} and {len(message.topics)} topics",
-            )
-            return False
-        return transitions.handle_common_response(
-            self._node,
-            sender,
-            partition.error_code,
-            partition.leader_epoch,
-            partition.leader_id,
-            message.node_endpoints,
-        )
-
-    # --- leaving office ---
+    # --- resigning ---
 
     def resign(self) -> None:
-        """Lead no more, and tell the voters who should be next: those first who have most of the
-        log (KIP-595).
+        """Stop leading, and name successors to the voters, those with the longest log first
+        (KIP-595).
         """
         node, leader = self._node, self._node.role
         assert isinstance(leader, Leader), "only a leader resigns"
@@ -346,47 +340,3 @@ class LeaderRole:
             (voter.id, voter.directory_id) for voter in best_first
         )
         node.become_resigned(set(leader.progress), successors)
-
-    def poll_resigned(self, role: Resigned) -> None:
-        """Tell the voters; after a while a new epoch is needed, as this one cannot have another
-        leader.
-        """
-        node = self._node
-        if node.now >= role.election_at:
-            node.become_unattached(node.epoch + 1, NO_NODE, afresh=True)
-            return
-        for id in sorted(role.unaware):
-            self._end(role, id)
-
-    def resigned_deadline(self, role: Resigned) -> float:
-        """When :meth:`poll_resigned` has something to do next."""
-        node, deadline = self._node, role.election_at
-        for id in role.unaware:
-            address = node.address_of(id)
-            if address is not None:
-                deadline = min(deadline, node.peers.ready_at(address))
-        return deadline
-
-    def _end(self, role: Resigned, id: int) -> None:
-        node = self._node
-        address = node.address_of(id)
-        if address is None or node.now < node.peers.ready_at(address):
-            return
-        request = partial(
-            requests.end_quorum_epoch,
-            cluster_id=node.cluster_id,
-            epoch=node.epoch,
-            leader_id=node.settings.node_id,
-            successors=role.successors,
-            endpoints=node.settings.endpoints,
-        )
-        on_answer = partial(self._on_end_answer, role, id)
-        key, versions = EndQuorumEpochRequest.API_KEY, requests.END_VERSIONS
-        node.ask(address, id, key, versions, request, on_answer, after=node.state_token)
-
-    def _on_end_answer(self, role: Resigned, id: int, message: Any, version: int) -> bool | None:
-        late = self._node.role is not role
-        acknowledged = self._acknowledged(f"voter {id}", message)
-        if acknowledged:
-            role.unaware.discard(id)
-        return None if late else acknowledged

@@ -38,8 +38,8 @@ class LogHistory:
         return Position(max(1, log.end_offset), self.below.epoch)
 
     def may_read(self, instead_of: SnapshotId, log_start_offset: int, committed: int) -> bool:
-        """Return whether the leader's log still holds the records from ``committed`` on, and reading
-        below ``instead_of`` was not tried in vain.
+        """Return whether the leader's log still holds the records from ``committed`` on, and
+        reading below ``instead_of`` was not tried in vain.
         """
         return 0 <= log_start_offset <= committed and instead_of != self.tried
 

@@ -22,7 +22,8 @@ class Latency:
 
 @dataclass(slots=True)
 class Measures:
-    """The counts of one node since its start. ``protocol_violations``: messages that were discarded.
+    """The counts of one node since its start. ``protocol_violations``: messages that were
+    discarded.
 
     ``fetched_records`` and ``appended_records``: as a follower and as the leader, in offsets.
     """

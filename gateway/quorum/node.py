@@ -149,7 +149,9 @@ class Node(NodeState):
         self.emit(LearnClusterId(self.next_token(), cluster_id))
 
     def learn_voters(self, ids: frozenset[int]) -> None:
-        """Take the voters that were reported to an observer; stop if its replica id is a voter's."""
+        """Take the voters that were reported to an observer; stop if its replica id is a
+        voter's.
+        """
         self.reported_voters = ids
         refusal = voters.refusal(self.settings.node_id, ids)
         if refusal is not None:
@@ -179,8 +181,8 @@ class Node(NodeState):
         assert self.epoch <= epoch <= EPOCH_MAX, "epochs never decrease"
         role = self.role
         election_at = self.election_at()
-        # The election timeout continues, as in Kafka's transitionToUnattached. Otherwise a node that
-        # raises the epoch again and again would keep this one from campaigning for ever.
+        # The election timeout continues, as in Kafka's transitionToUnattached. Otherwise a node
+        # that raises the epoch again and again would keep this one from campaigning for ever.
         if not afresh:
             left = _time_left(role)
             election_at = min(election_at, left) if election_at < math.inf else election_at
@@ -198,8 +200,8 @@ class Node(NodeState):
         endpoints: Mapping[str, Address],
         within_s: float | None = None,
     ) -> None:
-        """Follow ``leader_id`` of ``epoch``, another node, which must answer ``within_s`` seconds if
-        that is given, else within the fetch timeout.
+        """Follow ``leader_id`` of ``epoch``, another node, which must answer ``within_s`` seconds
+        if that is given, else within the fetch timeout.
         """
         assert self.epoch <= epoch <= EPOCH_MAX, "epochs never decrease"
         assert leader_id != NO_NODE and not self.is_self(leader_id), "a node follows another node"
@@ -222,8 +224,8 @@ class Node(NodeState):
         """Stop leading, or restart as the former leader: the epoch stays, without a leader."""
         assert self.is_self(self.leader_id), "only a leader resigns"
         # quorum-state still names this node as the leader of the epoch, so that a restart does not
-        # grant a vote in it (``ResignedState``). During a shutdown the node waits for another leader
-        # and does not campaign.
+        # grant a vote in it (``ResignedState``). During a shutdown the node waits for another
+        # leader and does not campaign.
         stays = self.leaving or self.epoch >= EPOCH_MAX
         election_at = math.inf if stays else self.now + self.random_election_timeout()
         self._enter(Resigned(election_at, unaware, successors), self.election)

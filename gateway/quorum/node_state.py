@@ -24,7 +24,8 @@ from kwire.uuid import ZERO_UUID, Uuid
 
 #: The id that stands for no leader, no vote, or a replica without an id.
 NO_NODE: Final = -1
-#: An epoch is an int32. A node in the last one keeps its role; Kafka's would wrap around below zero.
+#: An epoch is an int32. A node in the last one keeps its role; Kafka's would wrap around below
+#: zero.
 EPOCH_MAX: Final = (1 << 31) - 1
 #: Addresses that are remembered from responses; a hostile peer may name any number.
 _ADDRESSES_MAX: Final = 64
@@ -65,8 +66,8 @@ class NodeState:
         self.addresses: dict[int, Address] = {}
         self.election = _first_state(stored, self.log.last_epoch)
         snapshot = self.log.latest_snapshot
-        # A snapshot holds committed records only (KIP-630), so its end is a lower bound that is left
-        # when the high watermark itself was lost with the machine's power.
+        # A snapshot holds committed records only (KIP-630), so its end is a lower bound that is
+        # left when the high watermark itself was lost with the machine's power.
         floor = max(stored.high_watermark, self.log.start_offset, snapshot[0] if snapshot else 0)
         #: Everything below it is committed, and durable on this node. It never decreases.
         self.high_watermark = min(floor, self.log.end_offset)
@@ -113,7 +114,9 @@ class NodeState:
         return self.settings.observer is None and self.history.is_voter
 
     def is_self(self, id: int) -> bool:
-        """Return whether ``id`` is this node's. -1 is no node's, although an observer may have it."""
+        """Return whether ``id`` is this node's. -1 is no node's, although an observer may have
+        it.
+        """
         return id >= 0 and id == self.settings.node_id
 
     @property
@@ -121,8 +124,8 @@ class NodeState:
         """Replica id and directory id, as Fetch and FetchSnapshot carry them."""
         settings = self.settings
         # An observer sends no id until it knows the voters: the leader would count the fetches of a
-        # voter's id towards the high watermark, because a voter without a directory id is matched by
-        # its id alone. Without the id, the directory id would only add rows to DescribeQuorum.
+        # voter's id towards the high watermark, because a voter without a directory id is matched
+        # by its id alone. Without the id, the directory id would only add rows to DescribeQuorum.
         if settings.observer is not None and (settings.node_id < 0 or not self.reported_voters):
             return NO_NODE, ZERO_UUID
         return settings.node_id, settings.directory_id
@@ -175,7 +178,9 @@ class NodeState:
         return self.addresses.get(id)
 
     def leader_endpoint(self, listener: str) -> Address | None:
-        """Return the leader's address at ``listener``, the name of the one that a request came by."""
+        """Return the leader's address at ``listener``, the name of the one that a request came
+        by.
+        """
         leader_id = self.election.leader_id
         if self.is_self(leader_id):
             return self.settings.endpoints.get(listener)

@@ -54,7 +54,8 @@ class Peers:
         """Return the peer at ``address``, known or new."""
         peer = self._by_address.get(address)
         if peer is None:
-            # A peer with a request in flight stays: its number must find it when the response comes.
+            # A peer with a request in flight stays: its number must find it when the response
+            # comes.
             if len(self._by_address) >= _PEERS_MAX:
                 self._by_address = {
                     at: peer for at, peer in self._by_address.items() if peer.number

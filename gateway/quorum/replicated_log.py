@@ -1,8 +1,7 @@
-"""The log as the core of the quorum sees it: where it begins and ends, which epochs it holds, how
-much of it is durable.
+"""Tracks the log for the core: start, end, epochs, snapshots, and how much of it is durable.
 
-It changes the moment an effect is given out; the disk follows. Knows no records, only their offsets
-and epochs.
+It changes when an effect is emitted, before the disk does. It knows no records, only their offsets
+and epochs. Follows Kafka's ``ReplicatedLog`` (``RaftLog``) and ``KafkaMetadataLog``.
 """
 
 from __future__ import annotations
@@ -16,14 +15,12 @@ from gateway.quorum.partition import Position
 from gateway.quorum.settings import Stored
 from gateway.snapshot_id import SnapshotId
 
-#: The snapshot of formatting (``Snapshots.BOOTSTRAP_SNAPSHOT_ID``): never given to anybody.
+#: The snapshot from formatting (``Snapshots.BOOTSTRAP_SNAPSHOT_ID``), which is never served.
 BOOTSTRAP: Final = SnapshotId(0, 0)
 
 
 class ValidOffsetAndEpoch(NamedTuple):
-    """What a leader says to a fetch position (``ValidOffsetAndEpoch``): valid when neither is
-    given.
-    """
+    """A leader's verdict on a fetch position; valid if neither field is set."""
 
     snapshot: SnapshotId | None = None
     diverging: Position | None = None
@@ -33,7 +30,7 @@ VALID: Final = ValidOffsetAndEpoch()
 
 
 class ReplicatedLog:
-    """Offsets and epochs of one log (``ReplicatedLog``). ``flushed``: everything below is durable."""
+    """Offsets and epochs of one log. Everything below ``flushed`` is durable."""
 
     __slots__ = (
         "_epochs",
@@ -49,7 +46,7 @@ class ReplicatedLog:
         assert 0 <= stored.start_offset <= stored.end_offset, "a log ends before it begins"
         self.start_offset = stored.start_offset
         self.end_offset = stored.end_offset
-        self.flushed = stored.end_offset  #: what a node finds at its birth is on its disk
+        self.flushed = stored.end_offset  # opening the log has synced it
         self.snapshots = [id for id in stored.snapshots if id != BOOTSTRAP]
         self._start_epoch = stored.start_epoch
         self._epochs = LeaderEpochs(stored.epochs)
@@ -68,7 +65,7 @@ class ReplicatedLog:
 
     @property
     def end(self) -> Position:
-        """Where the log ends: the offset to come, and the epoch before it."""
+        """The next offset, and the epoch of the record before it."""
         return Position(self.end_offset, self.last_epoch)
 
     @property
@@ -77,34 +74,31 @@ class ReplicatedLog:
         return self.snapshots[-1] if self.snapshots else None
 
     def append(self, token: int, end_offset: int, batches: Iterable[tuple[int, int]]) -> None:
-        """The append with ``token`` makes the log end at ``end_offset``; ``batches``: (epoch, base
+        """Extend the log to ``end_offset``; it is durable with ``token``. ``batches``: (epoch, base
         offset) of each.
         """
         assert end_offset > self.end_offset, "an append of nothing"
         expected = self.end_offset
         for epoch, base_offset in batches:
-            assert expected <= base_offset < end_offset, (
-                "a batch that is not appended at the log's end"
-            )  # KAFKA-12331
-            assert epoch >= self.last_epoch, "epochs of a log never fall"
+            # KAFKA-12331: a LEADER_CHANGE batch had base offset 0 wherever the log ended.
+            assert expected <= base_offset < end_offset, "a batch that is not at the log's end"
+            assert epoch >= self.last_epoch, "the epochs of a log never decrease"
             self._epochs.assign(epoch, base_offset)
         self.end_offset = end_offset
         self._unsynced.append((token, end_offset))
 
     def truncate_to(self, offset: int) -> None:
-        """Everything from ``offset`` on is gone. What was on its way to the disk counts only up to
-        there.
-        """
+        """Drop everything from ``offset`` on."""
         assert self.start_offset <= offset < self.end_offset, "a truncation outside of the log"
         self.end_offset = offset
+        # The disk performs effects in order, so an append that is still pending makes the log
+        # durable only up to here. Other records may stand beyond it by then.
         self.flushed = min(self.flushed, offset)
         self._unsynced = deque((token, min(end, offset)) for token, end in self._unsynced)
         self._epochs.truncate_from_end(offset)
 
     def synced(self, token: int) -> bool:
-        """Every effect on the disk up to ``token`` is durable. Did that make more of the log
-        durable?
-        """
+        """Note that every effect up to ``token`` is durable; return whether more of the log is."""
         before = self.flushed
         unsynced = self._unsynced
         while unsynced and unsynced[0][0] <= token:
@@ -113,9 +107,10 @@ class ReplicatedLog:
         return self.flushed > before
 
     def truncate_to_snapshot(self, id: SnapshotId) -> None:
-        """The log begins anew, empty and durable, at the end of a snapshot
+        """Restart the log, empty and durable, at the end of a snapshot
         (``truncateToLatestSnapshot``).
         """
+        assert id.end_offset >= self.start_offset, "a snapshot from before the log start"
         self.start_offset = self.end_offset = self.flushed = id.end_offset
         self._start_epoch = id.epoch
         self._epochs.clear()
@@ -123,7 +118,7 @@ class ReplicatedLog:
         self.snapshots = [id]
 
     def add_snapshot(self, id: SnapshotId) -> None:
-        """A snapshot of the log is complete."""
+        """Add a complete snapshot of this log."""
         assert self.start_offset <= id.end_offset <= self.end_offset, (
             "a snapshot of records that are not there"
         )
@@ -131,7 +126,7 @@ class ReplicatedLog:
             self.snapshots = sorted([*self.snapshots, id])
 
     def clean(self, start_offset: int, snapshots: Iterable[SnapshotId]) -> None:
-        """Records below ``start_offset`` and all other snapshots were deleted."""
+        """Note that records below ``start_offset`` and all but ``snapshots`` were deleted."""
         assert self.start_offset <= start_offset <= self.end_offset, "cleaned beyond the log"
         self.snapshots = [id for id in snapshots if id != BOOTSTRAP]
         before = self._epochs.epoch_before(start_offset)
@@ -148,17 +143,17 @@ class ReplicatedLog:
         return self._epochs.end_offset_for(epoch, self.end_offset)
 
     def validate(self, offset: int, epoch: int) -> ValidOffsetAndEpoch:
-        """What to say to a replica whose log ends at ``offset`` with ``epoch``
+        """Validate the fetch position of a replica whose log ends at ``offset`` with ``epoch``
         (``validateOffsetAndEpoch``, KIP-595, 630).
-
-        Offset 0 is sent to the newest snapshot even where the log still begins there: that is
-        always the shorter way.
         """
         snapshots = self.snapshots
         if snapshots:
+            # Even if the log still begins at 0: the snapshot is always the shorter way.
             if offset == 0:
                 return ValidOffsetAndEpoch(snapshot=snapshots[-1])
             earliest = snapshots[0]
+            # Below the oldest snapshot there are no epochs left to compare, so a replica with an
+            # older epoch gets the newest snapshot too.
             below = offset < self.start_offset
             other = offset == self.start_offset > 0 and epoch != earliest.epoch
             if below or other or epoch < earliest.epoch:
@@ -166,16 +161,17 @@ class ReplicatedLog:
         elif offset == epoch == 0:
             return VALID
         agreed, end = self.end_offset_for_epoch(epoch)
-        if agreed < 0:  # newer than all epochs, or no records at all
+        # An epoch newer than all known ones, or a log without records: the replica has to go back
+        # to the end of this log.
+        if agreed < 0:
             agreed, end = self.last_epoch, self.end_offset
         elif (
             snapshots
             and (agreed, end) == (epoch, snapshots[0].end_offset)
             and epoch < self._epochs.entries[0][0]
         ):
-            agreed = snapshots[
-                0
-            ].epoch  # older than all that is left: the snapshot's own epoch is what we know of it
+            # All records of that epoch were deleted. The snapshot at the log start still has it.
+            agreed = snapshots[0].epoch
         if agreed != epoch or end < offset:
             return ValidOffsetAndEpoch(diverging=Position(end, agreed))
         return VALID

@@ -1,5 +1,6 @@
-"""The requests of a voter at each of their versions, as ``RaftUtil`` and ``KafkaRaftClient`` build
-them. Knows no state.
+"""Builds the requests of a replica at each of their versions. It keeps no state.
+
+Follows ``RaftUtil`` and the ``build...Request`` methods of ``KafkaRaftClient``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from kwire.messages.vote_request import VoteRequest
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 
 VOTE_VERSIONS: Final = range(3)
-#: Below 2 there is no pre-vote: a peer that knows no better would take the question for a real one.
+#: Version 2 added the pre-vote (KIP-996). Below it a peer would take the request for a real vote.
 PRE_VOTE_VERSIONS: Final = range(2, 3)
 BEGIN_VERSIONS: Final = range(2)
 END_VERSIONS: Final = range(2)
@@ -47,10 +48,10 @@ REMOVE_VOTER_VERSIONS: Final = range(1)
 UPDATE_VOTER_VERSIONS: Final = range(1)
 API_VERSIONS_VERSIONS: Final = range(3, 5)
 DESCRIBE_QUORUM_VERSIONS: Final = range(3)
-#: Below 1 there is no endpoint type, and a controller answers for controllers only (KIP-919).
+#: Version 1 added the endpoint type. A controller answers only for the type CONTROLLER (KIP-919).
 DESCRIBE_CLUSTER_VERSIONS: Final = range(1, 3)
 
-#: The versions of KRAFT_VERSION that this code knows (KIP-853).
+#: The range of kraft.version that this code supports (KIP-853).
 KRAFT_VERSIONS: Final = (0, 1)
 _NO_HIGH_WATERMARK: Final = (1 << 63) - 1
 _SOFTWARE_NAME: Final = "kwire"
@@ -67,8 +68,8 @@ def vote(
     log_end: Position,
     pre_vote: bool,
 ) -> VoteRequest:
-    """Ask ``voter`` for its vote in ``epoch`` (KIP-595), or whether it would give it (``pre_vote``,
-    KIP-996).
+    """Ask ``voter`` for its vote in ``epoch`` (KIP-595), or with ``pre_vote`` whether it would
+    grant it (KIP-996).
     """
     partition = vote_request.PartitionData(
         partition_index=PARTITION,
@@ -99,7 +100,7 @@ def begin_quorum_epoch(
     voter: VoterNode,
     endpoints: Mapping[str, Address],
 ) -> BeginQuorumEpochRequest:
-    """Tell ``voter`` who leads ``epoch``, and where it listens."""
+    """Announce the leader of ``epoch`` and its endpoints to ``voter``."""
     partition = begin_quorum_epoch_request.PartitionData(
         partition_index=PARTITION, leader_id=leader_id, leader_epoch=epoch
     )
@@ -124,9 +125,7 @@ def end_quorum_epoch(
     successors: Sequence[tuple[int, Uuid]],
     endpoints: Mapping[str, Address],
 ) -> EndQuorumEpochRequest:
-    """Tell a voter that ``leader_id`` leads ``epoch`` no more, and who should be elected, best
-    first.
-    """
+    """Announce that ``leader_id`` has resigned, and its preferred successors, best first."""
     partition = end_quorum_epoch_request.PartitionData(
         partition_index=PARTITION, leader_id=leader_id, leader_epoch=epoch
     )
@@ -159,18 +158,18 @@ def fetch(
     max_wait_ms: int,
     max_bytes: int,
 ) -> FetchRequest:
-    """What follows ``log_end`` in the log of the leader of ``epoch``; the offset says what is
-    durable here.
+    """Fetch the records after ``log_end``; the offset acknowledges everything before it.
 
-    ``high_watermark``: what the leader told last (KIP-1166); negative when unknown, and then the
-    tag is left out.
+    ``high_watermark``: the last one that the leader reported (KIP-1166); a negative one is unknown,
+    and the tagged field is then left out.
     """
     partition = fetch_request.FetchPartition(
         partition=PARTITION,
         current_leader_epoch=epoch,
         fetch_offset=log_end.offset,
         last_fetched_epoch=log_end.epoch,
-        # Kafka's nodes say 0 here and obey only the other; whoever obeys this one is served too
+        # Kafka's replicas send 0, and its leader reads the request's max_bytes alone. Other leaders
+        # may read this one.
         partition_max_bytes=max_bytes,
     )
     if version >= 17:
@@ -200,9 +199,8 @@ def fetch_snapshot(
     position: int,
     max_bytes: int,
 ) -> FetchSnapshotRequest:
-    """The bytes of the leader's snapshot ``id`` from ``position`` on (KIP-630). Always one topic:
-    Kafka dies of none.
-    """
+    """Fetch the bytes of the leader's snapshot ``id`` from ``position`` on (KIP-630)."""
+    # Always with one topic: a request without topics stops a Kafka 4.3 controller.
     partition = fetch_snapshot_request.PartitionSnapshot(
         partition=PARTITION,
         current_leader_epoch=epoch,
@@ -218,7 +216,7 @@ def fetch_snapshot(
 
 
 def update_voter(cluster_id: str | None, epoch: int, node: VoterNode) -> UpdateRaftVoterRequest:
-    """Tell the leader of ``epoch`` where voter ``node``, who asks, listens and what it supports
+    """Send the endpoints and supported versions of this voter to the leader of ``epoch``
     (KIP-853).
     """
     return UpdateRaftVoterRequest(
@@ -240,7 +238,7 @@ def update_voter(cluster_id: str | None, epoch: int, node: VoterNode) -> UpdateR
 def add_voter(
     version: int, *, cluster_id: str | None, node: VoterNode, timeout_ms: int
 ) -> AddRaftVoterRequest:
-    """Ask to become a voter (KIP-853); below version 1 the answer comes when that is committed."""
+    """Ask the leader to add this node as a voter (KIP-853)."""
     request = AddRaftVoterRequest(
         cluster_id=cluster_id,
         timeout_ms=timeout_ms,
@@ -251,13 +249,15 @@ def add_voter(
             for name, at in node.endpoints.items()
         ],
     )
+    # The record may not be committed before this node fetches it, and this node fetches only after
+    # the response to this request: version 1 lets the leader answer first (KIP-1186).
     if version >= 1:
         request.ack_when_committed = False
     return request
 
 
 def remove_voter(cluster_id: str | None, id: int, directory_id: Uuid) -> RemoveRaftVoterRequest:
-    """Ask that a voter be none any more (KIP-853)."""
+    """Ask the leader to remove a voter (KIP-853)."""
     return RemoveRaftVoterRequest(
         cluster_id=cluster_id, voter_id=id, voter_directory_id=directory_id
     )
@@ -265,19 +265,19 @@ def remove_voter(cluster_id: str | None, id: int, directory_id: Uuid) -> RemoveR
 
 @lru_cache(maxsize=1)
 def api_versions() -> ApiVersionsRequest:
-    """What does the node support?"""
+    """Ask a node for the versions that it supports; the same message each time."""
     return ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version="1")
 
 
 def describe_cluster() -> DescribeClusterRequest:
-    """Ask a controller about the controllers (KIP-919): the cheapest answer that holds the cluster
+    """Ask a controller about the controllers (KIP-919): the smallest response with the cluster
     id.
     """
     return DescribeClusterRequest(endpoint_type=_CONTROLLERS)
 
 
 def describe_quorum() -> DescribeQuorumRequest:
-    """Ask the leader who votes (KIP-836)."""
+    """Ask the leader for the voters (KIP-836)."""
     partition = describe_quorum_request.PartitionData(partition_index=PARTITION)
     return DescribeQuorumRequest(
         topics=[describe_quorum_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])]

@@ -1,7 +1,6 @@
-"""The answers of a voter at each of their versions, as ``RaftUtil`` builds them. Every one says who
-leads which epoch.
+"""Builds the responses of a node at each of their versions; each names the epoch and its leader.
 
-Knows no rule: who answers decides what.
+It decides nothing: the parts of the core pass error and content. Follows ``RaftUtil``.
 """
 
 from __future__ import annotations
@@ -30,22 +29,20 @@ from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from kwire.messages.vote_response import VoteResponse
 from kwire.uuid import METADATA_TOPIC_ID
 
-#: Kafka's raft fills the endpoints of a Fetch answer from this version on, though version 16 has a
-#: place for them.
+#: Kafka's raft fills the endpoints of a Fetch response from this version on, although version 16
+#: has the field.
 _FETCH_ENDPOINTS_FROM = 17
 
 
 def reply(
     node: Node, number: int, message: Message, read: LogRange | SnapshotRange | None = None
 ) -> None:
-    """Answer request ``number``: what the answer says of epochs and votes is durable before it
-    leaves.
-    """
+    """Answer request ``number`` once the epoch and the vote that the response names are durable."""
     node.emit(Reply(number, message, read, node.state_token))
 
 
 def refuse(node: Node, asked: Requested, answer: Any, error: ErrorCode) -> None:
-    """Answer with an error for the request as a whole; ``answer``: the response's class."""
+    """Answer with an error of the request as a whole; ``answer`` is the response's class."""
     reply(node, asked.number, answer(error_code=error))
 
 
@@ -110,8 +107,8 @@ def fetch(
     diverging: Position | None = None,
     snapshot: SnapshotId | None = None,
 ) -> None:
-    """Answer a Fetch: with records, with the point where logs part, with the snapshot to take, or
-    with an error.
+    """Answer a Fetch with records, with the divergence of the logs, with a snapshot, or an
+    error.
     """
     partition = fetch_response.PartitionData(
         partition_index=PARTITION,
@@ -121,7 +118,8 @@ def fetch(
         current_leader=fetch_response.LeaderIdAndEpoch(
             leader_id=node.leader_id, leader_epoch=node.epoch
         ),
-        records=b"",  # never null, as Kafka's clients of old take that badly
+        # Never null: decoders of several clients fail on null records (KAFKA-18648).
+        records=b"",
     )
     if diverging is not None:
         partition.diverging_epoch = fetch_response.EpochEndOffset(
@@ -152,15 +150,14 @@ def fetch_snapshot(
     id: SnapshotId | None = None,
     read: SnapshotRange | None = None,
 ) -> None:
-    """Answer a FetchSnapshot. Bytes are empty beside an error, never null: Kafka's own leader
-    cannot send that.
-    """
+    """Answer a FetchSnapshot."""
     partition = fetch_snapshot_response.PartitionSnapshot(
         index=index,
         error_code=error,
         current_leader=fetch_snapshot_response.LeaderIdAndEpoch(
             leader_id=node.leader_id, leader_epoch=node.epoch
         ),
+        # Empty beside an error, never null: the generated Java class cannot write a null one.
         unaligned_records=b"",
     )
     if id is not None:
@@ -179,6 +176,6 @@ def fetch_snapshot(
 
 
 def _endpoints(node: Node, listener: str, endpoint: Any) -> list[Any]:
-    """Where the leader listens, if that is known."""
+    """Return the leader's endpoint at ``listener``, if it is known."""
     at = node.leader_endpoint(listener)
     return [endpoint(node_id=node.leader_id, host=at.host, port=at.port)] if at is not None else []

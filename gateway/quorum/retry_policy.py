@@ -1,11 +1,10 @@
-"""Decides when an observer's next request may go out, so that nothing that other nodes send makes
-it spin.
+"""Decides when an observer's next request may go out, so that no response can make it spin.
 
-A voter knows its peers, and a pause for each of them is enough (``peers``). An observer asks
-addresses that responses name: a resigned leader that names itself, a voter that names a dead
-leader, a liar that names a new one each time. Every fruitless request makes the next pause longer,
-for all addresses, and only progress makes it short again. Kafka's RequestManager backs off by node
-alone.
+A voter knows its peers, and a pause for each of them is enough (``peers``). An observer asks the
+addresses that responses name: those of a resigned leader that names itself, of a voter that names a
+dead leader, or of a hostile node that names a new leader each time. Every request without progress
+makes the next pause longer, for all addresses, and only progress makes it short again. Kafka's
+``RequestManager`` backs off by node alone.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ class RetryPolicy:
         self.not_before = -math.inf
 
     def progress(self) -> None:
-        """The log or the high watermark moved, or the leader waited for news as long as it may."""
+        """Note progress: of the log, of the high watermark, or a leader that waited for news."""
         self._backoff.progress()
         self._named = 0
         self.not_before = -math.inf
 
     def back_off(self, now: float) -> None:
-        """The last request brought nothing: pause."""
+        """Pause, because the last request brought nothing."""
         self.not_before = max(self.not_before, now + self._backoff.failed())
 
     def leader_named(self, now: float) -> None:
-        """A leader not known before was named: it is asked at once, a few times."""
+        """Ask a newly named leader at once; after a few without progress, pause too."""
         self._named += 1
         if self._named <= _NAMED_AT_ONCE:
             self._backoff.progress()

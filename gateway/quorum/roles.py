@@ -1,8 +1,7 @@
-"""What a node of the quorum can be, one class per role, with what only that role has to remember.
-No rules.
+"""Defines the roles of a node, one class for each, with the state that only that role has.
 
-Kafka's ``EpochState`` classes. A new object each time a role is entered: who still holds an old one
-knows it by that.
+They hold no rules. A node gets a new object each time it enters a role, so that a callback with an
+old object can tell that the role is over. Follows Kafka's ``EpochState`` classes.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from kwire.uuid import ZERO_UUID, Uuid
 
 @dataclass(slots=True, eq=False)
 class Unattached:
-    """Knows an epoch and nobody who can be followed in it. ``election_at``: when to stand for
-    election, infinite for never.
+    """Knows an epoch, but no leader to follow. It campaigns at ``election_at``, infinite for
+    never.
     """
 
     election_at: float
@@ -31,8 +30,8 @@ class Unattached:
 
 @dataclass(slots=True, eq=False)
 class Nominee:
-    """Asks for votes. ``votes``: voter id -> granted, this node's own included. ``silent``: who was
-    asked and did not answer.
+    """Asks for votes. ``votes``: voter id -> granted, this node's own included. ``silent``: voters
+    that did not answer.
     """
 
     votes: dict[int, bool]
@@ -43,7 +42,7 @@ class Nominee:
 
 @dataclass(slots=True, eq=False)
 class Prospective(Nominee):
-    """Asks whether it would be elected before it disturbs anybody with a new epoch (KIP-996)."""
+    """Asks whether it would be elected, before it begins a new epoch (KIP-996)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,9 +54,9 @@ class Candidate(Nominee):
 class Follower:
     """Follows ``leader_id``. ``endpoints``: the leader's, by listener name.
 
-    ``fetch_until``: when the leader has been silent for too long, ``timeout_s`` after it was last
-    heard. ``fetched``: it has answered a Fetch of this follower. ``ended``: it has said that its
-    epoch ends (EndQuorumEpoch). ``successor``: and that this node is to be elected next.
+    ``fetch_until``: the end of the fetch timeout, ``timeout_s`` after the leader's last response.
+    ``fetched``: the leader has answered a Fetch. ``ended``: it has sent EndQuorumEpoch.
+    ``successor``: and named this node as the first successor in it.
     """
 
     leader_id: int
@@ -67,19 +66,19 @@ class Follower:
     fetched: bool = False
     ended: bool = False
     successor: bool = False
-    leader_high_watermark: int = -1  #: as this leader last told it
+    leader_high_watermark: int = -1  #: the last one that this leader reported
     download: Download | None = None
-    update_at: float = (
-        math.inf
-    )  #: when to compare what the quorum knows of this node with what it is
-    #: as a voter of the configuration it has told this leader what it is, and was understood
+    #: When to compare this node's entry in the voter set with the node itself.
+    update_at: float = math.inf
+    #: The leader of a static quorum has answered UpdateRaftVoter for good.
     update_accepted: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """How far one replica has the leader's log. Times: monotonic seconds for rules, milliseconds
-    for DescribeQuorum.
+    """The log end of one replica as the leader knows it (``ReplicaState``).
+
+    Times in monotonic seconds are for rules, those in milliseconds for DescribeQuorum.
     """
 
     id: int
@@ -90,12 +89,12 @@ class Progress:
     caught_up_ms: int = -1
     caught_up_at: float = -math.inf
     leader_end: int = -1  #: the leader's log end at its last Fetch
-    begun: bool = False  #: knows the leader: it answered BeginQuorumEpoch, or fetched
+    begun: bool = False  #: it knows the leader: it answered BeginQuorumEpoch, or fetched
 
 
 @dataclass(slots=True, eq=False)
 class DelayedFetch:
-    """A Fetch that waits for something new (KIP-595, fetch purgatory)."""
+    """A Fetch in the purgatory: it waits for records or a new high watermark (KIP-595)."""
 
     number: int
     replica: Progress | None
@@ -108,10 +107,10 @@ class DelayedFetch:
 
 @dataclass(slots=True, eq=False)
 class VoterChange:
-    """The one change of the voters on its way (KIP-853). ``number``: the request to be answered,
-    None when that is done.
+    """The one pending change of the voters (KIP-853). ``number``: the request to be answered, None
+    once it was.
 
-    ``offset``: of its KRAFT_VOTERS record, -1 before there is one.
+    ``offset``: of its KRAFT_VOTERS record, -1 before that is appended.
     """
 
     kind: str
@@ -124,11 +123,10 @@ class VoterChange:
 
 @dataclass(slots=True, eq=False)
 class Leader:
-    """Leads. ``start_offset``: of its LEADER_CHANGE record. ``progress``: of the other voters, by
-    id.
+    """Leads ``epoch`` (``LeaderState``). ``start_offset``: of its LEADER_CHANGE record.
 
-    ``high_watermark``: -1 until a record of its own epoch is committed. ``silent_at``: when it must
-    give up for want of fetches from a majority (check-quorum).
+    ``progress``: of the other voters, by id. ``high_watermark``: -1 until a record of its own epoch
+    is committed. ``silent_at``: when it resigns for lack of fetches from a majority (check-quorum).
     """
 
     epoch: int
@@ -140,23 +138,21 @@ class Leader:
     high_watermark: int = -1
     observers: dict[tuple[int, Uuid], Progress] = field(default_factory=dict)
     delayed: dict[int, DelayedFetch] = field(default_factory=dict)
-    delayed_until: float = math.inf  #: never later than the first of them
+    delayed_until: float = math.inf  #: at or before the end of the first of them
     change: VoterChange | None = None
-    registered: dict[int, VoterNode] = field(
-        default_factory=dict
-    )  #: what voters of the configuration said of themselves, by id
-    removed: bool = False  #: it is committed that this node votes no more: it has to go
-    uncommitted: deque[tuple[int, float]] = field(
-        default_factory=deque
-    )  #: (end offset, when appended)
+    #: The entries that the voters of a static quorum sent in this epoch, by id.
+    registered: dict[int, VoterNode] = field(default_factory=dict)
+    removed: bool = False  #: the record that removes this node from the voters is committed
+    #: (end offset, when appended) of each append that is not committed yet.
+    uncommitted: deque[tuple[int, float]] = field(default_factory=deque)
 
 
 @dataclass(slots=True, eq=False)
 class Resigned:
-    """Led this epoch and does not any more; never again in this epoch (KAFKA-10527).
+    """Led this epoch and has resigned; it never leads this epoch again (KAFKA-10527).
 
-    ``unaware``: voters that have not acknowledged EndQuorumEpoch yet. ``successors``: who should be
-    elected, best first.
+    ``unaware``: voters that have not acknowledged EndQuorumEpoch yet. ``successors``: preferred
+    successors, best first.
     """
 
     election_at: float

@@ -1,8 +1,8 @@
-"""A leader's answers to Fetch and FetchSnapshot: what replicas copy, and how the leader learns what
-they have.
+"""Answers Fetch and FetchSnapshot as the leader, and records the progress of the replicas.
 
-Kafka's ``handleFetchRequest``, ``tryCompleteFetchRequest``, ``handleFetchSnapshotRequest``
-(KIP-595, 630, 853, 1166). Reads no log: an answer says which bytes belong into it.
+It reads no log: a response names the bytes that the driver puts into it. Follows
+``handleFetchRequest``, ``tryCompleteFetchRequest`` and ``handleFetchSnapshotRequest`` (KIP-595,
+630, 853, 1166).
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 
-#: Below this the answer has no place for the leader's epoch: real leaders refuse, and so does this
-#: one.
+#: The first version whose response has the leader's epoch. Kafka's leaders refuse lower ones too.
 _FETCH_FROM: Final = 12
-#: From this version on a topic has an id and no name.
+#: The first version in which a topic has an id instead of a name (KIP-516).
 _TOPIC_IDS_FROM: Final = 13
 _ANSWER_MAX_BYTES: Final = 8 * MIB  # ``KafkaRaftClient.MAX_FETCH_SIZE_BYTES``
-#: Replicas that do not vote, remembered for DescribeQuorum.
+#: Observers remembered for DescribeQuorum. Any node may fetch as an observer, under any id.
 _OBSERVERS_MAX: Final = 256
-#: Fetches that may wait at one time; beyond, the oldest is answered as it is.
+#: Fetches in the purgatory at one time. One more ends the wait of the oldest.
 _DELAYED_MAX: Final = 1024
-#: Longest wait of a parked Fetch, ms: max_wait_ms may say 24 days.
+#: Longest wait of a delayed Fetch, ms: max_wait_ms may be 24 days.
 _WAIT_MS_MAX: Final = 300_000
 
 
 class Serving:
-    """The part of a node that others copy from."""
+    """The part of a leader that replicas copy from."""
 
     def __init__(self, node: Node, leader_role: LeaderRole) -> None:
         self._node = node
@@ -51,7 +50,7 @@ class Serving:
     # --- Fetch ---
 
     def on_fetch(self, asked: Requested) -> None:
-        """Answer a Fetch, at once or when there is something new."""
+        """Answer a Fetch at once, or later if there is nothing new yet."""
         node, request = self._node, asked.message
         assert isinstance(request, FetchRequest), request
         partition = _fetched_partition(request, asked.version)
@@ -68,6 +67,7 @@ class Serving:
         node, role = self._node, self._node.role
         assert isinstance(role, Leader), "only a leader gets here"
         replica_id = _replica_id(request, asked.version)
+        # This node does not fetch from itself: the sender has this node's id by mistake.
         if replica_id == node.settings.node_id:
             responses.fetch(node, asked, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
@@ -83,14 +83,13 @@ class Serving:
         if request.max_wait_ms < 0 or partition.fetch_offset < 0 or epoch < 0 or last_epoch < 0:
             return ErrorCode.INVALID_REQUEST
         error = checks.leader_only(self._node, epoch)
-        # No log holds a later epoch than its owner knows of. Kafka goes on, and would find no such
-        # epoch.
+        # A replica knows every epoch in its log. Kafka accepts this, and finds no such epoch.
         return (
             ErrorCode.INVALID_REQUEST if error is ErrorCode.NONE and last_epoch > epoch else error
         )
 
     def _answer(self, leader: Leader, asked: DelayedFetch, now_or_never: bool) -> bool:
-        """Answer if there is anything to say, or ``now_or_never``. False: it should wait."""
+        """Answer if there is anything new, or ``now_or_never``; return False if it must wait."""
         node, partition = self._node, asked.partition
         verdict = node.log.validate(partition.fetch_offset, partition.last_fetched_epoch)
         told = leader.high_watermark
@@ -103,11 +102,12 @@ class Serving:
                 snapshot=verdict.snapshot,
             )
             return True
-        if (
-            asked.replica is not None and not now_or_never
-        ):  # who was heard when it asked is not heard again now
+        # A request counts as a sign of life when it arrives, and not again when it is answered.
+        if asked.replica is not None and not now_or_never:
             self._follow(leader, asked.replica, partition.fetch_offset)
             told = leader.high_watermark
+        # Only what is durable on the leader: after a crash it must not know less than a follower
+        # that has acknowledged the records (KAFKA-10533).
         end = node.log.flushed
         if partition.fetch_offset < end:
             most = min(max(asked.request.max_bytes, 1), _ANSWER_MAX_BYTES)
@@ -121,9 +121,13 @@ class Serving:
         return False
 
     def _follow(self, leader: Leader, replica: Progress, offset: int) -> None:
-        """A replica has everything below ``offset``, or has lost what it had (KAFKA-12181)."""
+        """Note that a replica has everything below ``offset``."""
+        # The offset may be lower than before: the replica has lost its disk, and must not be
+        # counted by what it had (KAFKA-12181). The high watermark does not fall with it.
         node, before = self._node, replica.offset
         end = node.log.end_offset
+        # A replica at the leader's end is caught up now. One at the end of that time when it last
+        # fetched was caught up then (KIP-836, as for the ISR).
         if offset >= end:
             replica.caught_up_at, replica.caught_up_ms = node.now, node.wall_ms
         elif 0 < replica.leader_end <= offset:
@@ -137,16 +141,16 @@ class Serving:
             replica.fetched_at = node.now
 
     def _replica(self, leader: Leader, id: int, directory_id: Uuid) -> Progress | None:
-        """Who fetches: a voter by id and, where both are known, directory id; else an observer;
-        None without an id.
+        """Return the progress of the replica: of a voter, if id and, where both are known,
+        directory id match; else of an observer. None without an id.
         """
         if id < 0:
             return None
         voter = self._node.voters.nodes.get(id)
         if voter is not None and voter.is_key(id, directory_id):
             progress = leader.progress[id]
+            # The voter set of a static quorum has no directory ids; Fetch version 17 names them.
             if voter.directory_id == ZERO_UUID:
-                # static quorums learn it from the voter itself, for DescribeQuorum
                 progress.directory_id = directory_id
             return progress
         observers = leader.observers
@@ -158,7 +162,7 @@ class Serving:
             observer = observers[key] = Progress(id, directory_id, fetched_at=self._node.now)
         return observer
 
-    # --- waiting ---
+    # --- purgatory ---
 
     def _delay(self, leader: Leader, waiting: DelayedFetch) -> None:
         now = self._node.now
@@ -170,12 +174,12 @@ class Serving:
         leader.delayed_until = min(leader.delayed_until, waiting.until)
 
     def cancel(self, number: int) -> None:
-        """Nobody waits for that answer any more."""
+        """Drop a delayed Fetch whose client has disconnected."""
         if isinstance(self._node.role, Leader):
             self._node.role.delayed.pop(number, None)
 
     def log_grew(self, leader: Leader) -> None:
-        """More is durable: who waits at the old end gets it."""
+        """Answer the Fetches that wait at the old end: more of the log is durable."""
         end = self._node.log.flushed
         for waiting in [
             waiting for waiting in leader.delayed.values() if waiting.partition.fetch_offset < end
@@ -183,18 +187,19 @@ class Serving:
             self._release(leader, waiting)
 
     def committed(self, leader: Leader) -> None:
-        """The high watermark rose: whoever waits is told, whatever version it speaks."""
+        """Answer every delayed Fetch with the new high watermark."""
+        # Whatever its version: Kafka before KIP-1166 answers such Fetches only at the end of their
+        # wait, and a follower then learns of a commit up to 500 ms late.
         for waiting in list(leader.delayed.values()):
             self._release(leader, waiting)
 
     def _release(self, leader: Leader, waiting: DelayedFetch) -> None:
-        if (
-            leader.delayed.pop(waiting.number, None) is not None
-        ):  # not answered on the way, by what an earlier one brought about
+        # Answering an earlier one may have raised the high watermark and answered this one too.
+        if leader.delayed.pop(waiting.number, None) is not None:
             self._answer(leader, waiting, now_or_never=True)
 
     def poll(self, leader: Leader) -> None:
-        """Those that waited long enough get what there is: nothing."""
+        """Answer the Fetches whose wait is over, without records."""
         now = self._node.now
         if now < leader.delayed_until:
             return
@@ -205,7 +210,7 @@ class Serving:
         )
 
     def stopped_leading(self, leader: Leader) -> None:
-        """Whoever waits is told at once who leads now (KAFKA-10677)."""
+        """Answer every delayed Fetch at once with the error of a former leader (KAFKA-10677)."""
         node, waiting = self._node, list(leader.delayed.values())
         leader.delayed.clear()
         for one in waiting:
@@ -214,9 +219,9 @@ class Serving:
     # --- FetchSnapshot ---
 
     def on_fetch_snapshot(self, asked: Requested) -> None:
-        """Answer a FetchSnapshot with bytes of a snapshot's file. Never dies of one
-        (CVE-2026-83525).
-        """
+        """Answer a FetchSnapshot with bytes of a snapshot's file."""
+        # Every field is checked before it is used: in Kafka 4.3 some requests stop the leader
+        # (CVE-2026-83525).
         node, request = self._node, asked.message
         assert isinstance(request, FetchSnapshotRequest), request
         if checks.is_other_cluster(node, request.cluster_id):
@@ -232,7 +237,8 @@ class Serving:
             return responses.fetch_snapshot(node, asked, name, partition.partition, error, id=id)
         role = node.role
         assert isinstance(role, Leader), "only a leader gets here"
-        if request.replica_id in role.progress:  # it takes its time, but it follows
+        # A voter that downloads a snapshot does not fetch meanwhile. It still follows this leader.
+        if request.replica_id in role.progress:
             voter = role.progress[request.replica_id]
             if node.voters.nodes[voter.id].is_key(voter.id, partition.replica_directory_id):
                 self._leader_role.voter_fetched(role, voter)
@@ -252,21 +258,21 @@ class Serving:
 
 
 def _fetched_partition(request: FetchRequest, version: int) -> Any:
-    """The metadata partition, None unless it is the only one. Real leaders refuse version 12, which
-    KIP-595 wrote.
-    """
+    """Return the metadata partition of a Fetch, None unless it is the only one."""
     topics = request.topics
     if version < _FETCH_FROM or len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic = topics[0]
-    ours = (
+    is_metadata = (
         topic.topic_id == METADATA_TOPIC_ID
         if version >= _TOPIC_IDS_FROM
         else topic.topic == TOPIC_NAME
     )
-    return topic.partitions[0] if ours and topic.partitions[0].partition == PARTITION else None
+    return (
+        topic.partitions[0] if is_metadata and topic.partitions[0].partition == PARTITION else None
+    )
 
 
 def _replica_id(request: FetchRequest, version: int) -> int:
-    """Who fetches; it moved in version 15 (KIP-903)."""
+    """Return the replica id, which moved to another field in version 15 (KIP-903)."""
     return request.replica_state.replica_id if version >= 15 else request.replica_id

@@ -1,5 +1,4 @@
-"""What a node of the quorum is told at its birth: who it is, who votes, how long it waits, and what
-its disk holds.
+"""Defines the settings of a node of the quorum, and the content of its disk at start.
 
 Names and defaults are those of Kafka's ``controller.quorum.*`` settings (``QuorumConfig``) where it
 has them.
@@ -43,15 +42,15 @@ class ObserverSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftSettings:
-    """``endpoints``: this node's controller listeners by name; ``listener`` is the one that nodes
-    use between each other.
+    """``endpoints``: this node's controller listeners by name; ``listener`` is the name of the one
+    that the nodes of the quorum use.
 
-    ``static_voters``: from ``controller.quorum.voters``; empty when the log says who votes
-    (KIP-853). ``bootstrap``: where to ask for the leader while nobody is known. ``campaigns``:
-    False is a witness, which votes and never stands for election. ``auto_join``: an observer adds
-    itself to the voters (``controller.quorum.auto.join.enable``). ``observer``: given where the
-    node never votes; ``node_id`` is then its replica id, and ``cluster_id`` may be None until a
-    leader names it. Times in seconds.
+    ``static_voters``: from ``controller.quorum.voters``; empty if the log holds the voters
+    (KIP-853). ``bootstrap``: addresses to ask for the leader while none is known. ``campaigns``:
+    False for a non-electable voter, which votes and never campaigns. ``auto_join``: an observer
+    adds itself to the voters (``controller.quorum.auto.join.enable``). ``observer``: given for a
+    node that never votes; ``node_id`` is then its replica id, and ``cluster_id`` may be None until
+    a leader names it. Times in seconds.
     """
 
     node_id: int
@@ -78,11 +77,13 @@ class RaftSettings:
     def __post_init__(self) -> None:
         if self.fetch_max_bytes < 1 or self.snapshot_max_bytes < 1:
             raise ValueError(
-                "a response of no bytes never gets a replica anywhere: the limits must be at least 1"
+                "a response of no bytes never gets a replica anywhere: the limits must be "
+                "at least 1"
             )
         if not 0 < self.retry_backoff_s <= self.retry_backoff_max_s:
             raise ValueError(
-                f"back-off from {self.retry_backoff_s} s to {self.retry_backoff_max_s} s is not a range above zero"
+                f"back-off from {self.retry_backoff_s} s to {self.retry_backoff_max_s} s is not a "
+                "range above zero"
             )
         if self.observer is not None and not self.bootstrap:
             raise ValueError("an observer needs at least one bootstrap address")
@@ -90,14 +91,14 @@ class RaftSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What the disk holds when the node is born.
+    """The content of the disk at start.
 
-    ``election``: None when there is no ``quorum-state``. ``epochs``: (epoch, first offset) of the
-    log's batches, ascending. ``start_epoch``: epoch of the record before ``start_offset``, 0 at
-    offset 0. ``snapshots``: complete ones, ascending, that of formatting (0-0) not among them.
-    ``high_watermark``: as last made durable here, 0 when unknown; what is below it was committed
-    once and for all. ``voters``: (offset of the record, voters) from snapshot, log and formatting,
-    ascending, the latter with offset -1; ``kraft_versions`` likewise.
+    ``election``: None without a ``quorum-state``. ``epochs``: (epoch, first offset) of the log's
+    batches, ascending. ``start_epoch``: epoch of the record before ``start_offset``, 0 at offset 0.
+    ``snapshots``: complete ones, ascending, without the one from formatting (0-0).
+    ``high_watermark``: the last one made durable, 0 if unknown; everything below it is committed.
+    ``voters``: (offset of the record, voters) from snapshot, log and formatting, ascending, those
+    of formatting with offset -1; ``kraft_versions`` likewise.
     """
 
     election: ElectionState | None = None

@@ -1,8 +1,7 @@
-"""What a message says of who leads which epoch, and what that makes of this node
-(``maybeTransition``, KIP-595).
+"""Takes the epoch and leader that a message names, and changes the role accordingly (KIP-595).
 
-Epochs only rise, an epoch has one leader, and nobody is told by others that it leads. Knows nothing
-else of messages.
+Epochs only rise, an epoch has one leader, and no message makes this node a leader. It reads no
+other field of messages. Follows ``maybeTransition`` and ``maybeHandleCommonResponse``.
 """
 
 from __future__ import annotations
@@ -17,15 +16,17 @@ from gateway.quorum.node import EPOCH_MAX, NO_NODE, Node
 from gateway.quorum.roles import Follower, Leader, Unattached
 
 _REFUSALS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+#: Errors that a correct node sends while it lags behind, or while it starts.
+_EXPECTED = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 def maybe_transition(
     node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Address]
 ) -> bool:
-    """Take over an epoch and its leader (-1: unknown) that a peer named. False, and nothing
-    happens, when neither can be.
+    """Move to an epoch and its leader (-1: unknown) that a peer named; return False, and change
+    nothing, if they cannot be.
 
-    ``endpoints``: the leader's as far as they were given, by listener name.
+    ``endpoints``: the leader's, by listener name, as far as the message has them.
     """
     if (
         not 0 <= epoch <= EPOCH_MAX
@@ -40,7 +41,7 @@ def maybe_transition(
         and (node.leader_id == NO_NODE or _finds_address(node, leader_id, endpoints))
     ):
         _follow(node, epoch, leader_id, endpoints)
-    assert epoch <= node.epoch, "an epoch heard of is not forgotten"
+    assert epoch <= node.epoch, "the epoch of a message is taken"
     return True
 
 
@@ -53,20 +54,12 @@ def handle_common_response(
     endpoints: Iterable[Any],
     asked: Address | None = None,
 ) -> bool:
-    """Take over epoch and leader of a response. May the rest of it be used
-    (``maybeHandleCommonResponse``)?
+    """Take the epoch and leader of a response; return whether the rest of it can be used
+    (``maybeHandleCommonResponse``).
 
-    ``asked``: the address that gave the response, where only a leader responds without an error. It
-    is then the leader's, and beats what the leader advertises: behind a forwarded port the
-    advertised address may not be reachable from here. Kafka below Fetch version 17 names no
-    endpoints at all.
+    ``asked``: the address that sent the response, given if only a leader responds without an error.
     """
-    listener = node.settings.listener
-    given: dict[str, Address] = {}
-    for endpoint in endpoints:
-        node.learn_address(endpoint.node_id, endpoint.host, endpoint.port)
-        if endpoint.node_id == leader_id and endpoint.node_id in node.addresses:
-            given[listener] = node.addresses[leader_id]
+    given = _given_endpoints(node, leader_id, endpoints)
     if epoch < node.epoch:
         if error and node.settings.observer is not None:
             node.report_once("request refused", sender=sender, error=error_name(error))
@@ -76,25 +69,11 @@ def handle_common_response(
         node.learn_voters(frozenset({leader_id}))  # it stops: the replica id belongs to a voter
         return False
     if asked is not None and error == ErrorCode.NONE and leader_id != NO_NODE:
-        given[listener] = asked
-        if (
-            node.settings.observer is not None
-            and isinstance(node.role, Follower)
-            and node.role.leader_id == leader_id
-        ):
-            node.role.endpoints = node.leader_endpoints = given
+        _use_address(node, leader_id, given, asked)
     moved = epoch > node.epoch
     before = node.epoch, node.leader_id
     if not maybe_transition(node, epoch, leader_id, given):
-        node.protocol_violation(
-            sender,
-            f"it says that {leader_id} leads epoch {epoch}: here {node.leader_id} leads {node.epoch}",
-        )
-        if node.settings.observer is not None and epoch == node.epoch:
-            node.back_off()
-            node.become_unattached(
-                epoch
-            )  # it votes for neither: whichever responds as the leader is followed
+        _handle_second_leader(node, sender, epoch, leader_id)
         return False
     if node.settings.observer is not None and before != (node.epoch, node.leader_id):
         if node.leader_id == NO_NODE:
@@ -105,14 +84,46 @@ def handle_common_response(
         node.back_off()
     if error in _REFUSALS and not moved and node.settings.observer is not None:
         node.report_once("request refused", sender=sender, error=error_name(error))
-    if error not in (
-        ErrorCode.NONE,
-        *_REFUSALS,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-    ):
+    if error not in (ErrorCode.NONE, *_REFUSALS, *_EXPECTED):
         node.protocol_violation(sender, error_name(error))
+    # A response of a newer epoch answers a request of an older one, so only its epoch counts.
     return error == ErrorCode.NONE and not moved
+
+
+def _given_endpoints(node: Node, leader_id: int, endpoints: Iterable[Any]) -> dict[str, Address]:
+    """Remember the addresses in a response; return the leader's by listener name."""
+    given: dict[str, Address] = {}
+    for endpoint in endpoints:
+        node.learn_address(endpoint.node_id, endpoint.host, endpoint.port)
+        if endpoint.node_id == leader_id and endpoint.node_id in node.addresses:
+            given[node.settings.listener] = node.addresses[leader_id]
+    return given
+
+
+def _use_address(node: Node, leader_id: int, given: dict[str, Address], asked: Address) -> None:
+    """Use the address at which the leader answered, in place of the one that it advertises."""
+    # Behind a forwarded port the advertised address may not be reachable from here, and Kafka below
+    # Fetch version 17 names no endpoints at all.
+    given[node.settings.listener] = asked
+    if (
+        node.settings.observer is not None
+        and isinstance(node.role, Follower)
+        and node.role.leader_id == leader_id
+    ):
+        node.role.endpoints = node.leader_endpoints = given
+
+
+def _handle_second_leader(node: Node, sender: str, epoch: int, leader_id: int) -> None:
+    """Report a response whose epoch and leader cannot be."""
+    node.protocol_violation(
+        sender,
+        f"it says that {leader_id} leads epoch {epoch}: here {node.leader_id} leads {node.epoch}",
+    )
+    # An observer cannot tell which of two leaders is the real one. It follows the one that next
+    # answers as a leader; as it does not vote, that is safe.
+    if node.settings.observer is not None and epoch == node.epoch:
+        node.back_off()
+        node.become_unattached(epoch)
 
 
 def _follow(node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Address]) -> None:
@@ -128,18 +139,18 @@ def _follow(node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Addr
 
 
 def _finds_address(node: Node, leader_id: int, endpoints: Mapping[str, Address]) -> bool:
-    """Was the leader known by name only, until now?"""
-    assert not isinstance(node.role, Leader), "another leader in our own epoch"
+    """Return whether the message has the address of a leader that was known by id only."""
+    assert not isinstance(node.role, Leader), "another leader in the epoch that this node leads"
     return isinstance(node.role, Unattached) and _endpoints(node, leader_id, endpoints) is not None
 
 
 def _endpoints(
     node: Node, leader_id: int, given: Mapping[str, Address]
 ) -> Mapping[str, Address] | None:
-    """The leader's endpoints with one that we can use. While the configuration says who votes
-    (kraft.version 0), it says where, too, and beats what is told.
-    """
+    """Return the leader's endpoints with an address at this node's listener; None without one."""
     listener = node.settings.listener
+    # In a static quorum (kraft.version 0) the configuration has the address, and it beats the one
+    # in the message, as in Kafka.
     configured = (
         node.settings.static_voters.get(leader_id) if node.history.kraft_version < 1 else None
     )

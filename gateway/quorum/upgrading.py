@@ -1,9 +1,9 @@
-"""From voters of the configuration to voters in the log: kraft.version from 0 to 1 (KIP-853). Says
-whether that can be, and who votes then; appends nothing.
+"""Decides whether kraft.version can be raised from 0 to 1, and computes the voter set for it
+(KIP-853).
 
-Kafka's ``LeaderState.maybeAppendUpgradedKRaftVersion``. The same nodes vote afterwards: every
-majority of the old voters is one of the new ones, provided that each is named by the directory that
-it really has.
+It appends nothing: ``leader_role`` does. The same nodes vote before and after, so every majority of
+the old voters is one of the new ones, provided that each is named by the directory id that it has.
+Follows ``LeaderState.maybeAppendUpgradedKRaftVersion``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ _FEATURE: Final = "kraft.version"
 
 
 class UpgradeRefused(Exception):
-    """Not now, or never; the text says why, and which voter it is for."""
+    """The upgrade is not possible, now or at all; the text names the reason, and the voter."""
 
 
 def upgraded_voters(node: Node, version: int) -> VoterSet | None:
-    """Who is to vote in the log of the leader ``node`` at ``version``; None where it is at that
-    version already.
+    """Return the voter set to be appended by the leader ``node``; None if it is at ``version``.
 
     Raises UpgradeRefused.
     """
@@ -57,7 +56,7 @@ def upgraded_voters(node: Node, version: int) -> VoterSet | None:
 
 
 def _why_not(node: Node, leader: Leader, id: int, version: int) -> str | None:
-    """What speaks against the voter ``id``."""
+    """Return why voter ``id`` prevents the upgrade, None if it does not."""
     if id != node.settings.node_id and id not in leader.registered:
         return f"voter {id} has not told this leader yet, as every voter does in every epoch"
     row = _row(node, leader, id)
@@ -66,14 +65,19 @@ def _why_not(node: Node, leader: Leader, id: int, version: int) -> str | None:
         return f"voter {id} supports versions {low} to {high}"
     if row.directory_id == ZERO_UUID or node.settings.listener not in row.endpoints:
         return f"the directory id of voter {id} or its address at {node.settings.listener} is not known"
+    # Two nodes may have the same id by mistake: the one that registered, and the one that fetches
+    # and would lose its vote.
     fetches_with = leader.progress[id].directory_id if id in leader.progress else row.directory_id
     if fetches_with not in (row.directory_id, ZERO_UUID):
-        return f"voter {id} said that its directory is {row.directory_id}, and fetches for {fetches_with}"
+        return (
+            f"voter {id} said that its directory is {row.directory_id}, and fetches for "
+            f"{fetches_with}"
+        )
     return None
 
 
 def _row(node: Node, leader: Leader, id: int) -> VoterNode:
-    """What is to be in the log of the voter ``id``: what it said of itself in this epoch."""
+    """Return the entry of voter ``id``: the one that it sent in this epoch."""
     me = node.settings
     if id == me.node_id:
         return VoterNode(me.node_id, me.directory_id, dict(me.endpoints), KRAFT_VERSIONS)

@@ -1,9 +1,8 @@
-"""Changes of the voters, one at a time (KIP-853): what a leader does when one is to be added,
-removed or updated.
+"""Adds, removes and updates voters as the leader, one change at a time (KIP-853).
 
-Kafka's ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler``. A change counts from
-the moment it is appended, and is answered when it is committed. Majorities of two sets that differ
-by one voter always meet: so nothing more is allowed.
+A change is in force when it is appended, and answered when it is committed. Any two majorities of
+two sets that differ by one voter share a node, so a change adds or removes one. Follows
+``AddVoterHandler``, ``RemoveVoterHandler`` and ``UpdateVoterHandler``.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from kwire.uuid import ZERO_UUID, Uuid
 
 _FEATURE: Final = "kraft.version"
 _TIMEOUT_MAX_S: Final = 60.0
-#: A new voter must have been at the log's end within so many fetch timeouts: one that lags stops
-#: all commits at once.
+#: Fetch timeouts within which a new voter must have been at the log's end. One that lags may be
+#: needed for a majority at once, and would stop all commits until it has caught up.
 _CAUGHT_UP_FACTOR: Final = 2.0
 
 
 class VoterChanges:
-    """The part of a leader that changes who votes."""
+    """The part of a leader that changes the voters."""
 
     def __init__(self, node: Node, leader_role: LeaderRole) -> None:
         self._node = node
@@ -49,7 +48,7 @@ class VoterChanges:
     # --- requests ---
 
     def on_add(self, asked: Requested) -> None:
-        """Add a voter, after it said which versions of kraft.version it knows."""
+        """Add a voter, once it has answered which versions of kraft.version it supports."""
         node, request = self._node, asked.message
         assert isinstance(request, AddRaftVoterRequest), request
         endpoints = checks.addresses(request.listeners)
@@ -60,7 +59,10 @@ class VoterChanges:
                 "Add voter request didn't include a valid voter",
             )
         if not error and node.settings.listener not in endpoints:
-            text = f"Add voter request didn't include the endpoint for the default listener {node.settings.listener}"
+            text = (
+                "Add voter request didn't include the endpoint for the default listener "
+                f"{node.settings.listener}"
+            )
             error = ErrorCode.INVALID_REQUEST
         if not error:
             error, text = self._not_now("adding")
@@ -84,7 +86,7 @@ class VoterChanges:
             self._begin_adding(asked, request, endpoints, address)
 
     def on_remove(self, asked: Requested) -> None:
-        """Remove a voter; a leader that removed itself leads until that is committed."""
+        """Remove a voter. A leader that removes itself leads until the record is committed."""
         node, request, leader = self._node, asked.message, self._node.role
         assert isinstance(request, RemoveRaftVoterRequest), request
         error, text = self._refusal(request.cluster_id)
@@ -101,9 +103,8 @@ class VoterChanges:
             or voter.directory_id != request.voter_directory_id
             or len(node.voters) == 1
         )
-        if (
-            not error and unknown
-        ):  # the last one stays: a quorum of nobody cannot be asked to add somebody
+        # The last voter stays: an empty quorum has no leader that could add a voter again.
+        if not error and unknown:
             listed = ", ".join(map(str, node.voters.nodes))
             error, text = (
                 ErrorCode.VOTER_NOT_FOUND,
@@ -119,11 +120,11 @@ class VoterChanges:
         self._append(leader, change, node.voters.without(voter.id))
 
     def on_update(self, asked: Requested) -> None:
-        """A voter tells where it listens and what it supports: answered at once, whether that
-        changes anything or not.
+        """Take the endpoints and supported versions of a voter; the answer does not wait for a
+        commit.
 
-        Static quorums take it too, every follower sends it in every epoch; there it stays in memory
-        until they are upgraded.
+        In a static quorum every follower sends them in every epoch. They stay in memory there, for
+        the upgrade of kraft.version.
         """
         request = asked.message
         assert isinstance(request, UpdateRaftVoterRequest), request
@@ -175,10 +176,12 @@ class VoterChanges:
             )
         responses.reply(node, asked.number, answer)
 
-    # --- what is asked of every change ---
+    # --- conditions of every change ---
 
     def _refusal(self, cluster_id: str | None) -> tuple[ErrorCode, str]:
-        """Is it this cluster's leader that is asked?"""
+        """Return the error, and its text, if this node is not the leader of the sender's
+        cluster.
+        """
         node = self._node
         if checks.is_other_cluster(node, cluster_id):
             return ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {node.cluster_id}"
@@ -187,10 +190,10 @@ class VoterChanges:
         return error, f"This node does not lead: {leads} epoch {node.epoch}" if error else ""
 
     def _not_now(self, doing: str) -> tuple[ErrorCode, str]:
-        """One change at a time, each committed before the next, the first after something of this
-        leader's own epoch: else two leaders could each have their own majority (KIP-853; the bug of
-        Raft's single-server changes).
-        """
+        """Return the error, and its text, if the leader cannot begin a change now."""
+        # One change at a time, each committed before the next, and the first only after a record of
+        # this leader's own epoch. Otherwise two leaders could each commit with a majority of their
+        # own (KIP-853; the known bug in the single-server changes of Ongaro's thesis).
         node, leader = self._node, self._node.role
         assert isinstance(leader, Leader), "only a leader gets here"
         self.poll(leader)
@@ -200,13 +203,22 @@ class VoterChanges:
                 "Request timed out waiting for leader to handle previous voter change request",
             )
         if leader.high_watermark < 0:
-            text = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+            text = (
+                "Request timed out waiting for leader to establish HWM and fence previous voter "
+                "changes"
+            )
             return ErrorCode.REQUEST_TIMED_OUT, text
         if node.history.kraft_version < 1:
-            text = f"Cluster doesn't support {doing} voter because the {_FEATURE} feature is {node.history.kraft_version}"
+            text = (
+                f"Cluster doesn't support {doing} voter because the {_FEATURE} feature is "
+                f"{node.history.kraft_version}"
+            )
             return ErrorCode.UNSUPPORTED_VERSION, text
         if node.history.offset >= leader.high_watermark:
-            text = f"Request timed out waiting for voters to commit the latest voter change at {node.history.offset}"
+            text = (
+                "Request timed out waiting for voters to commit the latest voter change at "
+                f"{node.history.offset}"
+            )
             return ErrorCode.REQUEST_TIMED_OUT, f"{text} with HWM {leader.high_watermark}"
         return ErrorCode.NONE, ""
 
@@ -241,7 +253,10 @@ class VoterChanges:
 
     def _on_no_api_versions(self, leader: Leader, change: VoterChange, failure: Failure) -> None:
         if self._is_current(leader, change):
-            text = f"Aborted add voter operation for {change.node.id} since it could not be asked for its versions: {failure.text}"
+            text = (
+                f"Aborted add voter operation for {change.node.id} since it could not be asked for "
+                f"its versions: {failure.text}"
+            )
             self._finish(leader, ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _on_api_versions(
@@ -252,7 +267,10 @@ class VoterChanges:
         if not self._is_current(leader, change) or change.offset >= 0:
             return True
         if message.error_code:
-            text = f"Aborted add voter operation since API_VERSIONS returned an error {error_name(message.error_code)}"
+            text = (
+                "Aborted add voter operation since API_VERSIONS returned an error "
+                f"{error_name(message.error_code)}"
+            )
             self._finish(leader, ErrorCode.REQUEST_TIMED_OUT, text)
             return False
         ranges = [
@@ -263,7 +281,10 @@ class VoterChanges:
         low, high = ranges[0] if ranges else (0, 0)
         wanted = node.history.kraft_version
         if not low <= wanted <= high:
-            text = f"Aborted add voter operation for {voter.id}: {_FEATURE} {low} to {high} doesn't support version {wanted}"
+            text = (
+                f"Aborted add voter operation for {voter.id}: {_FEATURE} {low} to {high} doesn't "
+                f"support version {wanted}"
+            )
             self._finish(leader, ErrorCode.INVALID_REQUEST, text)
         elif not self._has_caught_up(leader, voter):
             text = f"Aborted add voter operation for {voter.id} since it is lagging behind"
@@ -284,7 +305,7 @@ class VoterChanges:
             <= _CAUGHT_UP_FACTOR * self._node.settings.fetch_timeout_s
         )
 
-    # --- from appended to committed ---
+    # --- commit ---
 
     def _append(self, leader: Leader, change: VoterChange, voters: VoterSet) -> None:
         assert abs(len(voters) - len(self._node.voters)) == 1, "one voter at a time"
@@ -293,9 +314,7 @@ class VoterChanges:
         assert offset == change.offset, "the voters stand where they were not expected"
 
     def committed(self, leader: Leader) -> None:
-        """The high watermark rose: was that the change? A leader that is no voter any more has done
-        its last duty.
-        """
+        """Answer the change if it is committed now; resign if it removed this leader."""
         change = leader.change
         if change is not None and 0 <= change.offset < leader.high_watermark:
             self._finish(leader, ErrorCode.NONE, None)
@@ -303,18 +322,16 @@ class VoterChanges:
             leader.removed = True
 
     def poll(self, leader: Leader) -> None:
-        """A change that takes too long is no longer waited for; its record may be committed all the
-        same.
-        """
+        """Answer a change that takes too long. Its record may still be committed."""
         if leader.change is not None and self._node.now >= leader.change.until:
             self._finish(leader, ErrorCode.REQUEST_TIMED_OUT, None)
 
     def deadline(self, leader: Leader) -> float:
-        """When :meth:`poll` has something to do next."""
+        """Return when :meth:`poll` has something to do next."""
         return leader.change.until if leader.change is not None else math.inf
 
     def cancel(self, number: int) -> None:
-        """Nobody waits for that answer any more; the change goes on."""
+        """Continue the change without an answer: its client has disconnected."""
         leader = self._node.role
         if (
             isinstance(leader, Leader)
@@ -324,7 +341,7 @@ class VoterChanges:
             leader.change.number = None
 
     def stopped_leading(self, leader: Leader) -> None:
-        """Another leader may know what became of the change."""
+        """Answer the pending change: only the next leader knows whether it is committed."""
         if leader.change is not None:
             self._finish(
                 leader, ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node does not lead any more"
@@ -351,5 +368,5 @@ class VoterChanges:
 
 
 def _is_key(id: int, directory_id: Uuid) -> bool:
-    """Does it name one voter for certain?"""
+    """Return whether id and directory id name one voter (``ReplicaKey`` with a directory id)."""
     return id >= 0 and directory_id != ZERO_UUID

@@ -1,8 +1,8 @@
-"""Who votes, by the log: KRAFT_VOTERS and KRAFT_VERSION records take effect when appended and end
-when cut off (KIP-853).
+"""Keeps the voter sets and kraft.versions of the log by offset (KIP-853).
 
-Kafka's ``VoterSetHistory`` and ``KRaftVersionHistory``. Knows nothing of what such a record looks
-like.
+A KRAFT_VOTERS or KRAFT_VERSION record is in force when it is appended, and ends when it is
+truncated. It does not decode records. Follows ``VoterSetHistory`` and ``KRaftVersionHistory``
+(``KRaftControlRecordStateMachine``).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from gateway.snapshot_id import SnapshotId
 
 
 class VoterHistory:
-    """``voters`` and ``kraft_version`` are those that count now; ``offset``: of the record that
-    says so, -1 for none.
+    """``voters`` and ``kraft_version`` are those in force; ``offset`` is that of the KRAFT_VOTERS
+    record, -1 without one.
 
-    ``previous``: the voters before that record. ``is_voter``: is this node one now?
+    ``previous``: the voters before that record. ``is_voter``: whether this node is in ``voters``.
     """
 
     __slots__ = (
@@ -46,18 +46,21 @@ class VoterHistory:
         self._settle()
 
     def add_voters(self, offset: int, voters: VoterSet) -> None:
-        """A KRAFT_VOTERS record was appended at ``offset``."""
+        """Add the KRAFT_VOTERS record at ``offset``."""
         assert not self._sets or offset > self._sets[-1][0], "voter sets are not appended in order"
         self._sets.append((offset, voters))
         self._settle()
 
     def add_version(self, offset: int, kraft_version: int) -> None:
-        """A KRAFT_VERSION record was appended at ``offset``."""
+        """Add the KRAFT_VERSION record at ``offset``."""
+        assert not self._versions or offset >= self._versions[-1][0], (
+            "versions are not appended in order"
+        )
         self._versions.append((offset, kraft_version))
         self._settle()
 
     def truncate_to(self, offset: int) -> None:
-        """Records from ``offset`` on are gone, and what they said."""
+        """Drop the records from ``offset`` on; the ones before them are in force again."""
         self._sets = [entry for entry in self._sets if entry[0] < offset]
         self._versions = [entry for entry in self._versions if entry[0] < offset]
         self._settle()
@@ -65,7 +68,11 @@ class VoterHistory:
     def truncate_to_snapshot(
         self, id: SnapshotId, voters: VoterSet | None, kraft_version: int
     ) -> None:
-        """The log begins anew at the end of a snapshot with this head."""
+        """Restart at the end of a snapshot, with the voters and kraft.version of its first
+        batch.
+        """
+        # Under the offset of the last record that the snapshot replaces: no truncation goes below
+        # the snapshot's end, so none drops these entries.
         self._sets = [(id.end_offset - 1, voters)] if voters is not None else []
         self._versions = [(id.end_offset - 1, kraft_version)]
         self._settle()

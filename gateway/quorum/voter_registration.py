@@ -33,8 +33,8 @@ class VoterRegistration:
     def poll(self, role: Follower) -> None:
         """Send a request once every fetch timeout, between two Fetches."""
         node = self._node
-        # Not before the leader has answered a Fetch: the node may be far behind, and its idea of the
-        # voter set with it.
+        # Not before the leader has answered a Fetch: the node may be far behind, and its idea of
+        # the voter set with it.
         if not role.fetched or node.installing is not None:
             return
         if node.history.kraft_version < 1 and (role.update_accepted or not node.is_voter):

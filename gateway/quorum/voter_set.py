@@ -1,7 +1,7 @@
-"""Who votes: ids with directory ids and endpoints (KIP-853), or ids and addresses alone (static).
-Arithmetic of majorities.
+"""Defines a set of voters as a value: ids, directory ids and endpoints, and its majority (KIP-853).
 
-Follows Kafka's ``VoterSet``. Values: every change gives a new set.
+The voters of a static quorum have no directory ids. Every change returns a new set. Follows
+Kafka's ``VoterSet``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kwire.uuid import ZERO_UUID, Uuid
 
 @dataclass(frozen=True, slots=True)
 class VoterNode:
-    """One voter. ``directory_id`` is ZERO_UUID where it is not known (static quorums);
-    ``kraft_versions``: what it supports.
+    """One voter. ``directory_id`` is ZERO_UUID if it is unknown (static quorums);
+    ``kraft_versions`` is the supported range.
     """
 
     id: int
@@ -26,8 +26,8 @@ class VoterNode:
     kraft_versions: tuple[int, int] = (0, 0)
 
     def is_key(self, id: int, directory_id: Uuid) -> bool:
-        """Is this the voter meant by that id and directory id? An unknown directory id, on either
-        side, means any.
+        """Return whether the ids name this voter. An unknown directory id on either side matches
+        any.
         """
         return self.id == id and (
             ZERO_UUID in (directory_id, self.directory_id) or self.directory_id == directory_id
@@ -42,7 +42,7 @@ class VoterSet:
 
     @classmethod
     def of(cls, nodes: Iterable[VoterNode]) -> VoterSet:
-        """Raises ValueError when an id is there twice."""
+        """Return the set of ``nodes``. Raises ValueError if two have the same id."""
         ordered = sorted(nodes, key=lambda node: node.id)
         found = {node.id: node for node in ordered}
         if len(found) != len(ordered):
@@ -51,7 +51,7 @@ class VoterSet:
 
     @classmethod
     def of_record(cls, record: VotersRecord) -> VoterSet:
-        """From a KRAFT_VOTERS record. Raises ValueError when an id is there twice."""
+        """Return the set in a KRAFT_VOTERS record. Raises ValueError if two have the same id."""
         return cls.of(
             VoterNode(
                 voter.voter_id,
@@ -69,7 +69,7 @@ class VoterSet:
         )
 
     def record(self) -> VotersRecord:
-        """As a KRAFT_VOTERS record, version 0."""
+        """Return the set as a KRAFT_VOTERS record, version 0."""
         return VotersRecord(
             version=0,
             voters=[
@@ -104,14 +104,14 @@ class VoterSet:
         return len(self.nodes) // 2 + 1
 
     def has(self, id: int, directory_id: Uuid) -> bool:
-        """Is the node with that id and directory id a voter?"""
+        """Return whether the ids name a voter of this set."""
         node = self.nodes.get(id)
         return node is not None and node.is_key(id, directory_id)
 
     def with_node(self, node: VoterNode) -> VoterSet:
-        """With ``node``, in place of the one with its id if there is one."""
+        """Return the set with ``node``, in place of the one with its id if there is one."""
         return VoterSet.of([*(other for other in self if other.id != node.id), node])
 
     def without(self, id: int) -> VoterSet:
-        """Without the voter of that id."""
+        """Return the set without the voter of that id."""
         return VoterSet.of(other for other in self if other.id != id)

@@ -17,21 +17,22 @@ from kwire.messages.describe_quorum_response import PartitionData as QuorumParti
 
 
 def refusal(replica_id: int, voters: Collection[int]) -> str | None:
-    """Why ``replica_id`` cannot be an observer's in a quorum of ``voters``: a sentence, or None
-    when it can.
+    """Return why ``replica_id`` cannot be an observer's in a quorum of ``voters``, as a sentence;
+    None if it can.
     """
     if replica_id < 0 or replica_id not in voters:
         return None
     listed = ", ".join(map(str, sorted(voters)))
     return (
-        f"replica.id {replica_id} is a voter of the quorum (voters: {listed}). Fetches under it would count towards the "
-        "high watermark as if that voter had the records. Choose an id that no node of the cluster has, or -1."
+        f"replica.id {replica_id} is a voter of the quorum (voters: {listed}). Fetches under it "
+        "would count towards the high watermark as if that voter had the records. Choose an id "
+        "that no node of the cluster has, or -1."
     )
 
 
 def described_partition(response: DescribeQuorumResponse) -> QuorumPartition | None:
-    """The metadata partition of a DescribeQuorum answer, None if it has an error or not that
-    partition.
+    """Return the metadata partition of a DescribeQuorum response, None if it has an error or lacks
+    the partition.
     """
     if response.error_code != ErrorCode.NONE:
         return None
@@ -44,11 +45,10 @@ def described_partition(response: DescribeQuorumResponse) -> QuorumPartition | N
 
 
 def voters_described(response: DescribeQuorumResponse) -> frozenset[int] | None:
-    """The ids of the voters in a leader's DescribeQuorum answer (KIP-836); None for any other
-    answer.
-
-    A node that does not lead gives an error and no voters: that is not a quorum of nobody.
+    """Return the ids of the voters in a leader's DescribeQuorum response (KIP-836); None for any
+    other response.
     """
+    # A node that does not lead answers with an error and no voters, which is no empty quorum.
     partition = described_partition(response)
     voters = (
         frozenset(voter.replica_id for voter in partition.current_voters)
@@ -59,8 +59,8 @@ def voters_described(response: DescribeQuorumResponse) -> frozenset[int] | None:
 
 
 def endpoints_described(response: DescribeQuorumResponse) -> list[tuple[int, str, int]]:
-    """(node id, host, port) of the nodes in a DescribeQuorum answer of version 2 and above
-    (KIP-853), one listener each.
+    """Return (node id, host, port) of each node in a DescribeQuorum response, with its first
+    listener; none below version 2 (KIP-853).
     """
     return [
         (node.node_id, node.listeners[0].host, node.listeners[0].port)

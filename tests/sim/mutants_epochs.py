@@ -15,6 +15,7 @@ from gateway.quorum.leader_role import LeaderRole
 from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.peers import Peers
 from gateway.quorum.quorum_requests import QuorumRequests
+from gateway.quorum.resigned_role import ResignedRole
 from gateway.quorum.roles import Follower, Leader, Resigned, Unattached
 from tests.sim.mutants import mutant, patched, together
 
@@ -191,12 +192,12 @@ def late_responses_count() -> Context:
 def resigned_stays_resigned() -> Context:
     """A leader that resigned never begins an election itself."""
 
-    def poll_resigned(self: LeaderRole, role: Resigned) -> None:
+    def poll(self: ResignedRole, role: Resigned) -> None:
         role.election_at = self._node.now + 3600.0
         for id in sorted(role.unaware):
             self._end(role, id)
 
-    return patched(LeaderRole, poll_resigned=poll_resigned)
+    return patched(ResignedRole, poll=poll)
 
 
 @mutant("KIP-595")
