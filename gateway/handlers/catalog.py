@@ -191,8 +191,9 @@ def has_partition(topic: Topic, index: int) -> bool:
 
 
 def log_of(topic: Topic, index: int, context: Context) -> Partition | ErrorCode:
-    """Return the log of a partition on this node, or the error for the client: UNKNOWN_TOPIC_OR_
-    PARTITION, or NOT_LEADER_OR_FOLLOWER if another node leads it.
+    """Return the log of a partition on this node, or the error for the client.
+
+    It is UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if another node leads it.
     """
     if not has_partition(topic, index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
