@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.admin_api import Resource as NamedResource
 from gateway.controller.configs.config_def import ConfigType
 from gateway.controller.configs.config_records import MIN_ISR, clear_elr
@@ -25,11 +26,11 @@ from gateway.controller.configs.resource_configs import (
 from gateway.controller.errors import ApiError
 from gateway.controller.features import has_elr
 from gateway.controller.records import check_count
-from gateway.controller.request_context import ControllerRequestContext
+from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.slices import Slices
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord
-from kwire.protocol import ConfigResourceType, ErrorCode
+from kwire.protocol import ApiKey, ConfigResourceType, ErrorCode
 
 if TYPE_CHECKING:
     from kwire.messages.incremental_alter_configs_request import AlterableConfig
@@ -54,6 +55,42 @@ class Operation(enum.IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+
+def config_api(
+    *,
+    key: ApiKey,
+    operation: str,
+    changes_of: Callable[[Resource, Any, Mapping[str, str]], _Changes],
+    response: Callable[..., Message],
+    result: Callable[..., Any],
+) -> AdminApi:
+    """Return the descriptor of an API that changes configurations by ``changes_of``
+    (:func:`increments` or :func:`replacement`).
+
+    ``response`` has one ``result`` for each resource of the request.
+    """
+
+    def decide(request: Any, context: ControllerRequestContext) -> SlicedDecision:
+        records, results = yield from alter_configs(request.resources, changes_of, result, context)
+        return ControllerResult(records, response(responses=results))
+
+    def refuse(request: Any, refusal: Refusal) -> Message:
+        return response(
+            responses=[
+                result(
+                    resource_type=one.resource_type,
+                    resource_name=one.resource_name,
+                    error_code=refusal.error,
+                    error_message=refusal.message,
+                )
+                for one in request.resources
+            ]
+        )
+
+    return AdminApi(
+        key=key, operation=operation, decide=decide, refuse=refuse, resources=named_resources
+    )
 
 
 def alter_configs(

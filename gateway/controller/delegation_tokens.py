@@ -1,21 +1,23 @@
 """Finds, checks and removes delegation tokens, for the APIs that change them (KIP-48).
 
-The APIs themselves are in ``apis``; what a token's HMAC is computed with is in
-``gateway.security.delegation_tokens``. Follows ``DelegationTokenControlManager``.
+The APIs are in ``apis``; HMACs are computed in ``gateway.security.delegation_tokens``. Follows
+``DelegationTokenControlManager``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from gateway.controller.admin_api import AdminApi, Refusal, Requirement, SlicedDecision
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
-from gateway.controller.request_context import ControllerRequestContext
+from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.slices import Slices, pieces
 from kwire.message import Message
 from kwire.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
-from kwire.protocol import ErrorCode
+from kwire.protocol import ApiKey, ErrorCode
 from kwire.protocol.metadata_version import is_delegation_token_supported
 
 if TYPE_CHECKING:
@@ -29,6 +31,48 @@ REQUESTER_VERSION: Final = 3
 _LONG_MAX: Final = 2**63 - 1
 #: How many tokens are looked at between two slices: less than 1 ms.
 _LOOKS_PER_SLICE: Final = 1_000
+
+
+def expiry_api(
+    *,
+    key: ApiKey,
+    operation: str,
+    expiry_of: Callable[[DelegationTokenRecord, Any, ControllerRequestContext], int | None],
+    response: Callable[..., Message],
+) -> AdminApi:
+    """Return the descriptor of an API that moves the expiry of a token, which its HMAC names.
+
+    ``expiry_of(token, request, context)`` returns the new expiry, ms since the epoch, or None to
+    remove the token. It raises ApiError for a token that the requester cannot change.
+    """
+
+    def decide(request: Any, context: ControllerRequestContext) -> SlicedDecision:
+        try:
+            token = yield from find_token(request.hmac, context)
+            expiry_ms = expiry_of(token, request, context)
+        except ApiError as refusal:
+            return ControllerResult([], response(error_code=refusal.error))
+        if expiry_ms is None:
+            removal = RemoveDelegationTokenRecord(token_id=token.token_id)
+            return ControllerResult([removal], response(expiry_timestamp_ms=context.now_ms))
+        # No renewal lets a token live longer than it was created for.
+        expiry_ms = min(expiry_ms, token.max_timestamp)
+        moved = token.copy(expiration_timestamp=expiry_ms)
+        return ControllerResult([moved], response(expiry_timestamp_ms=expiry_ms))
+
+    def refuse(request: Any, refusal: Refusal) -> Message:
+        # Kafka's broker sends this one refusal, and its controller the others, with another time.
+        if refusal.error == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED:
+            return response(error_code=refusal.error, expiry_timestamp_ms=NO_TIMESTAMP)
+        return response(error_code=refusal.error)
+
+    return AdminApi(
+        key=key,
+        operation=operation,
+        decide=decide,
+        refuse=refuse,
+        requirement=Requirement.TOKEN_REQUESTER,
+    )
 
 
 def token_secret(context: ControllerRequestContext) -> Secret:

@@ -24,8 +24,7 @@ from kwire.protocol import ApiKey, ErrorCode
 from kwire.protocol.features import KRAFT_VERSION
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context
-    from gateway.handlers.table import Handler
+    from gateway.handlers.context import Context, Handler
     from kwire.cluster.image import Image
     from kwire.messages.api_versions_request import ApiVersionsRequest
 

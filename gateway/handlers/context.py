@@ -1,4 +1,4 @@
-"""Defines the context of a request, and the response that is completed later.
+"""Defines a handler, the context of its request, and the response that is completed later.
 
 A handler is a module named after its API, with ``API_KEY``, ``VERSIONS`` and ``handle(request,
 context)``. It returns a response message, a :class:`gateway.handlers.streamed.Streamed` one if it
@@ -12,9 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from kwire.codegen.naming import snake
+from kwire.registry import request_type
+
 if TYPE_CHECKING:
     from gateway.handlers.streamed import Streamed
-    from gateway.handlers.table import Handler
+    from gateway.handlers.work import Work
     from gateway.ports import Forwarder, Gateway
     from gateway.security.sasl_session import SaslSession
     from kwire.message import Message
@@ -95,6 +98,43 @@ class PendingResponse:
         object until its deadline.
         """
         self.expire = self.on_cancel = self._deliver = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One API of this server. ``versions`` are those that it advertises.
+
+    ``handle(request, context)`` returns the response, a pending one, a streamed one, work in slices
+    that ends with one of them, or None. None means that a request without a response failed
+    (Produce with acks=0): the server closes the connection, as it has no other way to report the
+    error.
+    """
+
+    api_key: int
+    name: str
+    versions: range
+    handle: Callable[[Any, Context], Message | PendingResponse | Streamed | Work | None]
+    #: The request classes of versions that Kafka has removed. A version that is not in ``versions``
+    #: is served and not advertised.
+    old_requests: Mapping[int, type[Message]] = field(default_factory=dict)
+    #: Whether only brokers and controllers send it. It needs CLUSTER_ACTION, and may have as many
+    #: elements as its bytes allow (``gateway.handlers.element_budget``).
+    for_nodes: bool = False
+    #: Elements of a request at most, if that is fewer than ``request.max.elements``.
+    elements_max: int | None = None
+
+    def serves(self, version: int) -> bool:
+        """Whether this server serves ``version``."""
+        return version in self.versions or version in self.old_requests
+
+    def request_type(self, version: int) -> type[Message]:
+        """Return the class that decodes a request of ``version``."""
+        return self.old_requests.get(version) or request_type(self.api_key)
+
+    def api(self, version: int) -> str:
+        """Return the name of the API at ``version``, in snake case. Some APIs were renamed."""
+        old = self.old_requests.get(version)
+        return self.name if old is None else snake(old.NAME.removesuffix("Request"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def handle(request: DescribeConfigsRequest, context: Context) -> Message | Strea
         resources.values(),
         lambda asked: _result(asked, request, context),
         _refused,
-        context,
+        context.gateway.config.response_max_bytes,
     )
     return response.whole() if len(resources) <= _WHOLE_MAX else response
 

@@ -30,7 +30,7 @@ from kwire.messages.envelope_response import EnvelopeResponse
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.table import Handler
+    from gateway.handlers.context import Handler
     from kwire.message import Message
     from kwire.messages.envelope_request import EnvelopeRequest
     from kwire.messages.request_header import RequestHeader

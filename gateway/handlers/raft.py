@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.context import PendingResponse
-from gateway.handlers.table import Handler
+from gateway.handlers.context import Handler, PendingResponse
 from kwire.protocol import ApiKey, ErrorCode
 from kwire.registry import response_type
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.handlers.table import Handler
+from gateway.handlers.context import Handler
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.handlers.context import Handler
 from gateway.handlers.refusals import REFUSED
-from gateway.handlers.table import Handler
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context
     from kwire.message import Message, Struct
 
 _S = TypeVar("_S", bound="Struct")
@@ -130,12 +129,11 @@ def limited(
     asked: Iterable[Any],
     make: Callable[[Any], Struct | Streamed | None],
     refuse: Callable[[Any, ErrorCode, str], Struct],
-    context: Context,
+    limit: int,
 ) -> Streamed:
-    """Yield ``make(one)`` for each ``one`` of ``asked``, and beyond ``response.max.bytes`` an error
-    that names the remedy.
+    """Return ``message`` with ``make(one)`` for each ``one`` of ``asked``, and beyond ``limit``
+    bytes (``response.max.bytes``) an error that names the remedy.
     """
-    limit = context.gateway.config.response_max_bytes
     streamed = Streamed(message, attr, size_limit=limit)
     why = f"The response has reached response.max.bytes ({limit}): ask for fewer at a time."
 

@@ -3,7 +3,7 @@
 The ApiVersions response is built from this table, and a connection finds the handler of every
 request in it, so every advertised version is served. A handler is either a module named after its
 API (``API_KEY``, ``VERSIONS``, ``handle``, and ``OLD_REQUESTS`` where some versions have classes of
-their own) or a :class:`Handler` in a module's ``HANDLERS``, where many handlers share one file. The
+their own) or a ``Handler`` in a module's ``HANDLERS``, where many handlers share one file. The
 table knows modules by name, and no connection.
 """
 
@@ -11,58 +11,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from kwire.codegen.naming import snake
+from gateway.handlers.context import Handler
 from kwire.protocol import ApiKey
-from kwire.registry import request_type
-
-if TYPE_CHECKING:
-    from gateway.handlers.context import Context, PendingResponse
-    from gateway.handlers.streamed import Streamed
-    from gateway.handlers.work import Work
-    from kwire.message import Message
-
-
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """One API of this server. ``versions`` are those that it advertises.
-
-    ``handle(request, context)`` returns the response, a pending one, a streamed one, work in slices
-    that ends with one of them, or None. None means that a request without a response failed
-    (Produce with acks=0): the server closes the connection, as it has no other way to report the
-    error.
-    """
-
-    api_key: int
-    name: str
-    versions: range
-    handle: Callable[[Any, Context], Message | PendingResponse | Streamed | Work | None]
-    #: The request classes of versions that Kafka has removed. A version that is not in ``versions``
-    #: is served and not advertised.
-    old_requests: Mapping[int, type[Message]] = field(default_factory=dict)
-    #: Whether only brokers and controllers send it. It needs CLUSTER_ACTION, and may have as many
-    #: elements as its bytes allow (``gateway.handlers.element_budget``).
-    for_nodes: bool = False
-    #: Elements of a request at most, if that is fewer than ``request.max.elements``.
-    elements_max: int | None = None
-
-    def serves(self, version: int) -> bool:
-        """Whether this server serves ``version``."""
-        return version in self.versions or version in self.old_requests
-
-    def request_type(self, version: int) -> type[Message]:
-        """Return the class that decodes a request of ``version``."""
-        return self.old_requests.get(version) or request_type(self.api_key)
-
-    def api(self, version: int) -> str:
-        """Return the name of the API at ``version``, in snake case. Some APIs were renamed."""
-        old = self.old_requests.get(version)
-        return self.name if old is None else snake(old.NAME.removesuffix("Request"))
-
 
 #: Modules with one handler each.
 MODULES: Final = (

@@ -18,7 +18,7 @@ import trio
 from gateway.controller.apis import admin_keys
 
 if TYPE_CHECKING:
-    from gateway.handlers.table import Handler
+    from gateway.handlers.context import Handler
 
 #: Modules that functions of the server import on first use, other than those of requests.
 FIRST_USE_MODULES: Final = (

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.handlers.table import Handler, controller_handlers, handlers
+from gateway.handlers.context import Handler
+from gateway.handlers.table import controller_handlers, handlers
 from kwire.message import Message, Struct
 from tests.gateway.server.harness import connect, request, run
 from tests.gateway.server.own_nodes import OwnNode, lone_node

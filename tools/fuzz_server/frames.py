@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.handlers.table import Handler
+from gateway.handlers.context import Handler
 from gateway.security.principal import Principal, encode_principal
 from kwire.errors import DecodeError, EncodeError, UnsupportedVersion
 from kwire.header import decode_request_header, encode_request_header

@@ -6,45 +6,17 @@ The rules and the records of a change are in ``config_changes``. Follows
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
-from gateway.controller.config_changes import alter_configs, named_resources, replacement
-from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from kwire.message import Message
+from gateway.controller.admin_api import AdminApi
+from gateway.controller.config_changes import config_api, replacement
 from kwire.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
 from kwire.protocol import ApiKey
 
-if TYPE_CHECKING:
-    from kwire.messages.alter_configs_request import AlterConfigsRequest
-
-
-def _decide(request: AlterConfigsRequest, context: ControllerRequestContext) -> SlicedDecision:
-    """Set the keys named and unset the others; each resource has its own result."""
-    records, results = yield from alter_configs(
-        request.resources, replacement, AlterConfigsResourceResponse, context
-    )
-    return ControllerResult(records, AlterConfigsResponse(responses=results))
-
-
-def _refuse(request: AlterConfigsRequest, refusal: Refusal) -> Message:
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                error_code=refusal.error,
-                error_message=refusal.message,
-            )
-            for resource in request.resources
-        ]
-    )
-
-
-API: Final = AdminApi(
+API: Final[AdminApi] = config_api(
     key=ApiKey.ALTER_CONFIGS,
     operation="legacyAlterConfigs",
-    decide=_decide,
-    refuse=_refuse,
-    resources=named_resources,
+    changes_of=replacement,
+    response=AlterConfigsResponse,
+    result=AlterConfigsResourceResponse,
 )

@@ -26,9 +26,8 @@ from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Peer, PendingResponse
+    from gateway.handlers.context import Handler, Peer, PendingResponse
     from gateway.handlers.streamed import Streamed
-    from gateway.handlers.table import Handler
     from gateway.handlers.work import Work
     from gateway.ports import Gateway
     from gateway.security.sasl_session import SaslSession

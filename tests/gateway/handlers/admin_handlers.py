@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.handlers.table import Handler, controller_handlers
+from gateway.handlers.context import Handler
+from gateway.handlers.table import controller_handlers
 from kwire.protocol import ApiKey
 
 allocate_producer_ids: Handler = controller_handlers()[ApiKey.ALLOCATE_PRODUCER_IDS]

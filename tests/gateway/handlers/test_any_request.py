@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from gateway.handlers.context import PendingResponse
-from gateway.handlers.table import COLLECTIONS, Handler, handlers
+from gateway.handlers.context import Handler, PendingResponse
+from gateway.handlers.table import COLLECTIONS, handlers
 from gateway.ports import State
 from kwire.message import Struct
 from kwire.uuid import METADATA_TOPIC_ID

@@ -15,9 +15,9 @@ import pytest
 
 from gateway.handlers import envelope, offset_commit
 from gateway.handlers.answer_errors import errors_of
-from gateway.handlers.context import Context, Peer, PendingResponse
+from gateway.handlers.context import Context, Handler, Peer, PendingResponse
 from gateway.handlers.envelope import FORWARDABLE
-from gateway.handlers.table import Handler, controller_handlers, handlers
+from gateway.handlers.table import controller_handlers, handlers
 from gateway.security.acls import ALLOW, DENY, LITERAL, RESOURCE_TYPES
 from gateway.security.principal import Principal, encode_principal
 from gateway.security.standard_authorizer import OPERATIONS, StandardAuthorizer

@@ -11,8 +11,9 @@ from kafka.errors import for_code
 
 import kwire
 from gateway.handlers import refused_security, refused_topics
+from gateway.handlers.context import Handler
 from gateway.handlers.refusals import REASON, REFUSED
-from gateway.handlers.table import Handler, handlers
+from gateway.handlers.table import handlers
 from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 from tests.gateway.handlers.world import World

@@ -6,7 +6,8 @@ import pytest
 
 import kwire
 from gateway.handlers import table
-from gateway.handlers.table import Handler, handlers
+from gateway.handlers.context import Handler
+from gateway.handlers.table import handlers
 
 
 @pytest.mark.parametrize("handler", handlers().values(), ids=lambda handler: handler.name)

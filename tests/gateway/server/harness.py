@@ -11,8 +11,7 @@ from typing import Any, cast
 import trio
 
 from gateway.config import Config, Listener
-from gateway.handlers.context import Context
-from gateway.handlers.table import Handler
+from gateway.handlers.context import Context, Handler
 from gateway.ports import Gateway
 from gateway.server.clients.bound_listener import bind_listeners
 from gateway.server.clients.connections import Connections

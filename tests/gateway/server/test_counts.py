@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 import trio
 
-from gateway.handlers.context import Peer, PendingResponse
-from gateway.handlers.table import Handler, handlers
+from gateway.handlers.context import Handler, Peer, PendingResponse
+from gateway.handlers.table import handlers
 from gateway.ports import Gateway
 from gateway.server.clients.dispatch import Dispatcher, encode_answer
 from gateway.server.counts import TIME_BOUNDS_S, ApiCounts, Counts

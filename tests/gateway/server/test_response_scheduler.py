@@ -11,9 +11,8 @@ from typing import Any
 
 import trio
 
-from gateway.handlers.context import Context, PendingResponse
+from gateway.handlers.context import Context, Handler, PendingResponse
 from gateway.handlers.streamed import Streamed
-from gateway.handlers.table import Handler
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from tests.gateway.server.harness import ECHO, Client, request, run, serving, until

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.handlers.context import Context
+from gateway.handlers.context import Context, Handler
 from gateway.handlers.streamed import Streamed
-from gateway.handlers.table import Handler
 from gateway.server import turns
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.context import Context, PendingResponse
-from gateway.handlers.table import Handler
+from gateway.handlers.context import Context, Handler, PendingResponse
 from gateway.handlers.work import Work, completed, in_slices
 from gateway.server.clients.dispatch import Malformed
 from kwire.errors import DecodeError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.handlers.table import Handler
+from gateway.handlers.context import Handler
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.gateway.server.harness import request

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.handlers.context import Context, PendingResponse
-from gateway.handlers.table import Handler
+from gateway.handlers.context import Context, Handler, PendingResponse
 from kwire.errors import EncodeError
 from kwire.frame import frame
 from kwire.messages.api_versions_request import ApiVersionsRequest

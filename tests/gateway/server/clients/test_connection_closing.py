@@ -10,8 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.handlers.context import Context, PendingResponse
-from gateway.handlers.table import Handler
+from gateway.handlers.context import Context, Handler, PendingResponse
 from gateway.server.clients.connection_state import State
 from gateway.server.clients.listener_auth import ListenerAuth
 from kwire.messages.heartbeat_response import HeartbeatResponse
