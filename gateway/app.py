@@ -325,7 +325,7 @@ async def _start_management(
         group_usage=lambda: groups.usage,
         group_refusals=lambda: groups.refusals,
         problems=services.problems,
-        upstream=quorum.observation if quorum is not None else None,
+        quorum=quorum.status if quorum is not None else None,
         stopping=stop.is_set,
         own_snapshot=lambda: quorum.own_snapshot if quorum is not None else None,
         metadata_version=lambda: services.source.image.metadata_version or None,

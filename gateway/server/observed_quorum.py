@@ -33,7 +33,7 @@ from gateway.server.keep_log import LogCleaner
 from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
-from gateway.server.raft_facts import RaftFacts
+from gateway.server.raft_status import quorum_status
 from gateway.server.stored import stored
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.server.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
+    from gateway.server.management.quorum_status import QuorumStatus
     from kwire.cluster.image import Image
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
@@ -82,7 +83,6 @@ class ObservedQuorum:
         driver = self.driver = RaftDriver(
             core(trio.current_time(), wall_ms()), log, how, reports, restart=core
         )
-        self.observation = RaftFacts(log, driver, lambda: driver.raft.leader_address)
         self._loader = MetadataLoader(store.directory)
         self.authorizer = authorizer_of(config, self._loader.acls, self._loader.acls_changed_since)
         how_often = SnapshotSettings(
@@ -133,6 +133,10 @@ class ObservedQuorum:
     def own_snapshot(self) -> OwnSnapshot | None:
         """The newest snapshot that this node has written since its start."""
         return self._log_cleaner.own_snapshot
+
+    def status(self) -> QuorumStatus:
+        """The status of this node and of its log, for metrics."""
+        return quorum_status(self._log, self.driver, self.driver.raft.leader_address)
 
     def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
         """As in ``gateway.ports.Quorum``."""

@@ -49,7 +49,7 @@ from gateway.server.observed_quorum import log_settings, upstream_security
 from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
-from gateway.server.raft_facts import RaftFacts
+from gateway.server.raft_status import quorum_status
 from gateway.server.registering import keep_registered, registration
 from gateway.server.stored import stored
 from gateway.sources.audit_partition import AuditPartition
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from gateway.security.client_properties import ClientSecurity
     from gateway.server.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
+    from gateway.server.management.quorum_status import QuorumStatus
     from gateway.snapshot_id import SnapshotId
     from kwire.cluster.image import Image
     from kwire.message import Message
@@ -143,7 +144,6 @@ class OwnQuorum:
         )
         self.driver.leadership = self.controller
         self._registration = registration(config.node_id, random_uuid(), endpoints)
-        self.observation = RaftFacts(log, self.driver, self.leader_address)
         self._questions = QuorumQuestions(
             self.leader_address, how, config.controller_quorum_request_timeout_ms / 1000, reports
         )
@@ -194,6 +194,10 @@ class OwnQuorum:
     def own_snapshot(self) -> OwnSnapshot | None:
         """The newest snapshot that this node has written since its start."""
         return self._log_cleaner.own_snapshot
+
+    def status(self) -> QuorumStatus:
+        """The status of this node and of its log, for metrics."""
+        return quorum_status(self._log, self.driver, self.leader_address())
 
     def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
         """As in ``gateway.ports.Quorum``; the leader may be this node."""
@@ -335,9 +339,7 @@ def _format_if_fresh(config: Config, where: Path, controllers: Mapping[str, Addr
 
 
 def _bootstrap(where: Path) -> dict[str, int]:
-    """Levels of features in ``bootstrap.checkpoint`` (KIP-778), which formatting wrote. Raises
-    LogError.
-    """
+    """Feature levels that formatting wrote to bootstrap.checkpoint (KIP-778). Raises LogError."""
     records = [decode_metadata_record(value)[2] for value in read_bootstrap(where) or ()]
     return {
         record.name: record.feature_level
@@ -376,9 +378,7 @@ def _controller(
 
 
 def _audit_settings(config: Config) -> AuditSettings:
-    """Settings of the audit log. A segment is rolled within the retention time, because only whole
-    segments are deleted.
-    """
+    """Settings of the audit log. Retention deletes whole segments, so they roll in its time."""
     keep_ms = config.metadata_audit_retention_ms
     settings = AuditSettings(
         segment_bytes=config.metadata_audit_segment_bytes,

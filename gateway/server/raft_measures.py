@@ -1,6 +1,6 @@
 """Collects figures and problems of a quorum's node for metrics and status.
 
-The driver updates them on the event loop; ``raft_facts`` reads them. Nothing here changes what the
+The driver updates them on the event loop; ``raft_status`` reads them. Nothing here changes what the
 node does.
 """
 
@@ -17,7 +17,7 @@ from gateway.quorum.effects import (
     InstallSnapshot,
     SnapshotChunk,
 )
-from gateway.server.management.facts import SnapshotProgress
+from gateway.server.management.quorum_status import SnapshotProgress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

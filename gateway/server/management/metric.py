@@ -1,4 +1,7 @@
-"""What a metric is, for the tables of them. Knows neither Prometheus nor any one metric."""
+"""Defines a metric, for the tables of them, and the usual ways to make one.
+
+It knows neither Prometheus nor any one metric.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ Sample = tuple[tuple[str, ...], float]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. ``samples`` gives its values now; where there is none it is not shown."""
+    """One metric. ``samples`` gives its values now; a metric without samples is not shown."""
 
     name: str  #: as Prometheus stores it: that of a counter ends in _total
     kind: str  #: counter or gauge
@@ -25,24 +28,39 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
+def gauge(name: str, help: str, value: Callable[[Facts], float | None]) -> Metric:
+    """A gauge without labels; it is not shown while ``value`` is None."""
+    return Metric(name, "gauge", help, lambda facts: one(value(facts)))
+
+
+def counter(name: str, help: str, value: Callable[[Facts], float | None]) -> Metric:
+    """A counter without labels; it is not shown while ``value`` is None."""
+    return Metric(name, "counter", help, lambda facts: one(value(facts)))
+
+
+def event_counter(name: str, help: str, event: str) -> Metric:
+    """The number of times that an event was reported (``gateway.server.logs.Reports``)."""
+    return counter(name, help, lambda facts: facts.server_context.reports.counts[event])
+
+
 def one(value: float | None) -> Iterable[Sample]:
-    """The sample of a metric without labels; none of what is not known."""
+    """The sample of a metric without labels; none if the value is unknown."""
     return () if value is None else (((), value),)
 
 
 def percentile_ms(times: DurationStats, share: float) -> float | None:
-    """So much of these took no longer, ms; None where there were none."""
+    """The time in ms that ``share`` of ``times`` did not exceed; None if there were none."""
     seconds = times.percentile(share)
     return None if seconds is None else 1000 * seconds
 
 
 def applied_timestamp_ms(facts: Facts) -> float | None:
-    """Of the newest record that clients can see, ms since the epoch."""
+    """The largest timestamp of a record that clients can read, ms since the Unix epoch."""
     newest = facts.partition.max_timestamp()
     return None if newest is None else newest.timestamp
 
 
 def applied_lag_ms(facts: Facts) -> float | None:
-    """How long ago that was, ms."""
+    """The age of that timestamp, ms."""
     timestamp = applied_timestamp_ms(facts)
     return None if timestamp is None else max(0.0, facts.wall() * 1000 - timestamp)

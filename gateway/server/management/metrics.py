@@ -1,5 +1,7 @@
-"""``/metrics`` as text: looks at everything when it is asked, in a registry of its own. Knows no
-HTTP.
+"""Renders the metrics as text for Prometheus: reads every value at each request.
+
+It knows no HTTP. The registry is the server's own, so tests and libraries in the same process add
+nothing to it.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def render(self, accept: str = "") -> tuple[str, bytes]:
-        """(content type, text) for who accepts this: OpenMetrics where it is named, else
-        Prometheus's own format.
+        """(content type, text) for a request with this ``Accept`` header.
+
+        OpenMetrics if the header names it, else Prometheus's own format.
         """
         if _OPENMETRICS in [kind.split(";")[0].strip().lower() for kind in accept.split(",")]:
             return openmetrics.CONTENT_TYPE_LATEST, openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
@@ -47,15 +50,13 @@ class Metrics:
 
 
 class Rate:
-    """How fast a number grows that only ever grows, from what it was at earlier looks."""
+    """The growth of a counter per second, from its values at earlier calls."""
 
     def __init__(self) -> None:
-        self._looks: deque[tuple[float, float]] = deque()  # (when, the number then), oldest first
+        self._looks: deque[tuple[float, float]] = deque()  # (time, number), oldest first
 
     def per_second(self, number: float, now: float) -> float:
-        """The mean over RATE_WINDOW_S or longer; 0 at the first look. ``now``: s, never less than
-        before.
-        """
+        """The mean over RATE_WINDOW_S or longer; 0 at the first call. ``now``: s, never falls."""
         looks = self._looks
         while len(looks) > 1 and now - looks[1][0] >= RATE_WINDOW_S:
             looks.popleft()
@@ -66,14 +67,14 @@ class Rate:
 
 
 class _Collector:
-    """Reads the table, and what does not fit into it."""
+    """Reads the table, the histogram of request times, and the fetch rate."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._fetched = Rate()
 
     def collect(self) -> Iterator[Family]:
-        facts = self._facts
+        facts = self._facts.at_one_moment()
         for metric in TABLE:
             make = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
             family = make(metric.name, metric.help, labels=metric.labels)
@@ -82,8 +83,9 @@ class _Collector:
             if family.samples:
                 yield family
         yield _request_seconds(facts)
-        if facts.upstream is not None:
-            yield self._fetch_rate(facts.upstream.fetched_records, facts.clock())
+        status = facts.quorum_status()
+        if status is not None:
+            yield self._fetch_rate(status.fetched_records, facts.clock())
 
     def _fetch_rate(self, records: int, now: float) -> Family:
         help = "Records fetched from the leader per second, over the last 30 s or longer."
@@ -97,7 +99,7 @@ class _Collector:
 def _request_seconds(facts: Facts) -> Family:
     family = HistogramMetricFamily(
         "kwire_request_seconds",
-        "How long requests kept this server busy, without what they waited for.",
+        "Time that requests kept the server busy, without the time for which they were pending.",
         labels=("api",),
     )
     bounds = [*map(str, TIME_BOUNDS_S), "+Inf"]

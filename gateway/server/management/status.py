@@ -1,5 +1,6 @@
-"""The JSON of ``/readyz`` and ``/status``: what a person asks first of a server that behaves
-strangely. Knows no HTTP.
+"""Makes the JSON of ``/readyz`` and ``/status``, for an operator who looks for a cause.
+
+It knows no HTTP.
 """
 
 from __future__ import annotations
@@ -8,31 +9,33 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.ports import TOPIC_NAME
-from gateway.server.management.facts import progress
 from kwire.protocol import error_name
 
 if TYPE_CHECKING:
     from gateway.server.counts import ApiCounts
-    from gateway.server.management.facts import Facts, UpstreamFacts
+    from gateway.server.management.facts import Facts
+    from gateway.server.management.quorum_status import QuorumStatus
 
-#: Kinds of client software that are named, those with the most connections first: peers choose the
-#: names.
+#: Names of client software that are shown, those with the most connections first. Clients choose
+#: the names, so there may be many.
 _SOFTWARE_MAX: Final = 20
 
 
 def readyz(facts: Facts) -> tuple[bool, dict[str, Any]]:
-    """Whether clients may be sent here, and the document that says why not."""
-    ready, state, reason, since = facts.readiness()
-    said: dict[str, Any] = {"ready": ready, "state": state}
+    """Whether clients may be sent here, and the document that gives the reason if not."""
+    ready, state, reason, since = facts.at_one_moment().readiness()
+    document: dict[str, Any] = {"ready": ready, "state": state}
     if reason:
-        said["reason"] = reason
+        document["reason"] = reason
     if since is not None:
-        said["since"] = since
-    return ready, said
+        document["since"] = since
+    return ready, document
 
 
 def status(facts: Facts) -> dict[str, Any]:
-    """Everything, now. Times of day are UTC, offsets are Kafka's, None is what is not known."""
+    """The document of ``/status``. Times of day are UTC; None: not known."""
+    facts = facts.at_one_moment()
+    quorum = facts.quorum_status()
     up_s = facts.wall() - facts.began
     return {
         "version": facts.version,
@@ -46,7 +49,7 @@ def status(facts: Facts) -> dict[str, Any]:
         "problems": [str(problem) for problem in facts.problems()],
         "listeners": dict(facts.listeners),
         "partition": _partition(facts),
-        "quorum": None if facts.upstream is None else _quorum(facts, facts.upstream),
+        "quorum": None if quorum is None else _quorum(facts, quorum),
         "connections": _connections(facts),
         "requests": {api.name: _requests(api) for api in facts.server_context.counts.apis.values()},
         "groups": dict(facts.groups()),
@@ -70,32 +73,30 @@ def _partition(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _quorum(facts: Facts, upstream: UpstreamFacts) -> dict[str, Any]:
-    silent_s, lag_ms, snapshot = facts.silent_s(), facts.lag_ms(), upstream.snapshot
+def _quorum(facts: Facts, quorum: QuorumStatus) -> dict[str, Any]:
+    silent_s, lag_ms, snapshot = facts.silent_s(), facts.lag_ms(), quorum.snapshot
     return {
-        "leader_id": upstream.leader_id,
-        "leader_address": upstream.leader_address,
-        "epoch": upstream.epoch,
-        "voters": list(upstream.voters),
-        "high_watermark": upstream.leader_high_watermark,
-        "own_high_watermark": upstream.high_watermark,
-        "log_end_offset": upstream.log_end_offset,
-        "log_end_epoch": upstream.log_end_epoch,
+        "leader_id": quorum.leader_id,
+        "leader_address": quorum.leader_address,
+        "epoch": quorum.epoch,
+        "voters": list(quorum.voters),
+        "high_watermark": quorum.leader_high_watermark,
+        "own_high_watermark": quorum.high_watermark,
+        "log_end_offset": quorum.log_end_offset,
+        "log_end_epoch": quorum.log_end_epoch,
         "lag_offsets": facts.lag_offsets(),
         "lag_ms": None if lag_ms is None else round(lag_ms),
         "last_answer_s_ago": None
-        if silent_s is None or upstream.last_answer_at is None
+        if silent_s is None or quorum.last_answer_at is None
         else round(silent_s, 3),
-        "problem": upstream.problem,
-        "fetches": upstream.fetches,
-        "fetched_records": upstream.fetched_records,
-        "fetched_bytes": upstream.fetched_bytes,
-        "fetch_errors": dict(upstream.fetch_errors),
-        "snapshot": None
-        if snapshot is None
-        else {**snapshot._asdict(), "progress": progress(snapshot)},
-        "snapshot_downloads": upstream.snapshot_downloads,
-        "snapshot_loads": upstream.snapshot_loads,
+        "problem": quorum.problem,
+        "fetches": quorum.fetches,
+        "fetched_records": quorum.fetched_records,
+        "fetched_bytes": quorum.fetched_bytes,
+        "fetch_errors": dict(quorum.fetch_errors),
+        "snapshot": None if snapshot is None else {**snapshot._asdict(), "progress": str(snapshot)},
+        "snapshot_downloads": quorum.snapshot_downloads,
+        "snapshot_loads": quorum.snapshot_loads,
     }
 
 

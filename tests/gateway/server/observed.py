@@ -17,6 +17,7 @@ from gateway.app import RunningServer, serve
 from gateway.config import Config, ConfigError, Listener
 from gateway.ports import SourceStopped
 from gateway.server.management.facts import Facts
+from gateway.server.management.quorum_status import QuorumStatus
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.records import iter_batches
 from tests.gateway.server.harness import Client, connect, request, until
@@ -69,8 +70,11 @@ class Gateway:
         self.source: Any = ready.services.partition
         assert ready.services.quorum is not None
         self.quorum = ready.services.quorum
-        self.observation = self.quorum.observation
         self.port = ready.bound_listeners[0].port
+
+    @property
+    def observation(self) -> QuorumStatus:
+        return self.quorum.status()
 
     async def shows(self, high_watermark: int) -> None:
         """Wait until clients see so much."""
@@ -83,7 +87,7 @@ class Gateway:
         """As /readyz tells it."""
         facts = Facts(
             version="", node_id=0, source="quorum", listeners={}, partition=self.source, server_context=None,  # type: ignore[arg-type]
-            upstream=self.observation, stopping=self.stop.is_set,
+            quorum=self.quorum.status, stopping=self.stop.is_set,
         )  # fmt: skip
         return facts.readiness()
 

@@ -1,11 +1,8 @@
-"""A server's facts for tests of what is said about it: a partition and a quorum whose values a test
-sets.
-"""
+"""Makes facts of a server for tests of its management port."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 from gateway.config import Config
@@ -13,7 +10,8 @@ from gateway.ports import OffsetAt, State
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
 from gateway.server.logs import Reports
-from gateway.server.management.facts import Facts, SnapshotProgress
+from gateway.server.management.facts import Facts
+from gateway.server.management.quorum_status import QuorumStatus
 from gateway.server.server_context import ServerContext
 
 #: The loop's clock and the time of day in these tests, s.
@@ -39,49 +37,50 @@ class FakePartition:
         )
 
 
-@dataclass
-class FakeUpstream:
-    """``UpstreamFacts``, all well."""
-
-    leader_id: int = 2
-    leader_address: str | None = "ctl2:9093"
-    epoch: int = 7
-    voters: list[int] = field(default_factory=lambda: [1, 2, 3])
-    leader_high_watermark: int = 503
-    high_watermark: int = 500
-    log_end_offset: int = 504
-    log_end_epoch: int = 7
-    last_answer_at: float | None = NOW - 0.2
-    last_caught_up_at: float | None = NOW - 0.4
-    fetches: int = 90
-    fetched_records: int = 450
-    fetched_bytes: int = 45_000
-    role: str = "observer"
-    voted_id: int = -1
-    measures: Any = None
-    fetch_errors: Counter[str] = field(default_factory=Counter)
-    snapshot_downloads: int = 1
-    snapshot_loads: int = 1
-    snapshot: SnapshotProgress | None = None
-    problem: str | None = None
+def quorum_status(**changes: Any) -> QuorumStatus:
+    """The status of an observer that follows leader 2 without a problem."""
+    settled: dict[str, Any] = {
+        "role": "observer",
+        "epoch": 7,
+        "leader_id": 2,
+        "leader_address": "ctl2:9093",
+        "voted_id": -1,
+        "voters": [1, 2, 3],
+        "measures": None,
+        "leader_high_watermark": 503,
+        "high_watermark": 500,
+        "log_end_offset": 504,
+        "log_end_epoch": 7,
+        "last_answer_at": NOW - 0.2,
+        "last_caught_up_at": NOW - 0.4,
+        "problem": None,
+        "fetches": 90,
+        "fetched_records": 450,
+        "fetched_bytes": 45_000,
+        "fetch_errors": {},
+        "snapshot": None,
+        "snapshot_downloads": 1,
+        "snapshot_loads": 1,
+    }
+    return QuorumStatus(**{**settled, **changes})
 
 
 def facts(
     partition: FakePartition | None = None,
-    upstream: FakeUpstream | None = None,
+    quorum: QuorumStatus | None = None,
     *,
     server_context: ServerContext | None = None,
     **more: Any,
 ) -> Facts:
-    """Of a server at PLAINTEXT and CLIENTS that has run for a minute; clocks stand still."""
+    """Facts of a server with two listeners that has run for a minute; clocks stand still."""
     settled: dict[str, Any] = {
         "version": "1.2.3",
         "node_id": 5,
-        "source": "log" if upstream is None else "quorum",
+        "source": "log" if quorum is None else "quorum",
         "listeners": {"PLAINTEXT": "127.0.0.1:9092", "CLIENTS": "127.0.0.1:9093"},
         "partition": partition or FakePartition(),
-        "server_context": server_context or a_hub(),
-        "upstream": upstream,
+        "server_context": server_context or empty_context(),
+        "quorum": None if quorum is None else lambda: quorum,
         "clock": lambda: NOW,
         "wall": lambda: WALL,
         "began": WALL - 60,
@@ -89,8 +88,8 @@ def facts(
     return Facts(**{**settled, **more})
 
 
-def a_hub() -> ServerContext:
-    """What connections share, without any."""
+def empty_context() -> ServerContext:
+    """The context of a server without connections."""
     return ServerContext(
         Config(), Dispatcher({}, cast(Any, None), element_budget=1), Purgatory(), Reports()
     )

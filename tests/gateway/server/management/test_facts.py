@@ -1,51 +1,51 @@
-"""Ready or not, and why; how far behind."""
+"""Facts of the server: ready or not and why, and how far it is behind the leader."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gateway.ports import State
-from gateway.server.management.facts import SnapshotProgress, UpstreamFacts, progress
-from tests.gateway.server.watched import NOW, WALL, FakePartition, FakeUpstream, facts
+from gateway.server.management.facts import Facts
+from gateway.server.management.quorum_status import QuorumStatus, SnapshotProgress
+from tests.gateway.server.watched import NOW, WALL, FakePartition, facts, quorum_status
 
 
-def test_the_fake_of_these_tests_is_what_the_port_says() -> None:
-    upstream: UpstreamFacts = FakeUpstream()
-    assert upstream.leader_id == 2
-
-
-def test_a_log_that_is_read_is_ready() -> None:
+def test_server_is_ready_when_its_log_is_read() -> None:
     assert facts().readiness() == (True, "ready", "", None)
 
 
-@pytest.mark.parametrize("upstream", [None, FakeUpstream(last_answer_at=NOW)])
-def test_no_client_is_sent_to_a_server_that_stops(upstream: FakeUpstream | None) -> None:
-    ready, state, reason, _ = facts(upstream=upstream, stopping=lambda: True).readiness()
+@pytest.mark.parametrize("quorum", [None, quorum_status(last_answer_at=NOW)])
+def test_stopping_server_is_not_ready(quorum: QuorumStatus | None) -> None:
+    ready, state, reason, _ = facts(quorum=quorum, stopping=lambda: True).readiness()
     assert (ready, state) == (False, "stopping")
     assert "stopping" in reason
 
 
 @pytest.mark.parametrize(
-    ("upstream", "reason"),
+    ("quorum", "reason"),
     [
         (None, "The log is being read for the first time."),
-        (FakeUpstream(), "No high watermark of the quorum is known yet."),
+        (quorum_status(), "No high watermark of the quorum is known yet."),
         (
-            FakeUpstream(problem="ctl1:9093 refused."),
+            quorum_status(problem="ctl1:9093 refused."),
             "No high watermark of the quorum is known yet. ctl1:9093 refused.",
         ),
         (
-            FakeUpstream(
+            quorum_status(
                 snapshot=SnapshotProgress("00000000000000000042-0000000007.checkpoint", 1000, 4000)
             ),
-            "The snapshot 00000000000000000042-0000000007.checkpoint is being fetched: 1000 of 4000 bytes, 25 %.",
+            "The snapshot 00000000000000000042-0000000007.checkpoint is being fetched:"
+            " 1000 of 4000 bytes, 25 %.",
         ),
     ],
 )
-def test_loading_says_what_is_waited_for(upstream: FakeUpstream | None, reason: str) -> None:
-    assert facts(FakePartition(State.LOADING), upstream).readiness() == (
+def test_reason_while_loading_names_what_is_missing(
+    quorum: QuorumStatus | None, reason: str
+) -> None:
+    assert facts(FakePartition(State.LOADING), quorum).readiness() == (
         False,
         "loading",
         reason,
@@ -53,7 +53,7 @@ def test_loading_says_what_is_waited_for(upstream: FakeUpstream | None, reason: 
     )
 
 
-def test_a_broken_log_says_where() -> None:
+def test_reason_of_a_damaged_log_names_the_place() -> None:
     ready, state, reason, _ = facts(
         FakePartition(State.BROKEN), problems=lambda: ["x.log, position 61: bad CRC"]
     ).readiness()
@@ -61,7 +61,7 @@ def test_a_broken_log_says_where() -> None:
     assert "x.log, position 61: bad CRC." in reason
 
 
-def test_a_directory_out_of_reach_is_stale() -> None:
+def test_unreachable_directory_is_stale() -> None:
     ready, state, reason, since = facts(
         FakePartition(State.STALE), problems=lambda: ["/data: gone"]
     ).readiness()
@@ -69,25 +69,27 @@ def test_a_directory_out_of_reach_is_stale() -> None:
     assert "/data: gone." in reason
 
 
-def test_a_silent_quorum_is_stale_whatever_the_partition_says_and_since_when() -> None:
-    upstream = FakeUpstream(last_answer_at=NOW - 12.34, problem="ctl2:9093 does not answer.")
-    ready, state, reason, since = facts(upstream=upstream).readiness()
+def test_silent_quorum_makes_the_server_stale_and_since_says_from_when() -> None:
+    quorum = quorum_status(last_answer_at=NOW - 12.34, problem="ctl2:9093 does not answer.")
+    ready, state, reason, since = facts(quorum=quorum).readiness()
     assert (ready, state) == (False, "stale")
     assert reason.startswith("The quorum has not answered for 12.3 s. ctl2:9093 does not answer. ")
     assert since == "2023-11-14T22:13:07Z"  # WALL is 22:13:20
 
 
-def test_a_partition_that_is_stale_counts_before_the_time_is_over() -> None:
+def test_stale_partition_makes_the_server_stale_before_the_quorum_is_silent_for_long() -> None:
     assert (
-        facts(FakePartition(State.STALE), FakeUpstream(last_answer_at=NOW - 3))
+        facts(FakePartition(State.STALE), quorum_status(last_answer_at=NOW - 3))
         .readiness()
         .reason.startswith("The quorum has not answered for 3.0 s.")
     )
 
 
 @pytest.mark.parametrize(("age", "ready"), [(9.9, True), (10.1, False)])
-def test_how_long_the_quorum_may_be_silent(age: float, ready: bool) -> None:
-    assert facts(upstream=FakeUpstream(last_answer_at=NOW - age)).readiness().ready is ready
+def test_server_is_not_ready_after_ten_silent_seconds_of_the_quorum(
+    age: float, ready: bool
+) -> None:
+    assert facts(quorum=quorum_status(last_answer_at=NOW - age)).readiness().ready is ready
 
 
 @pytest.mark.parametrize(
@@ -99,20 +101,36 @@ def test_how_long_the_quorum_may_be_silent(age: float, ready: bool) -> None:
         ({"last_caught_up_at": None}, 3, 60_000),  # never: since the start
     ],
 )
-def test_lag(changes: dict[str, Any], offsets: int | None, ms: float) -> None:
-    told = facts(upstream=FakeUpstream(**changes))
+def test_lag_counts_offsets_and_time_behind_the_leader(
+    changes: dict[str, Any], offsets: int | None, ms: float
+) -> None:
+    told = facts(quorum=quorum_status(**changes))
     assert told.lag_offsets() == offsets
     assert told.lag_ms() == pytest.approx(ms)
 
 
-def test_there_is_no_lag_without_a_quorum() -> None:
+def test_lag_is_unknown_without_a_quorum() -> None:
     assert (facts().lag_offsets(), facts().lag_ms(), facts().silent_s()) == (None, None, None)
 
 
-def test_progress_of_a_snapshot_whose_size_is_unknown() -> None:
-    assert progress(SnapshotProgress("x", 5, 0)) == "5 bytes"
+def test_progress_of_a_snapshot_of_unknown_size_shows_its_position() -> None:
+    assert str(SnapshotProgress("x", 5, 0)) == "5 bytes"
 
 
-def test_moments_are_utc() -> None:
+def test_facts_at_one_moment_keep_one_status_of_the_quorum() -> None:
+    epochs = iter(range(10))
+    changing = replace(facts(), quorum=lambda: quorum_status(epoch=next(epochs)))
+    assert [epoch_of(changing) for _ in range(2)] == [0, 1]
+    at_one_moment = changing.at_one_moment()
+    assert [epoch_of(at_one_moment) for _ in range(2)] == [2, 2]
+
+
+def epoch_of(shown: Facts) -> int:
+    status = shown.quorum_status()
+    assert status is not None
+    return status.epoch
+
+
+def test_times_of_day_are_utc() -> None:
     assert facts().utc(0) == "2023-11-14T22:13:20Z"
     assert facts(wall=lambda: WALL + 1).utc(1) == "2023-11-14T22:13:20Z"

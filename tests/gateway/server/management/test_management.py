@@ -26,7 +26,7 @@ from gateway.server.management.management import (
     serve_management,
 )
 from tests.gateway.server.harness import run
-from tests.gateway.server.watched import NOW, FakePartition, FakeUpstream, facts
+from tests.gateway.server.watched import NOW, FakePartition, facts, quorum_status
 
 PAGES = ["/metrics", "/livez", "/readyz", "/status"]
 
@@ -161,7 +161,7 @@ def test_readyz_of_a_server_that_is() -> None:
 
 
 def test_readyz_says_why_not() -> None:
-    reply = ask("/readyz", told=facts(upstream=FakeUpstream(last_answer_at=NOW - 60)))
+    reply = ask("/readyz", told=facts(quorum=quorum_status(last_answer_at=NOW - 60)))
     assert (reply.status, reply.json["ready"], reply.json["state"]) == (503, False, "stale")
     assert reply.json["reason"].startswith("The quorum has not answered for 60.0 s.")
     assert reply.json["since"] == "2023-11-14T22:12:20Z"
@@ -186,7 +186,7 @@ def test_metrics_as_openmetrics_over_several_headers() -> None:
 
 def test_status() -> None:
     told = facts(
-        upstream=FakeUpstream(), groups=lambda: {"Stable": 1}, problems=lambda: ["torn tail"]
+        quorum=quorum_status(), groups=lambda: {"Stable": 1}, problems=lambda: ["torn tail"]
     )
     said = ask("/status", told=told).json
     assert (said["version"], said["node_id"], said["source"], said["uptime_s"]) == (

@@ -25,9 +25,10 @@ from gateway.ports import State
 from gateway.quorum.measures import Latency, Measures
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMeasures
-from gateway.server.management.facts import Facts, OwnSnapshot, SnapshotProgress
+from gateway.server.management.facts import Facts, OwnSnapshot
 from gateway.server.management.metrics import RATE_WINDOW_S, Metrics, Rate
 from gateway.server.management.metrics_table import TABLE
+from gateway.server.management.quorum_status import SnapshotProgress
 from gateway.sources.metadata_loader import MetadataLoader
 from kwire.cluster import Image
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -35,7 +36,7 @@ from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
-from tests.gateway.server.watched import NOW, FakePartition, FakeUpstream, a_hub, facts
+from tests.gateway.server.watched import NOW, FakePartition, empty_context, facts, quorum_status
 
 PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"
 RAFT = "kafka_server_raft_metrics_"
@@ -54,7 +55,7 @@ def group_usage() -> Usage:
 
 def everything() -> Facts:
     """Of a server of which every metric has something to tell."""
-    server_context = a_hub()
+    server_context = empty_context()
     fetch = server_context.counts.apis[1]
     fetch.carried_out(0.0002)
     fetch.carried_out(7)
@@ -74,7 +75,7 @@ def everything() -> Facts:
     measures = Measures(
         election=Latency(2, 0.5, 0.4), commit=Latency(4, 0.01, 0.004), appended_records=12
     )
-    upstream = FakeUpstream(
+    quorum = quorum_status(
         fetch_errors=Counter({"timeout": 2, "closed": 1}), snapshot=coming, measures=measures
     )
     forwarding = ForwardingMeasures(forwarded=8, unauthorized=1)
@@ -84,7 +85,7 @@ def everything() -> Facts:
     for client_id in ("admin", "admin", None):
         forwarding.begins(client_id)
     return facts(
-        upstream=upstream,
+        quorum=quorum,
         forwarding=forwarding,
         controlling=controlling(),
         server_context=server_context,
@@ -247,7 +248,7 @@ def test_values(name: str, value: float) -> None:
 
 
 def test_who_follows_nobody_is_unattached() -> None:
-    told = values(facts(upstream=FakeUpstream(role="unattached", leader_id=-1)))
+    told = values(facts(quorum=quorum_status(role="unattached", leader_id=-1)))
     assert (
         told[RAFT + "current_state{state=observer}"],
         told[RAFT + "current_state{state=unattached}"],
@@ -266,7 +267,7 @@ def test_without_a_quorum_nothing_is_said_about_one() -> None:
 
 
 def test_what_is_not_known_is_not_there_rather_than_wrong() -> None:
-    told = values(facts(upstream=FakeUpstream(leader_high_watermark=-1, voters=[])))
+    told = values(facts(quorum=quorum_status(leader_high_watermark=-1, voters=[])))
     assert "kwire_lag_offsets" not in told
     assert RAFT + "number_of_voters" not in told
     assert "kwire_snapshot_download_position_bytes" not in told

@@ -1,15 +1,15 @@
-"""``/status``: everything a person asks first, and nothing that JSON cannot say."""
+"""The document of ``/status``: its values, and that JSON can hold all of them."""
 
 from __future__ import annotations
 
 import json
 
-from gateway.server.management.facts import SnapshotProgress
+from gateway.server.management.quorum_status import SnapshotProgress
 from gateway.server.management.status import status
-from tests.gateway.server.watched import FakePartition, FakeUpstream, a_hub, facts
+from tests.gateway.server.watched import FakePartition, empty_context, facts, quorum_status
 
 
-def test_the_partition() -> None:
+def test_status_of_the_partition() -> None:
     assert status(facts())["partition"] == {
         "topic": "__cluster_metadata",
         "state": "ready",
@@ -22,12 +22,13 @@ def test_the_partition() -> None:
     }
 
 
-def test_the_quorum() -> None:
-    upstream = FakeUpstream(
-        snapshot=SnapshotProgress("x.checkpoint", 1, 2), problem="ctl2:9093 does not answer."
+def test_status_of_the_quorum() -> None:
+    quorum = quorum_status(
+        snapshot=SnapshotProgress("x.checkpoint", 1, 2),
+        problem="ctl2:9093 does not answer.",
+        fetch_errors={"timeout": 3},
     )
-    upstream.fetch_errors["timeout"] += 3
-    said = status(facts(upstream=upstream))["quorum"]
+    said = status(facts(quorum=quorum))["quorum"]
     assert (said["leader_id"], said["leader_address"], said["epoch"], said["voters"]) == (
         2,
         "ctl2:9093",
@@ -49,11 +50,11 @@ def test_the_quorum() -> None:
     assert (said["problem"], said["fetch_errors"]) == ("ctl2:9093 does not answer.", {"timeout": 3})
 
 
-def test_what_is_not_known_is_none() -> None:
+def test_unknown_values_are_null() -> None:
     said = status(
         facts(
             FakePartition(newest_ms=None),
-            FakeUpstream(last_answer_at=None, leader_high_watermark=-1),
+            quorum_status(last_answer_at=None, leader_high_watermark=-1),
         )
     )
     assert said["partition"]["newest_record"] is None
@@ -65,8 +66,8 @@ def test_what_is_not_known_is_none() -> None:
     assert status(facts())["quorum"] is None
 
 
-def test_clients_and_what_they_ask() -> None:
-    server_context = a_hub()
+def test_status_of_connections_and_requests() -> None:
+    server_context = empty_context()
     fetch = server_context.counts.apis[1]
     fetch.carried_out(0.001)
     fetch.carried_out(0.003)
@@ -85,7 +86,7 @@ def test_clients_and_what_they_ask() -> None:
     assert len(said["connections"]["software"]) == 20  # peers choose these names
 
 
-def test_it_is_json_and_the_versions_of_a_page_differ_only_where_they_should() -> None:
-    told = facts(upstream=FakeUpstream(), problems=lambda: [OSError("gone")])
+def test_document_survives_json() -> None:
+    told = facts(quorum=quorum_status(), problems=lambda: [OSError("gone")])
     assert json.loads(json.dumps(status(told))) == status(told)
     assert status(told)["problems"] == ["gone"]

@@ -1,0 +1,62 @@
+"""Makes the ``QuorumStatus`` of a node from its log, its raft core and its driver's measures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import trio
+
+from gateway.server.management.quorum_status import QuorumStatus
+
+if TYPE_CHECKING:
+    from gateway.address import Address
+    from gateway.quorum.raft import Raft
+    from gateway.server.raft_driver import RaftDriver
+    from gateway.sources.quorum_log import QuorumLog
+
+
+def quorum_status(
+    log: QuorumLog, driver: RaftDriver, leader_address: Address | None
+) -> QuorumStatus:
+    """The status now. Everything is read from memory."""
+    raft, measures, observes = driver.raft, driver.measures, log.store.observes
+    if observes:
+        last_answer_at, last_caught_up_at = measures.last_answer_at, measures.last_caught_up_at
+        problem = measures.disk_problem or measures.problem
+    else:
+        # A voter without a leader commits nothing, and one with a leader is told of every commit.
+        has_leader = raft.leader_id >= 0
+        last_answer_at = trio.current_time() if has_leader else measures.led_until
+        last_caught_up_at = last_answer_at
+        problem = None if has_leader else measures.problem
+    return QuorumStatus(
+        role=_role(raft),
+        epoch=raft.epoch,
+        leader_id=raft.leader_id,
+        leader_address=None if leader_address is None else str(leader_address),
+        voted_id=raft.voted_id,
+        voters=sorted(raft.reported_voters if observes else raft.voters.nodes),
+        measures=None if observes else raft.measures,
+        leader_high_watermark=raft.leader_high_watermark if observes else raft.high_watermark,
+        high_watermark=log.committed,
+        log_end_offset=log.store.end_offset,
+        log_end_epoch=raft.log.last_epoch,
+        last_answer_at=last_answer_at,
+        last_caught_up_at=last_caught_up_at,
+        problem=problem,
+        fetches=measures.fetches,
+        fetched_records=measures.fetched_before + raft.measures.fetched_records,
+        fetched_bytes=measures.fetched_bytes,
+        fetch_errors=Counter(measures.request_errors),
+        snapshot=measures.snapshot,
+        snapshot_downloads=measures.snapshot_downloads,
+        snapshot_loads=measures.snapshot_loads,
+    )
+
+
+def _role(raft: Raft) -> str:
+    """The state as Kafka's metric ``current-state`` names it."""
+    if raft.role == "follower" and not raft.is_voter:
+        return "observer"
+    return "voted" if raft.role == "unattached" and raft.voted_id >= 0 else raft.role
