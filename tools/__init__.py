@@ -1,1 +1,3 @@
-"""For the people who work on the project; not installed."""
+"""Programs for developers of kwire: checks, measurements, imports and test clusters. They are not
+installed.
+"""

@@ -1,8 +1,8 @@
-"""Administration requests to a running Kafka cluster, by our own codec: sent again until a node
-that can answer does.
+"""Sends administration requests to a running Kafka cluster, again and again until a node can
+answer.
 
-It knows how to reach nodes and how to find an error in any answer; what is asked is its caller's
-affair.
+It finds nodes, and error codes in any response; its caller makes the requests. It uses the codec of
+``kwire.messages``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class AdminError(Exception):
 
 
 class Admin:
-    """Asks the nodes in ``addresses`` in turn, one after another, staying with the one that
-    answers.
+    """Sends requests to the nodes in ``addresses``, and stays with the first that answers.
 
     With ``login`` (user, password) connections authenticate by SASL PLAIN. One thread at a time.
     """
@@ -61,10 +60,11 @@ class Admin:
     def send(
         self, request: Message, *, accept: Collection[int] = (), timeout_s: float | None = None
     ) -> Any:
-        """The answer to ``request`` from a node that could give it, at the newest common version.
+        """Return the response to ``request`` of a node that could answer it, at the newest common
+        version.
 
-        Error codes in ``accept`` are answers too, as TOPIC_ALREADY_EXISTS is to a request that may
-        have been sent twice. Raises AdminError.
+        Error codes in ``accept`` are valid responses, as TOPIC_ALREADY_EXISTS is to a request that
+        may have been sent twice. Raises AdminError.
         """
         deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         while True:

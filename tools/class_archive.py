@@ -1,8 +1,8 @@
-"""``python -m tools.class_archive``: the classes of Kafka's programs, loaded once for all; each
-then starts in less time.
+"""Makes Kafka's programs start faster: ``python -m tools.class_archive`` archives the classes that
+they load.
 
-Class data sharing (JEP 310): a server and a few tools write down what they load, and from then on
-Java maps it from one file. Without that file, or for another Java, everything goes on as before.
+Class data sharing (JEP 310): a server and a few tools record their classes, and from then on Java
+maps them from one file. Without that file, or with another Java, programs start as before.
 """
 
 from __future__ import annotations

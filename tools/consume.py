@@ -1,5 +1,5 @@
-"""The metadata partition as a consumer is given it, by our own codec: its offsets, and raw batches
-of Fetch answers.
+"""Reads the metadata partition as a consumer does, by ``kwire.messages``: its offsets, and raw
+batches of Fetch responses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_BYTES = 1 << 22
 
 
 class ConsumeError(Exception):
-    """The server gave an error, or nothing, where it must have records."""
+    """The server returned an error, or nothing where it must have records."""
 
 
 def offset(client: WireClient, which: int) -> int:

@@ -1,14 +1,12 @@
-"""Measurements, printed side by side: ``python -m tools.bench [NAME...]``.
+"""Measures kwire beside its peers and prints one table: ``python -m tools.bench [NAME...]``.
 
-A bench is a module of this package with ``run() -> list[dict]``, a row a measurement. Columns that
-are known are shown first:
+A bench is a module of this package with ``run() -> list[dict]``, one row for each measurement. The
+table begins with these columns:
 
-* ``what``: what was measured; ``unit``: of ``ours`` and ``theirs``
-* ``ours``, ``peer``, ``theirs``: our value, the name of what it is compared with, and that one's
-  value
-* ``ratio``: how many times better kwire's value is; ``bar``: the ratio that must be reached, where
-  there is a bar
-* ``ok``: whether a bar holds that is not one on the ratio
+* ``what``: the measurement; ``unit``: of ``kwire`` and ``peer_value``
+* ``kwire``: kwire's value; ``peer``: the software it is compared with; ``peer_value``: its value
+* ``ratio``: how many times better kwire's value is; ``bar``: the ratio to reach, if there is one
+* ``ok``: whether a bar holds that is not on the ratio
 
-Anything else follows by its own name. The command's exit status is 1 when a bar does not hold.
+Other columns follow by their names. The command's exit status is 1 if a bar does not hold.
 """

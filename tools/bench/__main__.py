@@ -67,7 +67,7 @@ def _rows(names: Iterable[str]) -> Iterable[Mapping[str, Any]]:
 
 
 def _machine() -> str:
-    """Where the numbers are from: processor, system, Python, commit."""
+    """Return where the numbers are from: processor, system, Python, commit."""
     processor = platform.processor() or platform.machine()
     for line in _lines("/proc/cpuinfo"):
         if line.startswith("model name"):

@@ -1,7 +1,7 @@
-"""Messages: encode and decode beside kafka-python, kio and aiokafka, bytes checked first; and what
-importing costs.
+"""Measures messages: encode and decode beside kafka-python, kio and aiokafka, and the cost of
+imports.
 
-kio decodes in compiled Rust: its bar says how near straight Python comes.
+It compares the bytes first. kio decodes in compiled Rust: its bar says how near pure Python comes.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 from tools.bench.measure import import_cost, microseconds
 from tools.bench.messages import Sample, samples
-from tools.bench.peers import Codec, ours, peers
+from tools.bench.peers import Codec, own_codec, peers
 
-#: (peer, direction) -> how many times faster we must be; Fetch is mostly the copying of bytes and
-#: has bars of its own.
+#: (peer, direction) -> how many times faster kwire must be; Fetch is mostly the copying of bytes
+#: and has bars of its own.
 _BARS = {
     ("kafka-python", "decode"): 2.2,
     ("kafka-python", "encode"): 4.0,
@@ -40,7 +40,7 @@ for module in pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol."):
 
 
 def run() -> list[dict[str, Any]]:
-    """Every message against every peer that has it, then imports."""
+    """Return the rows of every message against every peer that has it, then those of imports."""
     rows: list[dict[str, Any]] = []
     for sample in samples(flexible=True):
         rows += _message(sample, ("kafka-python", "kio"))
@@ -51,7 +51,7 @@ def run() -> list[dict[str, Any]]:
 
 def _message(sample: Sample, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     data = sample.message.encode(sample.version)
-    own = ours(type(sample.message), sample.version)
+    own = own_codec(type(sample.message), sample.version)
     codecs = [own, *peers(type(sample.message), sample.version, names)]
     values = {codec.name: codec.decode(data) for codec in codecs}
     for codec in codecs:
@@ -61,14 +61,14 @@ def _message(sample: Sample, names: tuple[str, ...]) -> Iterator[dict[str, Any]]
     encoded = microseconds({codec.name: _encoder(codec, values[codec.name]) for codec in codecs})
     for direction, timings in (("decode", decoded), ("encode", encoded)):
         for codec in codecs[1:]:
-            theirs, mine = timings[codec.name], timings[own.name]
+            peer_time, own_time = timings[codec.name], timings[own.name]
             yield {
                 "what": f"{direction} {sample.title}",
                 "unit": "µs",
-                "ours": mine,
+                "kwire": own_time,
                 "peer": codec.name,
-                "theirs": theirs,
-                "ratio": theirs / mine,
+                "peer_value": peer_time,
+                "ratio": peer_time / own_time,
                 "bar": _bar(sample, codec.name, direction),
                 "bytes": len(data),
             }
@@ -93,7 +93,7 @@ def _imports() -> Iterator[dict[str, Any]]:
     yield {
         "what": "import kwire alone",
         "unit": "ms",
-        "ours": alone_ms,
+        "kwire": alone_ms,
         "ok": alone_ms < 15,
         "notes": "below 15 ms",
         "MiB": alone_mib,
@@ -103,22 +103,22 @@ def _imports() -> Iterator[dict[str, Any]]:
         ("kio", _ALL_OF_KIO, (10.0, 2.0)),
         ("kafka-python", _ALL_OF_KAFKA_PYTHON, (None, None)),
     ):
-        theirs_ms, theirs_mib = import_cost(statement)
+        peer_ms, peer_mib = import_cost(statement)
         yield {
             "what": "import every message",
             "unit": "ms",
-            "ours": all_ms,
+            "kwire": all_ms,
             "peer": peer,
-            "theirs": theirs_ms,
-            "ratio": theirs_ms / all_ms,
+            "peer_value": peer_ms,
+            "ratio": peer_ms / all_ms,
             "bar": bars[0],
         }
         yield {
             "what": "import every message, memory",
             "unit": "MiB",
-            "ours": all_mib,
+            "kwire": all_mib,
             "peer": peer,
-            "theirs": theirs_mib,
-            "ratio": theirs_mib / all_mib,
+            "peer_value": peer_mib,
+            "ratio": peer_mib / all_mib,
             "bar": bars[1],
         }

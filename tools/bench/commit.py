@@ -1,9 +1,8 @@
 """Measures commits, kwire beside Kafka: the latency of createTopics one at a time, and topics a
 second in batches.
 
-The client is confluent-kafka for both, and rounds take turns, so that a machine that is busy for a
-while is busy for both. A topic counts when its answer came: then it is committed, on the disks of a
-majority.
+The client is confluent-kafka for both. Rounds alternate, so that a slow phase of the machine slows
+both. A topic counts when its response arrived: then it is committed, on the disks of a majority.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _TIMEOUT_S = 60
 
 
 def run() -> list[dict[str, Any]]:
-    """The rows; one that says what is missing where the bench cannot run."""
+    """Return the rows; one with the reason if the bench cannot run."""
     try:
         java.java()
         java.class_path()
@@ -47,7 +46,7 @@ def _start() -> Iterator[dict[str, Any]]:
     yield {
         "what": "start of a fresh quorum of one to ready",
         "unit": "s",
-        "ours": statistics.median(starts),
+        "kwire": statistics.median(starts),
         "ok": statistics.median(starts) < _START_S_MAX,
         "notes": f"below {_START_S_MAX} s",
     }
@@ -58,36 +57,36 @@ def _compare(controllers: int, bar: float | None) -> Iterator[dict[str, Any]]:
     broker apart).
     """
     with ExitStack() as stack:
-        ours = stack.enter_context(own_quorum(controllers))
-        theirs = stack.enter_context(
+        quorum = stack.enter_context(own_quorum(controllers))
+        cluster = stack.enter_context(
             kafka(brokers=1, controllers=0 if controllers == 1 else controllers, static_voters=True)
         )
-        ours.wait_for_leader()
-        sides = {"ours": Side(ours.bootstrap), "theirs": Side(theirs.bootstrap)}
+        quorum.wait_for_leader()
+        sides = {"kwire": Side(quorum.bootstrap), "Kafka": Side(cluster.bootstrap)}
         for number in range(_WARM_UP + _ROUNDS):
             for name in sorted(sides, reverse=bool(number % 2)):
                 sides[name].round(counts=number >= _WARM_UP)
     who = "one controller" if controllers == 1 else f"{controllers} controllers"
     peer = f"Kafka {KAFKA_VERSION}"
     for what, figure in _PERCENTILES.items():
-        own, their = (figure(sides[name].latencies) for name in ("ours", "theirs"))
+        own, their = (figure(sides[name].latencies) for name in ("kwire", "Kafka"))
         yield {
             "what": f"createTopics one at a time, {who}",
             "unit": f"ms ({what})",
-            "ours": own,
+            "kwire": own,
             "peer": peer,
-            "theirs": their,
+            "peer_value": their,
             "ratio": their / own,
             "bar": bar,
-            "notes": f"{len(sides['ours'].latencies)} topics",
+            "notes": f"{len(sides['kwire'].latencies)} topics",
         }
-    own, their = (statistics.median(sides[name].rates) for name in ("ours", "theirs"))
+    own, their = (statistics.median(sides[name].rates) for name in ("kwire", "Kafka"))
     yield {
         "what": f"createTopics in batches of {_BATCH}, {who}",
         "unit": "topics/s",
-        "ours": own,
+        "kwire": own,
         "peer": peer,
-        "theirs": their,
+        "peer_value": their,
         "ratio": own / their,
         "bar": bar,
         "notes": f"{_ROUNDS * _BATCHES * _BATCH} topics",
@@ -119,13 +118,13 @@ class Side:
 
         self.latencies: list[float] = []
         self.rates: list[float] = []
-        # Critical messages only: that its server is gone at the end is no news.
+        # Critical messages only: the client reports its lost server at the end, which is expected.
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
         self._singles, self._batches, self._replicas = singles, batches, replicas
         self._number = 0
 
     def round(self, *, counts: bool) -> None:
-        """So many topics one by one, then so many batches."""
+        """Create so many topics one by one, then so many batches."""
         latencies = [1000 * self._create(1) for _ in range(self._singles)]
         took = sum(self._create(_BATCH) for _ in range(self._batches))
         if counts:
@@ -133,8 +132,8 @@ class Side:
             self.rates.append(self._batches * _BATCH / took)
 
     def _create(self, count: int) -> float:
-        """Seconds from the call to the last answer. Raises KafkaException for a topic that was
-        refused.
+        """Return seconds from the call to the last response. Raises KafkaException for a refused
+        topic.
         """
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 

@@ -38,38 +38,38 @@ _LINE = re.compile(rf"(\d\d:\d\d:\d\d\.\d+) INFO .*({_STARTS}|{_CAUGHT_UP}|{_WAI
 
 
 def run() -> list[dict[str, Any]]:
-    """The rows; one that says what is missing where the bench cannot run."""
+    """Return the rows; one with the reason if the bench cannot run."""
     try:
         java.java()
         java.class_path()
     except java.JavaError as error:
         return [{"what": "controller", "ok": False, "notes": f"not measured: {error}"}]
     with ExitStack() as stack:
-        theirs = stack.enter_context(
+        cluster = stack.enter_context(
             kafka(brokers=2, controllers=3, options=FAST_START, kill_at_end=True)
         )
-        ours = stack.enter_context(own_quorum(3, static_voters=False))
-        brokers = stack.enter_context(real_brokers(ours, 2, kill_at_end=True))
-        return list(compared(ours, brokers, theirs, rounds=_ROUNDS))
+        quorum = stack.enter_context(own_quorum(3, static_voters=False))
+        brokers = stack.enter_context(real_brokers(quorum, 2, kill_at_end=True))
+        return list(compared(quorum, brokers, cluster, rounds=_ROUNDS))
 
 
 def compared(
-    ours: Cluster, brokers: Cluster, theirs: Cluster, *, rounds: int
+    quorum: Cluster, brokers: Cluster, cluster: Cluster, *, rounds: int
 ) -> Iterator[dict[str, Any]]:
     """The rows of running clusters: our controllers, the brokers under them, and Kafka's cluster.
     The leaders are dead then.
     """
-    (own_start, own_wait), (their_start, their_wait) = _unfencing(brokers), _unfencing(theirs)
+    (own_start, own_wait), (their_start, their_wait) = _unfencing(brokers), _unfencing(cluster)
     yield _row("broker: registration to unfenced", "ms", own_start, their_start)
     yield _row("broker: of that, waiting for the controller", "ms", own_wait, their_wait)
     sides = {
-        "ours": Side(brokers.bootstrap, batches=2, replicas=2),
-        "theirs": Side(theirs.bootstrap, batches=2, replicas=2),
+        "kwire": Side(brokers.bootstrap, batches=2, replicas=2),
+        "Kafka": Side(cluster.bootstrap, batches=2, replicas=2),
     }
     for number in range(rounds + 1):
         for name in sorted(sides, reverse=bool(number % 2)):
             sides[name].round(counts=number > 0)
-    own, their = sides["ours"], sides["theirs"]
+    own, their = sides["kwire"], sides["Kafka"]
     median, worst = statistics.median, max
     yield _row(
         "createTopics through a broker", "ms (p50)", median(own.latencies), median(their.latencies)
@@ -84,14 +84,19 @@ def compared(
         median(their.rates),
         more=True,
     )
-    yield _row("controller killed to first change", "ms", _failover(ours), _failover(theirs))
+    yield _row("controller killed to first change", "ms", _failover(quorum), _failover(cluster))
 
 
 def _row(what: str, unit: str, own: float, their: float, *, more: bool = False) -> dict[str, Any]:
     return {
-        "what": what, "unit": unit, "ours": own, "peer": f"Kafka {KAFKA_VERSION}", "theirs": their,
-        "ratio": own / their if more else their / own, "notes": "three controllers, two brokers",
-    }  # fmt: skip
+        "what": what,
+        "unit": unit,
+        "kwire": own,
+        "peer": f"Kafka {KAFKA_VERSION}",
+        "peer_value": their,
+        "ratio": own / their if more else their / own,
+        "notes": "three controllers, two brokers",
+    }
 
 
 def _unfencing(brokers: Cluster) -> tuple[float, float]:

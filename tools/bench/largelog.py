@@ -1,4 +1,4 @@
-"""The log ``p-large`` for the serving bench: as real Kafka left it, and as a longer one made of its
+"""Provides the log ``p-large`` for the serving bench: as Kafka left it, and as a longer one of its
 own batches.
 """
 
@@ -23,7 +23,7 @@ _EPOCH_AT = 12
 
 
 class NoLog(Exception):
-    """The shared logs are not on this machine."""
+    """The shared logs do not exist on this machine."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Batch:
 
 
 def unpack(into: Path) -> Path:
-    """The node directory of p-large, unpacked. Raises NoLog."""
+    """Return the node directory of p-large, unpacked. Raises NoLog."""
     archive = _SHARED / "logs" / "p-large.tar.xz"
     if not archive.exists():
         raise NoLog(f"{archive} is not there; KWIRE_SHARED may name another place")
@@ -52,7 +52,7 @@ def unpack(into: Path) -> Path:
 
 
 def data_batches(node: Path) -> list[Batch]:
-    """Its batches without control batches, which no producer may send."""
+    """Return its batches without control batches, which no producer may send."""
     data = (node / _SEGMENT).read_bytes()
     return [
         Batch(data[header.position : header.end], header.last_offset_delta + 1, header.record_count)
@@ -62,8 +62,8 @@ def data_batches(node: Path) -> list[Batch]:
 
 
 def repeated(node: Path, batches: list[Batch], times: int, into: Path) -> Path:
-    """A node directory like ``node`` whose log holds ``batches`` over and over, at growing offsets
-    of one epoch.
+    """Return a node directory like ``node`` whose log has ``batches`` over and over, at growing
+    offsets of one epoch.
     """
     shutil.copytree(
         node,

@@ -1,4 +1,4 @@
-"""How long a call takes, and what an import costs. Knows nothing of what is measured."""
+"""Measures the time of a call and the cost of an import. It knows nothing of the calls."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ print(time.perf_counter() - began, kib() - before)
 
 
 def microseconds(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The fastest round of each call, in µs a call.
+    """Return the fastest round of each call, in µs for one call.
 
-    Rounds of the calls take turns, so that a machine that is busy for a while is busy for all of
-    them. The garbage collector stays on, as part of what an object costs, but does not look at what
-    was there before.
+    Rounds of the calls alternate, so that a slow phase of the machine slows all of them. The
+    garbage collector stays on, as part of the cost of an object, but does not visit older objects.
     """
     loops = {name: _loops(call) for name, call in calls.items()}
     best = dict.fromkeys(calls, float("inf"))
@@ -45,7 +44,7 @@ def microseconds(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def _loops(call: Callable[[], object]) -> int:
-    """How many calls fill a round."""
+    """Return how many calls fill a round."""
     loops = 1
     while (took := _round(call, loops)) < _ROUND_S / 4:
         loops *= 4
@@ -62,11 +61,10 @@ def _round(call: Callable[[], object], loops: int) -> float:
 def import_cost(
     statement: str, *, path: Sequence[str] = (), rounds: int = 5
 ) -> tuple[float, float]:
-    """(milliseconds, MiB of resident memory) that ``statement`` costs a new interpreter: the best
-    of ``rounds``.
+    """Return (milliseconds, MiB of resident memory) that ``statement`` costs a new interpreter: the
+    best of ``rounds``.
 
-    Byte code is written on the first of them, as for every user, whatever the environment says of
-    that.
+    The first round writes byte code, as for every user, whatever the environment says.
     """
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     program = f"import sys; sys.path[:0] = {list(path)!r}\n" + _IMPORT.format(statement=statement)

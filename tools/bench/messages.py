@@ -1,5 +1,5 @@
-"""The messages that the codec bench encodes and decodes: of the size that a busy client sees. All
-values are fixed.
+"""Defines the messages of the codec bench: of the size that a busy client sends. All values are
+fixed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TOPICS, _PARTITIONS, _RECORDS = 1000, 500, bytes(range(256)) * 4
 
 @dataclass(frozen=True)
 class Sample:
-    """A message at a version, and what it is, for the table."""
+    """A message at a version, and its description for the table."""
 
     title: str
     message: Message
@@ -30,8 +30,8 @@ class Sample:
 
 
 def samples(*, flexible: bool) -> list[Sample]:
-    """The messages at versions with tagged fields, or at the last ones before (all that aiokafka
-    has).
+    """Return the messages at versions with tagged fields, or at the last ones before (all that
+    aiokafka has).
     """
     metadata, fetch = (12, 12) if flexible else (5, 11)
     found = [

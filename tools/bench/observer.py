@@ -1,8 +1,8 @@
-"""Following a real quorum: from the controller's commit to a stock consumer of the gateway, and
-what following costs.
+"""Measures an observer of a real quorum: from the controller's commit to a stock consumer of the
+gateway, and the cost.
 
-The moment of the commit is when the leader first tells an observer that asks it directly a high
-watermark beyond the record; a consumer of the gateway cannot have it before. Both wait in a long
+The commit time is when the leader first returns a high watermark beyond the record to an observer
+that asks it directly; a consumer of the gateway cannot have the record before. Both wait in a long
 poll of their own, on the same clock.
 """
 
@@ -35,7 +35,7 @@ _FETCH = 17
 
 
 def run() -> list[dict[str, Any]]:
-    """The rows; one that says what is missing where the bench cannot run."""
+    """Return the rows; one with the reason if the bench cannot run."""
     if missing := passes.available():
         return [{"what": "observer", "ok": False, "notes": f"not measured: {'; '.join(missing)}"}]
     with (
@@ -69,7 +69,7 @@ def _idle(pid: int) -> Iterator[dict[str, Any]]:
     yield {
         "what": "CPU while the cluster is idle (two records a second)",
         "unit": "%",
-        "ours": percent,
+        "kwire": percent,
         "ok": percent < _IDLE_PERCENT_MAX,
         "notes": f"below {_IDLE_PERCENT_MAX} %",
     }
@@ -90,7 +90,7 @@ def _latency(cluster: Cluster, leader: str, bootstrap: str, how: str) -> Iterato
     ):
         cuts = statistics.quantiles(values, n=100)
         yield {
-            "what": f"{what}, {how}", "unit": "ms (p50)", "ours": statistics.median(values),
+            "what": f"{what}, {how}", "unit": "ms (p50)", "kwire": statistics.median(values),
             "notes": f"p99 {cuts[98]:.1f} ms, largest {max(values):.1f} ms, {len(both)} records",
         }  # fmt: skip
 
@@ -98,8 +98,8 @@ def _latency(cluster: Cluster, leader: str, bootstrap: str, how: str) -> Iterato
 def _watch(
     cluster: Cluster, leader: str, bootstrap: str
 ) -> tuple[dict[int, float], dict[int, float], dict[int, int]]:
-    """When the leader told, and the consumer had, each offset (seconds since the epoch), and when
-    it was appended (ms).
+    """Return when the leader reported, and the consumer had, each offset (seconds since the epoch),
+    and when it was appended (ms).
     """
     committed: dict[int, float] = {}
     seen: dict[int, float] = {}
@@ -123,7 +123,7 @@ def _watch(
 
 
 def _change(cluster: Cluster) -> None:
-    """One small change of metadata after the other, at a steady pace."""
+    """Make one small change of metadata after the other, at a steady pace."""
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         AdminClient,
         AlterConfigOpType,
@@ -167,8 +167,8 @@ def _watch_leader(
 
 
 def _end_of_log(client: WireClient) -> tuple[int, int, int]:
-    """(epoch, high watermark, epoch of the record before it) on the leader: asked with the wrong
-    epoch, it names its own.
+    """Return (epoch, high watermark, epoch of the record before it) on the leader, which names its
+    own epoch when asked with a wrong one.
     """
     epoch = _raft_fetch(client, 0, 0, 0).current_leader.leader_epoch
     offset, last_epoch = 1, epoch

@@ -1,9 +1,9 @@
-"""One pass of a stock client over a whole topic, in seconds. The same call for our server and for
+"""Reads a whole topic with a stock client and returns the seconds. The same calls serve kwire and
 Kafka.
 
-The clients of librdkafka are told to begin at offset 0. What "the beginning" is they ask the
-leader, and where they know none yet, on a timer of half a second: longer than a pass, and a matter
-of which of their threads comes first.
+The clients of librdkafka begin at offset 0. They would ask the leader for "the beginning", and
+while they know none, ask again after half a second: longer than a pass, and dependent on the order
+of their threads.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _TIMEOUT_S = 120.0
 
 
 class PassError(Exception):
-    """A client did not read the whole topic; the text holds its own words."""
+    """A client did not read the whole topic; the text holds the client's output."""
 
 
 def kcat(bootstrap: str, topic: str, count: int) -> float:
-    """The whole life of a kcat process that prints ``count`` messages to nowhere."""
+    """Run a kcat process that reads ``count`` messages and discards them."""
     command = [
         "kcat",
         "-C",
@@ -91,8 +91,8 @@ def confluent_kafka(bootstrap: str, topic: str, count: int) -> float:
 
 
 def java_consumer(bootstrap: str, topic: str, count: int) -> float:
-    """The fetch time that kafka-consumer-perf-test tells: without the JVM's start and the joining
-    of the group.
+    """Return the fetch time that kafka-consumer-perf-test prints: without the JVM's start and the
+    joining of the group.
     """
     output = java_tools.run_tool(
         java.CONSUMER_PERFORMANCE,
@@ -118,7 +118,7 @@ def java_consumer(bootstrap: str, topic: str, count: int) -> float:
 
 
 def available() -> list[str]:
-    """The programs that the passes lack on this machine; empty when all can run."""
+    """Return the programs that passes lack on this machine; empty if all can run."""
     missing = [] if shutil.which("kcat") else ["kcat"]
     try:
         java.class_path()

@@ -1,6 +1,6 @@
-"""Other libraries' codecs behind one shape: decode bytes to an object, encode that object again.
+"""Wraps other libraries' codecs in one shape: decode bytes to an object, encode that object again.
 
-A peer that is not installed is left out with its name; the extra ``bench`` has all of them.
+A peer that is not installed is left out; the extra ``bench`` has all of them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _KAFKA_PYTHON_MODULES = ("kafka.protocol.metadata", "kafka.protocol.consumer")
 
 @dataclass(frozen=True)
 class Codec:
-    """One library's way with one message at one version."""
+    """The codec of one library for one message at one version."""
 
     name: str
     decode: Callable[[bytes], Any]
     encode: Callable[[Any], bytes]
 
 
-def ours(message: type[Message], version: int) -> Codec:
+def own_codec(message: type[Message], version: int) -> Codec:
     return Codec(
         "kwire", lambda data: message.decode(data, version), lambda value: value.encode(version)
     )
 
 
 def peers(message: type[Message], version: int, names: Sequence[str]) -> Iterator[Codec]:
-    """The codecs of the named libraries that are installed and know the message."""
+    """Return the codecs of the named libraries that are installed and know the message."""
     makers = {"kafka-python": _kafka_python, "kio": _kio, "aiokafka": _aiokafka}
     for name in names:
         try:

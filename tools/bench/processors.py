@@ -1,8 +1,8 @@
-"""Which processors the clients and the servers of a bench run on: apart, where there is more than
-one (Linux).
+"""Puts the clients and the servers of a bench on different processors, where there is more than one
+(Linux).
 
-On one processor a client's own threads do not fight over it with each other's caches, which can
-double its time from one pass to the next, and no server takes time from it.
+On one processor a client's threads share its caches instead of competing for them, which can double
+a pass's time, and no server takes time from it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def apart(*servers: int) -> Iterator[None]:
-    """This process and the children that it starts on the first processor, the ``servers`` (process
-    ids) on the second.
+    """Run this process and its new children on the first processor, the ``servers`` (process ids)
+    on the second.
 
-    Nothing is done where there is only one, or no way to choose. This process may use all that it
-    could before, afterwards.
+    With only one processor, or no way to choose, this does nothing. Afterwards this process may use
+    all that it could before.
     """
     allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
     if len(allowed) < 2:

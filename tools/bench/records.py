@@ -1,8 +1,8 @@
-"""Record batches: a thousand records decoded and encoded beside kafka-python, kio and aiokafka,
-bytes checked first.
+"""Measures record batches: a thousand records decoded and encoded beside kafka-python, kio and
+aiokafka.
 
-aiokafka reads and writes batches in compiled Cython: its rows say how near straight Python comes,
-and have no bar.
+It compares the bytes first. aiokafka reads and writes batches in compiled Cython: its rows say how
+near pure Python comes, and have no bar.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tools.bench.report import show
 
 _COUNT = 1000
 _SECOND = 1_700_000_000_000
-#: (peer, direction) -> how many times faster we must be.
+#: (peer, direction) -> how many times faster kwire must be.
 _BARS = {
     ("kafka-python", "decode"): 2.7,
     ("kafka-python", "encode"): 4.0,
@@ -41,8 +41,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class Codec:
-    """One library's way with batches: ``prepare`` makes its own objects once, ``rows`` shows what
-    it decoded.
+    """The batch codec of one library: ``prepare`` makes its objects once, ``rows`` returns the
+    decoded records.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Codec:
 
 
 def run() -> list[dict[str, Any]]:
-    """A row for each sample, direction and peer."""
+    """Return a row for each sample, direction and peer."""
     return [row for sample in samples() for row in _compare(sample)]
 
 
 def samples() -> Iterator[Sample]:
-    """Like a producer's, and like a metadata log's: no keys, one timestamp. Whole seconds, for kio
-    drops the milliseconds.
+    """Return records like a producer's, and like a metadata log's: no keys, one timestamp. Whole
+    seconds, because kio drops the milliseconds.
     """
     rng = random.Random(1)
     keyed = [
@@ -76,7 +76,7 @@ def samples() -> Iterator[Sample]:
 
 def _compare(sample: Sample) -> Iterator[dict[str, Any]]:
     data = encode_batch(sample.records)
-    codecs = [_ours(), *_peers()]
+    codecs = [_own(), *_peers()]
     inputs = {codec.name: codec.prepare(sample.records) for codec in codecs}
     expected = [(r.offset, r.timestamp, r.key, r.value) for r in sample.records]
     for codec in codecs:
@@ -91,14 +91,14 @@ def _compare(sample: Sample) -> Iterator[dict[str, Any]]:
     )
     for direction, timings in (("decode", decoded), ("encode", encoded)):
         for codec in codecs[1:]:
-            theirs, mine = timings[codec.name], timings["kwire"]
+            peer_time, own_time = timings[codec.name], timings["kwire"]
             yield {
                 "what": f"{direction} {sample.title}",
                 "unit": "µs",
-                "ours": mine,
+                "kwire": own_time,
                 "peer": codec.name,
-                "theirs": theirs,
-                "ratio": theirs / mine,
+                "peer_value": peer_time,
+                "ratio": peer_time / own_time,
                 "bar": _BARS.get((codec.name, direction)),
                 "bytes": len(data),
             }
@@ -108,12 +108,12 @@ def _call(function: Callable[[Any], Any], argument: Any) -> Callable[[], Any]:
     return lambda: function(argument)
 
 
-def _ours() -> Codec:
+def _own() -> Codec:
     return Codec("kwire", decode_batch, lambda batch: _rows(batch.records), list, encode_batch)
 
 
 def _peers() -> Iterator[Codec]:
-    """The peers that are installed; the extra ``bench`` has all of them."""
+    """Return the installed peers; the extra ``bench`` has all of them."""
     for make in (_kafka_python, _kio, _aiokafka):
         try:
             yield make()

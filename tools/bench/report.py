@@ -1,5 +1,6 @@
-"""Rows of measurements as a table, for a terminal and for a page. Knows nothing of what was
-measured.
+"""Prints rows of measurements as a table, for a terminal and for a page.
+
+It knows nothing of the measurements.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-_KNOWN = ("bench", "what", "unit", "ours", "peer", "theirs", "ratio", "bar")
-_NUMBERS = {"ours", "theirs", "ratio", "bar"}
+_KNOWN = ("bench", "what", "unit", "kwire", "peer", "peer_value", "ratio", "bar")
+_NUMBERS = {"kwire", "peer_value", "ratio", "bar"}
 _VERDICT = {True: "yes", False: "NO", None: ""}
 
 Row = Mapping[str, Any]
 
 
 def holds(row: Row) -> bool | None:
-    """Whether the row's bar holds; None where there is none."""
+    """Whether the row's bar holds; None without a bar."""
     if row.get("bar") is not None and row.get("ratio") is not None:
         return bool(row["ratio"] >= row["bar"])
     ok = row.get("ok")
@@ -34,26 +35,39 @@ def show(rows: Sequence[Row]) -> None:
         console = Console(width=240)
     table = Table()
     for column in (*_KNOWN, "holds", "notes"):
-        table.add_column(column, justify="right" if column in _NUMBERS else "left")
+        table.add_column(
+            column.replace("_", " "), justify="right" if column in _NUMBERS else "left"
+        )
     for row in rows:
         table.add_row(*_cells(row), style="red" if holds(row) is False else None)
     console.print(table)
 
 
 def markdown(rows: Sequence[Row], machine: str) -> str:
-    """The page: where it was measured, and the table."""
+    """Return the page: the machine, and the table."""
     columns = (*_KNOWN, "holds", "notes")
     lines = [
         "# Benchmarks",
         "",
         (
-            "Printed by `make bench`; the ratio says how many times better kwire is than the peer,"
-            " the bar is the ratio to reach."
+            "This page compares the speed and memory of kwire with those of its peers: other Python"
+            " codecs,"
         ),
+        "and Kafka under the same clients. Measure it on your machine:",
+        "",
+        "```bash",
+        "make bench",
+        "```",
+        "",
+        (
+            "The ratio says how many times better kwire's value is than the peer's. The bar is the"
+            " ratio to reach;"
+        ),
+        "`make bench` fails if a bar does not hold.",
         "",
         f"Measured on: {machine}",
         "",
-        "| " + " | ".join(columns) + " |",
+        "| " + " | ".join(column.replace("_", " ") for column in columns) + " |",
         "|" + "|".join("--:" if column in _NUMBERS else "---" for column in columns) + "|",
     ]
     lines += [
@@ -72,7 +86,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """Three figures are what a measurement on a shared machine is worth."""
+    """Three significant figures: a measurement on a shared machine is no more exact."""
     if value is None:
         return ""
     if isinstance(value, float):

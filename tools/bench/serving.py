@@ -1,12 +1,11 @@
-"""Serving ``p-large``: start, memory, and the rate of stock clients beside real Kafka with the same
-batches in a topic.
+"""Measures serving ``p-large``: start, memory, and the rate of stock clients beside Kafka with the
+same batches in a topic.
 
 A pass over the log itself takes a tenth of a second, so rates are of a log of the same batches ten
-times over. Passes on the two servers take turns, now one first and now the other; the ratio is the
-median of those of two passes that followed each other. Some passes come first and do not count:
-they warm caches and the JVM. Clients run on one processor and servers on another (see
-``processors``), and the two topics have names of one length: some clients make a string of it for
-every record.
+times over. Passes on the two servers alternate; the ratio is the median over pairs of passes that
+followed each other. The first passes do not count: they warm caches and the JVM. Clients run on one
+processor and servers on another (see ``processors``), and the two topics have names of one length,
+because some clients make a string of it for every record.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ KAFKA_PROPERTIES = {
 
 
 def run() -> list[dict[str, Any]]:
-    """The rows; one that says what is missing where the bench cannot run."""
+    """Return the rows; one with the reason if the bench cannot run."""
     if missing := passes.available():
         return [{"what": "serving", "ok": False, "notes": f"not measured: {'; '.join(missing)}"}]
     with tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch:
@@ -77,7 +76,7 @@ def _start_and_memory(node: Path, batches: Sequence[largelog.Batch]) -> Iterator
     yield {
         "what": f"start to first records, {count:,} records",
         "unit": "s",
-        "ours": statistics.median(starts),
+        "kwire": statistics.median(starts),
         "ok": statistics.median(starts) < _START_S_MAX,
         "notes": f"below {_START_S_MAX} s",
     }
@@ -86,7 +85,7 @@ def _start_and_memory(node: Path, batches: Sequence[largelog.Batch]) -> Iterator
             client(server.bootstrap, TOPIC_NAME, count)
         peak = memory_mib(server.pid, "VmHWM")
     yield {
-        "what": "memory, highest, after a pass of each client", "unit": "MiB", "ours": peak,
+        "what": "memory, highest, after a pass of each client", "unit": "MiB", "kwire": peak,
         "ok": peak < _MEMORY_MIB_MAX, "notes": f"below {_MEMORY_MIB_MAX} MiB",
     }  # fmt: skip
 
@@ -113,14 +112,14 @@ def _rates(long_log: Path, batches: Sequence[largelog.Batch]) -> Iterator[dict[s
         gateway("--source", "log", "--log-dir", str(long_log)) as server,
     ):
         fill(cluster, batches)
-        ours = (server.bootstrap, TOPIC_NAME, server.pid)
-        theirs = (cluster.bootstrap, TOPIC, cluster.nodes[0].pid)
-        with processors.apart(ours[2], theirs[2]):
+        own = (server.bootstrap, TOPIC_NAME, server.pid)
+        kafkas = (cluster.bootstrap, TOPIC, cluster.nodes[0].pid)
+        with processors.apart(own[2], kafkas[2]):
             for name, client, rounds in _CLIENTS:
-                yield from _compare(name, client, rounds, (ours, theirs), count, megabytes)
+                yield from _compare(name, client, rounds, (own, kafkas), count, megabytes)
         yield {
-            "what": "memory after all passes", "unit": "MiB", "ours": memory_mib(server.pid),
-            "peer": f"Kafka {KAFKA_VERSION}", "theirs": memory_mib(cluster.nodes[0].pid),
+            "what": "memory after all passes", "unit": "MiB", "kwire": memory_mib(server.pid),
+            "peer": f"Kafka {KAFKA_VERSION}", "peer_value": memory_mib(cluster.nodes[0].pid),
         }  # fmt: skip
 
 
@@ -142,26 +141,28 @@ def _compare(
             if number >= _WARM_UP:
                 seconds[side].append(took)
                 cpu[side].append(cpu_seconds(pid) - before)
-    ours, theirs = (count / statistics.median(side) for side in seconds)
+    own_rate, kafka_rate = (count / statistics.median(side) for side in seconds)
     ratio = statistics.median(their / own for own, their in zip(*seconds, strict=True))
     peer = f"Kafka {KAFKA_VERSION}"
     yield {
         "what": f"{name}, {count:,} records",
         "unit": "records/s",
-        "ours": ours,
+        "kwire": own_rate,
         "peer": peer,
-        "theirs": theirs,
+        "peer_value": kafka_rate,
         "ratio": ratio,
         "bar": 1.0,
-        "notes": f"{ours * megabytes / count:.0f} and {theirs * megabytes / count:.0f} MB/s",
+        "notes": (
+            f"{own_rate * megabytes / count:.0f} and {kafka_rate * megabytes / count:.0f} MB/s"
+        ),
     }
     own_cpu, kafka_cpu = (statistics.mean(side) for side in cpu)
     yield {
         "what": f"{name}, server CPU a pass",
         "unit": "s",
-        "ours": own_cpu,
+        "kwire": own_cpu,
         "peer": peer,
-        "theirs": kafka_cpu,
+        "peer_value": kafka_cpu,
         "ratio": kafka_cpu / max(own_cpu, 0.01),
     }
 

@@ -37,7 +37,7 @@ _ROUNDS = 5
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _TICKS = os.sysconf("SC_CLK_TCK")
 
-STOCK, THEIRS, BULK, ALONE, SOURCE = (
+STOCK, KAFKA, BULK, ALONE, SOURCE = (
     "stock source",
     "stock source, Kafka's server",
     "stock source + decode",
@@ -57,7 +57,7 @@ class Passes:
 
 
 def run() -> list[dict[str, Any]]:
-    """The rows; one that says what is missing where the bench cannot run."""
+    """Return the rows; one with the reason if the bench cannot run."""
     try:
         import pyspark  # noqa: F401
 
@@ -108,7 +108,7 @@ def _session(jars: str, scratch: Path) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def _ways(spark: SparkSession, ours: str, theirs: str) -> dict[str, Callable[[], DataFrame]]:
+def _ways(spark: SparkSession, own: str, kafkas: str) -> dict[str, Callable[[], DataFrame]]:
     from kwire.spark import decode, kafka_options, register
     from kwire.spark.arrow import DECODED, decode_batches
 
@@ -126,17 +126,17 @@ def _ways(spark: SparkSession, ours: str, theirs: str) -> dict[str, Callable[[],
     def alone() -> DataFrame:
         one_by_one = partial(decode_batches, keep=(), fail_fast=False, secrets=False, bulk=False)
         columns = ", ".join(f"`{name}` {kind}" for name, kind in DECODED.items())
-        return stock(ours, TOPIC_NAME).mapInArrow(
+        return stock(own, TOPIC_NAME).mapInArrow(
             one_by_one, f"`offset` bigint, `timestamp` timestamp, {columns}"
         )
 
     return {
-        STOCK: lambda: stock(ours, TOPIC_NAME),
-        THEIRS: lambda: stock(theirs, serving.TOPIC),
-        BULK: lambda: decode(stock(ours, TOPIC_NAME)),
+        STOCK: lambda: stock(own, TOPIC_NAME),
+        KAFKA: lambda: stock(kafkas, serving.TOPIC),
+        BULK: lambda: decode(stock(own, TOPIC_NAME)),
         SOURCE: lambda: (
             spark.read.format("kwire")
-            .options(**{"bootstrap.servers": ours})
+            .options(**{"bootstrap.servers": own})
             .option("endingOffsets", RECORDS)
             .load()
         ),
@@ -170,14 +170,14 @@ def _measured(
 
 
 def _rows(passes: dict[str, Passes]) -> Iterator[dict[str, Any]]:
-    yield _compared(passes, STOCK, THEIRS, 1.0, peer=f"Kafka {KAFKA_VERSION}")
+    yield _compared(passes, STOCK, KAFKA, 1.0, peer=f"Kafka {KAFKA_VERSION}")
     yield _compared(passes, BULK, ALONE, 2.0, peer="one by one")
     yield _compared(passes, SOURCE, BULK, 1.0, peer=BULK)
     for name, one in passes.items():
         yield {
             "what": f"{name}, CPU for {RECORDS:,} records",
             "unit": "s",
-            "ours": statistics.median(one.cpu),
+            "kwire": statistics.median(one.cpu),
             "notes": (
                 f"{RECORDS / statistics.median(one.wall):,.0f} records/s, the median of"
                 f" {len(one.wall)} passes"
@@ -186,16 +186,16 @@ def _rows(passes: dict[str, Passes]) -> Iterator[dict[str, Any]]:
 
 
 def _compared(
-    passes: dict[str, Passes], ours: str, theirs: str, bar: float, peer: str
+    passes: dict[str, Passes], way: str, other: str, bar: float, peer: str
 ) -> dict[str, Any]:
-    ratios = [b / a for a, b in zip(passes[ours].wall, passes[theirs].wall, strict=False)]
-    rates = [RECORDS / statistics.median(passes[name].wall) for name in (ours, theirs)]
+    ratios = [b / a for a, b in zip(passes[way].wall, passes[other].wall, strict=False)]
+    rates = [RECORDS / statistics.median(passes[name].wall) for name in (way, other)]
     return {
-        "what": f"{ours}, {RECORDS:,} records",
+        "what": f"{way}, {RECORDS:,} records",
         "unit": "records/s",
-        "ours": rates[0],
+        "kwire": rates[0],
         "peer": peer,
-        "theirs": rates[1],
+        "peer_value": rates[1],
         "ratio": statistics.median(ratios),
         "bar": bar,
         "notes": f"median of {len(ratios)} turns",

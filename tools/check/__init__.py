@@ -1,1 +1,1 @@
-"""The one command that says whether the tree is right: ``python -m tools.check``."""
+"""Runs every check of the tree with one command: ``python -m tools.check``."""

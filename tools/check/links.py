@@ -1,5 +1,5 @@
-"""Links of Markdown pages to files and headings of the tree. Links that leave the tree are not
-checked: this makes no requests.
+"""Finds broken links of Markdown pages to files and headings of the tree. It makes no requests, so
+links that leave the tree are not checked.
 """
 
 from __future__ import annotations

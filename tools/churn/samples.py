@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 def measure(
     seconds: float, node_id: int, pid: int, data_dir: Path, topics: int, groups: int
 ) -> Sample:
-    """The process ``pid`` now. Raises OSError when it is gone."""
+    """Measure the process ``pid``. Raises OSError if it does not exist."""
     status = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
     )

@@ -1,8 +1,7 @@
-"""Tells what differs between the facts of two Kafka releases, and where each difference asks for
-work.
+"""Compares the facts of two Kafka releases, and names the code that each difference concerns.
 
-It compares data; behaviour that changed without a fact (a method's body) is found by the
-interoperability tests.
+It compares data; the interoperability tests find behaviour that changed without a fact (a method's
+body).
 """
 
 from __future__ import annotations

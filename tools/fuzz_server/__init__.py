@@ -1,1 +1,1 @@
-"""Fuzzing of a live server: seeded frames over every API and version, sent to its listeners."""
+"""Fuzzes a live server: sends seeded frames of every API and version to its listeners."""

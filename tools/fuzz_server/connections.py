@@ -1,8 +1,8 @@
-"""The connections that send the frames: several at once, each with some frames on their way.
+"""Sends the frames on several connections at once, each with some frames in flight.
 
-A connection sends a batch and reads its answers in order. When the server closes the connection, or
-does not answer a frame for ``PATIENCE_S``, the frames behind that one are sent on a new connection,
-so that every frame reaches the server.
+A connection sends a batch and reads its responses in order. When the server closes the connection,
+or does not answer a frame for ``PATIENCE_S``, the later frames are sent on a new connection, so
+that every frame reaches the server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The frames of a run: frame N of a seed and listener is always made by the same random numbers.
+"""Makes the frames of a run: the same random numbers make frame N of a seed and listener each time.
 
 Frames of two runs differ only in the ids of topics, members and tokens that the cluster assigned.
-The quorum obeys some requests because their sender has CLUSTER_ACTION: a vote in a later epoch, a
+The quorum follows some requests because their sender has CLUSTER_ACTION: a vote in a later epoch, a
 new leader, and the end of the leader's epoch. These are left out.
 """
 
@@ -76,7 +76,7 @@ class Frame(NamedTuple):
 
     @property
     def breaks_connection(self) -> bool:
-        """Is the server expected to close the connection, or to wait for more bytes of it?"""
+        """True if the server should close the connection, or wait for more bytes of it."""
         return self.kind not in ("valid", "many elements")
 
 
@@ -208,7 +208,7 @@ def _multiply(rng: random.Random, message: Message) -> None:
 
 
 def _deposes_leader(frame: Frame, known: Known) -> bool:
-    """Would the quorum rightly follow this request to another epoch or leader?"""
+    """True if the quorum would rightly follow this request to another epoch or leader."""
     data = frame.data[_SIZE.size :]
     attr = _EPOCH_FIELDS.get(int.from_bytes(data[:2], "big"))
     if attr is None:

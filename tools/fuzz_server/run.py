@@ -1,4 +1,6 @@
-"""One run: frames to one listener of running servers, then a look at the servers."""
+"""Runs the fuzzer once: sends frames to one listener of running servers, then examines the
+servers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The servers that are fuzzed, what is measured on them, and what of it counts as a fault.
+"""Runs the servers that are fuzzed, measures them, and decides which measurements are faults.
 
 ``plain``: listeners without authentication or authorizer. ``secured``: SASL PLAIN and SCRAM on both
 listeners, StandardAuthorizer, delegation tokens. Each is an own quorum of separate processes.

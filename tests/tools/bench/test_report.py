@@ -22,14 +22,14 @@ def test_the_page_has_every_row_and_the_machine() -> None:
             "bench": "codec",
             "what": "decode a|b",
             "unit": "µs",
-            "ours": 12.345,
+            "kwire": 12.345,
             "peer": "x",
-            "theirs": 24_690.0,
+            "peer_value": 24_690.0,
             "ratio": 2000.0,
             "bar": 2.0,
             "bytes": 428,
         },
-        {"bench": "serving", "what": "start", "ours": 0.7, "ok": False, "notes": "below 0.5 s"},
+        {"bench": "serving", "what": "start", "kwire": 0.7, "ok": False, "notes": "below 0.5 s"},
     ]
     page = markdown(rows, "a machine, commit 1234567").splitlines()
     assert "Measured on: a machine, commit 1234567" in page

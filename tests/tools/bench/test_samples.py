@@ -13,7 +13,7 @@ from kwire.records.header import iter_batches
 from tests.shared import needs_shared
 from tools.bench import largelog
 from tools.bench.messages import Sample, samples
-from tools.bench.peers import ours, peers
+from tools.bench.peers import own_codec, peers
 
 _CASES: list[tuple[Sample, tuple[str, ...]]] = [
     (sample, ("kafka-python", "kio")) for sample in samples(flexible=True)
@@ -27,7 +27,7 @@ _CASES += [(sample, ("aiokafka",)) for sample in samples(flexible=False)]
 def test_the_libraries_agree_on_the_bytes(sample: Sample, names: tuple[str, ...]) -> None:
     data = sample.message.encode(sample.version)
     codecs = [
-        ours(type(sample.message), sample.version),
+        own_codec(type(sample.message), sample.version),
         *peers(type(sample.message), sample.version, names),
     ]
     assert len(codecs) > 1, "no other library is installed"

@@ -10,13 +10,13 @@ import sys
 
 from tools.bench import spark
 from tools.bench.report import holds
-from tools.bench.spark import ALONE, BULK, RECORDS, SOURCE, STOCK, THEIRS, Passes
+from tools.bench.spark import ALONE, BULK, KAFKA, RECORDS, SOURCE, STOCK, Passes
 
 
 def test_bars_are_of_turns_and_not_of_the_whole() -> None:
     passes = {
         STOCK: Passes([1.0, 4.0, 1.0], [1.0, 1.0, 1.0]),
-        THEIRS: Passes([1.1, 4.4, 1.1], [1.0, 1.0, 1.0]),
+        KAFKA: Passes([1.1, 4.4, 1.1], [1.0, 1.0, 1.0]),
         BULK: Passes([2.0, 2.0, 2.0], [3.0, 2.0, 4.0]),
         SOURCE: Passes([2.5, 2.5, 2.5], [2.0, 2.0, 2.0]),
         ALONE: Passes([20.0], [20.0]),
@@ -27,8 +27,8 @@ def test_bars_are_of_turns_and_not_of_the_whole() -> None:
         (10.0, True),
         (0.8, False),
     ]
-    assert rows[0]["ours"] == RECORDS
-    assert {row["what"]: row["ours"] for row in rows[3:]}[
+    assert rows[0]["kwire"] == RECORDS
+    assert {row["what"]: row["kwire"] for row in rows[3:]}[
         f"{BULK}, CPU for 1,000,000 records"
     ] == 3.0
 
