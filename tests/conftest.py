@@ -27,9 +27,9 @@ gc.set_threshold(100_000, 50, 100)
 # An event or a field that is in no table fails the test that reports it.
 Reports.strict = True
 
-#: What libraries read to find out how wide a terminal is, whether it has colours, and where the
-#: process runs. rich reads them when a Console is made, click when it styles. Child processes
-#: inherit what is set here.
+#: Environment variables that libraries read to find the terminal's width and colours, and the kind
+#: of machine. rich reads them when a Console is made, click when it styles. Child processes inherit
+#: these values.
 _SET = {
     "TERM": "xterm",
     "COLUMNS": "80",

@@ -75,7 +75,7 @@ def test_longest_renamed_prefix_decides() -> None:
     assert shipped_path("ThrottleTimeMs", renamed) == "ThrottleTimeMs"
 
 
-# What the proposals are known for; the whole table is in the page.
+# Known differences of the proposals; the page has the whole table.
 EXPECTED = [
     (
         "FetchRequest",

@@ -1,5 +1,5 @@
-"""Our own server as a child process, as a user starts it: ``with gateway("--source", "log", ...) as
-server:``.
+"""Runs ``kwire serve`` as a child process, as a user starts it: ``with gateway("--source", "log",
+...) as server:``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tools.process import Process, ProcessError
 
 #: The console script's function, by this interpreter, so that it works from a checkout too.
 KWIRE = (sys.executable, "-c", "import sys; from gateway.cli import main; sys.exit(main())")
-#: Of ``kwire serve`` as a user has it: byte code of the last run is there.
+#: The environment of a user's ``kwire serve``: it finds the byte code of the last run.
 SERVE_ENV = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": ""}
 
-#: Arguments that say what is served.
+#: Options that select a source.
 _SOURCES = (
     "--source",
     "--log-dir",
@@ -35,9 +35,7 @@ _SOURCES = (
 
 @dataclass
 class Gateway:
-    """A ``kwire serve`` that said it is ready; ``ready`` is what it said, ``started_in_s`` how long
-    that took.
-    """
+    """A ``kwire serve`` that is ready. ``ready`` is its ready line; it took ``started_in_s``."""
 
     process: Process
     ready: dict[str, Any]
@@ -85,7 +83,7 @@ def launch(scratch: Path, *arguments: str) -> Process:
 
     It serves the sample log where the arguments name no other source.
     """
-    # A state directory of its own: committed offsets of one run are nothing to the next.
+    # A state directory of its own, so that no run sees the committed offsets of another.
     defaults = ["--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", f"{scratch}/state"]
     if not any(argument.partition("=")[0] in _SOURCES for argument in arguments):
         defaults += ["--source", "sample"]

@@ -57,8 +57,8 @@ def main(version: str, out: Path) -> None:
 
 
 def write_facts(version: str, facts: dict[str, Any], out: Path) -> bool:
-    """Write the facts of a release and their row in ORIGIN.json. Returns whether they differ from
-    what was there.
+    """Write the facts of a release and their row in ORIGIN.json. Return whether they differ from
+    the earlier ones.
     """
     text = render(facts)
     path = out / "facts" / f"{version}.json"

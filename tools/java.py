@@ -1,4 +1,4 @@
-"""Kafka's own Java programs by class name, on a class path that Maven brings. Needs ``java`` and
+"""Runs Kafka's Java programs by class name, on a class path from Maven. Needs ``java`` and
 ``mvn``.
 """
 
@@ -40,11 +40,11 @@ QUICK_START = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+UseSerialGC")
 
 
 class JavaError(Exception):
-    """There is no Java here, or a Java program failed; the text holds its own words."""
+    """Java is missing, or a Java program failed; the text holds its output."""
 
 
 def java() -> str:
-    """The ``java`` to run: of JAVA_HOME, else of the PATH. Raises JavaError."""
+    """Return the ``java`` to run: of JAVA_HOME, else of the PATH. Raises JavaError."""
     if home := os.environ.get("JAVA_HOME"):
         candidate = Path(home) / "bin" / "java"
         if candidate.exists():
@@ -58,8 +58,8 @@ def java() -> str:
 
 
 def class_path(version: str = KAFKA_VERSION) -> list[Path]:
-    """The jars of a Kafka broker, with its command line tools where that release has them. Raises
-    JavaError.
+    """Return the jars of a Kafka broker, with its command line tools if that release has them.
+    Raises JavaError.
     """
     tools = _TOOLS_VERSIONS.get(version, version)
     # Without the tools the server still asks for their interfaces, which are as missing: it can do
@@ -75,8 +75,8 @@ def class_path(version: str = KAFKA_VERSION) -> list[Path]:
 
 
 def class_archive(version: str = KAFKA_VERSION) -> Path:
-    """Where the classes of a release are kept for this Java once ``tools.class_archive`` has loaded
-    them.
+    """Return where the classes of a release are archived for this Java, once
+    ``tools.class_archive`` has made the archive.
     """
     return _class_archive(class_path(version))
 

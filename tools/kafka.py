@@ -1,8 +1,8 @@
-"""Real Apache Kafka for tests and benches: ``with kafka() as cluster:`` has brokers that serve, and
+"""Runs Apache Kafka for tests and benches: ``with kafka() as cluster:`` has running brokers, and
 cleans up.
 
-Runs the released jars. Every port is picked by the system, every directory is temporary; after a
-failure the directory stays, and its path is told. Knows nothing of our own server.
+It runs the released jars. The system picks every port, and every directory is temporary; after a
+failure the directory stays, and its path is printed. It knows nothing of kwire.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _STARTED = "Kafka Server started"
 _PORT_TAKEN = ("Address already in use", "BindException")
 _TRIES = 3
 
-#: For a broker that has to be as fast as it can be.
+#: For a broker that has to be as fast as possible.
 _SERVER_OPTIONS = ("-Xms128m", "-Xmx768m", "-Xshare:auto", "-XX:+UseG1GC")
-#: For many nodes on few cores, started often: no second compiler, no threads for the collector,
-#: less memory.
+#: For many nodes on few cores, started often: no second compiler, no collector threads, less
+#: memory.
 FAST_START = ("-Xms64m", "-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-#: For a controller that is asked thousands of things, one after the other: it does not wait 25 ms
-#: for more to write.
+#: For a controller that gets thousands of requests, one after the other: it does not wait 25 ms for
+#: more to write.
 AT_ONCE = {"controller.quorum.append.linger.ms": "0"}
 
 
@@ -53,7 +53,7 @@ class Cluster:
     nodes: list[Node]
     directory: Path
     options: Sequence[str] = _SERVER_OPTIONS
-    #: Properties of a client that the controllers let in, for ``--command-config``; None where none
+    #: Properties of a client that the controllers accept, for ``--command-config``; None if none
     #: are needed.
     client_config: Path | None = None
     _paused: set[int] = field(default_factory=set)
@@ -108,12 +108,12 @@ class Cluster:
             log_level="info",
         )
         output = node.directory / "server.out"
-        if output.exists():  # what it said before must not be taken for what it says now
+        if output.exists():  # the output of the process before must not count as this one's
             output.rename(node.directory / f"server-{time.monotonic_ns()}.out")
         node.process = Process(f"Kafka {self.version} node {node.node_id}", line, output)
 
     def wait_for_node(self, node: Node, timeout_s: float = 60) -> None:
-        """Return when the node says it started and its port answers. Raises ProcessError."""
+        """Return when the node reports its start and its port answers. Raises ProcessError."""
         process = node.running_process()
         port = node.broker_port if node.is_broker() else node.controller_port
         process.wait_until(
@@ -121,27 +121,27 @@ class Cluster:
         )
 
     def stop_node(self, node: Node, timeout_s: float = 30) -> None:
-        """Controlled shutdown; killed when that takes longer than ``timeout_s``."""
+        """Stop the node by a controlled shutdown; kill it after ``timeout_s``."""
         if node.process is not None:
             self._paused.discard(node.node_id)
             node.process.stop(timeout_s)
             node.process = None
 
     def kill_node(self, node: Node) -> None:
-        """``kill -9``, without a controlled shutdown. :meth:`start_node` brings it back with what
-        it had on disk.
+        """Kill the node (``kill -9``), without a controlled shutdown. :meth:`start_node` starts it
+        with the state on its disk.
         """
         self._paused.discard(node.node_id)
         node.running_process().kill()
         node.process = None
 
     def pause_node(self, node: Node) -> None:
-        """``kill -STOP``: its connections stay open and nothing is answered."""
+        """Pause the node (``kill -STOP``): its connections stay open, and it answers nothing."""
         node.running_process().pause()
         self._paused.add(node.node_id)
 
     def resume_node(self, node: Node) -> None:
-        """``kill -CONT``."""
+        """Resume the node (``kill -CONT``)."""
         node.running_process().resume()
         self._paused.discard(node.node_id)
 
@@ -161,8 +161,8 @@ class Cluster:
         write_properties(self.shape, node, self.nodes, extra)
 
     def leader(self) -> Node | None:
-        """The controller that leads the metadata quorum; None while there is none, or it is down or
-        paused.
+        """Return the controller that leads the metadata quorum; None if there is none, or it is
+        down or paused.
 
         Read from the quorum-state files, so with any listener security: the leader and its epoch
         are there as soon as a node knows of them, and nodes that were left behind name an older
@@ -200,8 +200,8 @@ class Cluster:
         return leader
 
     def stop(self, *, kill: bool = False) -> None:
-        """Brokers first: their controlled shutdown needs a controller. With ``kill`` all processes
-        end at once.
+        """Stop all nodes, brokers first: their controlled shutdown needs a controller. With
+        ``kill`` all processes end at once.
         """
         for node in sorted(self.nodes, key=Node.is_controller):
             if not kill:
@@ -295,8 +295,8 @@ def _prepare(
 
 
 def _start(cluster: Cluster) -> None:
-    # Controllers first: a broker that meets the first election may hold on to a controller that
-    # lost it, and register never.
+    # Controllers first: a broker that starts during the first election may keep to a controller
+    # that lost it, and never register.
     for controllers in (True, False):
         nodes = [node for node in cluster.nodes if node.is_controller() == controllers]
         for node in nodes:

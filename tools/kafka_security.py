@@ -1,5 +1,5 @@
-"""Certificates and properties for Kafka with TLS, SASL and an authorizer: what the nodes need, and
-what their clients need.
+"""Makes certificates and properties for Kafka with TLS, SASL and an authorizer, for nodes and
+clients.
 
 Certificates are made with ``cryptography``; keytool is not needed. All passwords are for tests, and
 are in this file.
@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
-#: A user who may do nothing where there is an authorizer.
+#: A user without any permission under an authorizer.
 OUTSIDER, OUTSIDER_PASSWORD = "stranger", "stranger-secret"
 STORE_PASSWORD = "store-secret"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -83,11 +83,11 @@ class Identity:
 
 
 class Authority:
-    """Issues certificates that those trust who trust its own.
+    """Issues certificates that every holder of its own trusts.
 
-    With ``identified`` certificates carry what RFC 5280 requires and openssl.cnf adds: key usage,
-    subject and authority key identifiers. Without it they are as bare as self-made ones often are;
-    Java accepts both.
+    With ``identified`` certificates have the extensions that RFC 5280 requires and openssl.cnf
+    adds: key usage, subject and authority key identifiers. Without it they have none, as many
+    self-made ones; Java accepts both.
     """
 
     def __init__(self, name: str = "Test CA", *, identified: bool = False) -> None:

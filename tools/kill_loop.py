@@ -1,9 +1,8 @@
-"""``python -m tools.kill_loop``: our own quorum of three, killed a thousand times under load, in
-parts that add up.
+"""Kills nodes of a quorum of three a thousand times under load, in parts that add up: ``python -m
+tools.kill_loop``.
 
-Every part is a fresh cluster, so many cycles, and the loss checker over everything that happened in
-it. The result is a JSON file that grows by one entry a part: a run that was stopped goes on where
-it was.
+Every part is a new cluster, so many cycles, and the loss checker over its whole history. The result
+is a JSON file that grows by one entry for each part: a run that was stopped continues there.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def main(cycles: int, part: int, seed: int, kinds: tuple[str, ...], peer: str, o
 
 
 def run_part(cycles: int, rng: random.Random, kinds: tuple[str, ...], peer: str) -> dict[str, Any]:
-    """One cluster's cycles; what happened, for the result file."""
+    """Run one cluster's cycles and return their result for the file."""
     began, weights = time.monotonic(), [KILLS[kind][1] for kind in kinds]
     with tempfile.TemporaryDirectory(prefix="kwire-kill-") as scratch:
         result = kill(rng.choices(kinds, weights, k=cycles), rng, peer, Path(scratch) / "journal")
@@ -101,8 +100,8 @@ def run_part(cycles: int, rng: random.Random, kinds: tuple[str, ...], peer: str)
 
 
 def kill(kinds: Sequence[str], rng: random.Random, peer: str, journal: Path) -> Result:
-    """A cycle of each kind, in this order, against a new cluster, judged. Raises AdminError when no
-    append is acknowledged.
+    """Run a cycle of each kind, in this order, against a new cluster, and judge it. Raises
+    AdminError if no append is acknowledged.
     """
     cycles = len(kinds)
     with _cluster(peer) as cluster:
@@ -148,7 +147,7 @@ def _cluster(peer: str) -> Iterator[Cluster]:
         with own_quorum(_NODES, properties=QUICK) as own:
             yield own
     else:
-        # A starved scheduler does not keep the shortest of our times in a JVM.
+        # A starved scheduler does not keep kwire's shortest timeouts in a JVM.
         slower = {**QUICK, "controller.quorum.fetch.timeout.ms": "1000"}
         with kafka(
             brokers=0,

@@ -1,5 +1,5 @@
-"""Collects what the event loop watchdog reported in the logs of server processes, so that a test in
-which a process held its event loop can fail.
+"""Collects the reports of the event loop watchdog from the logs of server processes, so that a test
+can fail if a process held its event loop.
 
 A log is read to its end even after its process has ended and the file is removed, because it is
 kept open. The watchdog of servers in the test's own process is not read here (tests/conftest.py).
@@ -42,7 +42,7 @@ class LoopReports:
             running = process.running()  # before the log is read: nothing is written after it
             lines = log.readlines()
             if running and lines and not lines[-1].endswith(b"\n"):
-                log.seek(-len(lines.pop()), 1)  # it is written at this moment
+                log.seek(-len(lines.pop()), 1)  # the line is incomplete: it is being written
             found += [
                 f"{process.name}: {line.decode(errors='replace').strip()}"
                 for line in lines

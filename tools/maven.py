@@ -1,6 +1,6 @@
-"""Jars from Maven by coordinates, into a cache directory of our own.
+"""Fetches jars from Maven by coordinates, into kwire's own cache directory.
 
-Needs ``mvn`` on the PATH. A tiny POM names the coordinates; for a flat set every transitive
+Needs ``mvn`` on the PATH. A small POM names the coordinates; for a flat set every transitive
 dependency is excluded by a wildcard, because a missing transitive artifact would otherwise send
 Maven to repositories named in foreign POMs.
 """
@@ -22,7 +22,10 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <packaging>pom</packaging>
 <dependencies>{dependencies}</dependencies></project>
 """
-_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
+_DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId>"
+    "<version>{}</version>{}</dependency>"
+)
 _NO_TRANSITIVE = (
     "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 )

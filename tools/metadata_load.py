@@ -1,7 +1,7 @@
-"""A light, steady load on a metadata quorum: topics come, get configs and go, while nodes do what
-they like.
+"""Puts a light, steady load on a metadata quorum: creates topics, sets configs and deletes topics
+while nodes fail.
 
-It goes on through refusals and silence, and counts them. It stops by itself after a number of
+It continues through refusals and timeouts, and counts them. It stops by itself after a number of
 requests or some time.
 """
 
@@ -24,7 +24,7 @@ from kwire.messages.incremental_alter_configs_request import (
 from tools.admin import Admin, AdminError
 
 _TOPIC, _SET = 2, 0
-#: So many topics come and go together, and so many rounds later they go: there are never many.
+#: So many topics are created together, and deleted so many rounds later: there are never many.
 _TOGETHER, _ROUNDS = 4, 3
 #: A config with some weight, so that segments and snapshots fill: about 400 bytes.
 _CONFIG = "leader.replication.throttled.replicas"
@@ -110,8 +110,8 @@ class Load:
 
 
 def request(number: int) -> Message:
-    """The request with this number: of three, one makes topics, one gives them a config, one takes
-    away older ones.
+    """Return the request with this number: of three, one creates topics, one sets a config on them,
+    one deletes older ones.
     """
     round_number, step = divmod(number, 3)
     if step == 0:

@@ -1,8 +1,7 @@
-"""Makes a real cluster write every kind of metadata record that it can be made to write, once each
-or a little more.
+"""Makes a real cluster write every kind of metadata record that it can write, once or a few times.
 
-The steps are Kafka's own ways to each record: administration requests, brokers that crash, come
-back and are taken out, voters that leave and join. It knows nothing of who reads the log.
+The steps are Kafka's own ways to each record: administration requests, brokers that crash, return
+and are unregistered, voters that leave and join. It knows nothing of the readers of the log.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Our own quorum as processes: ``with own_quorum(3) as cluster:`` has N ``kwire serve`` that vote,
-and cleans up.
+"""Runs a quorum of kwire's as processes: ``with own_quorum(3) as cluster:`` has N voting ``kwire
+serve``, and cleans up.
 
-The interface is that of ``tools.kafka``, so that whatever is done to a real cluster can be done to
-this one: killed, paused, stopped, wiped, asked who leads. Every node listens for clients
-(``broker_address``) and for the others (``controller_address``).
+The interface is that of ``tools.kafka``, so that a test can treat both clusters alike: kill, pause,
+stop and wipe nodes, and find the leader. Every node listens for clients (``broker_address``) and
+for the other nodes (``controller_address``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tools.loop_reports import loop_reports
 from tools.process import Process, ProcessError, lasting_ports
 from tools.tcp_proxy import Network
 
-#: Elections as soon as a busy machine with few cores can bear.
+#: Elections as fast as a busy machine with few cores allows.
 QUICK: Mapping[str, str] = {
     "controller.quorum.election.timeout.ms": "300",
     "controller.quorum.fetch.timeout.ms": "600",
@@ -41,8 +41,8 @@ RELEASE = KAFKA_VERSION.rpartition(".")[0]
 
 @dataclass
 class OwnCluster(Cluster):
-    """Running nodes of our own. ``network`` lies between them where it was asked for; ``before``
-    goes before every command.
+    """Running nodes of kwire's quorum. ``network`` is between them if it was requested; ``before``
+    precedes every command.
     """
 
     network: Network | None = None
@@ -57,14 +57,14 @@ class OwnCluster(Cluster):
         it.
         """
         output = node.directory / "server.out"
-        if output.exists():  # what it said before must not be taken for what it says now
+        if output.exists():  # the output of the process before must not count as this one's
             output.rename(node.directory / f"server-{time.monotonic_ns()}.out")
         line = [*self.before, *KWIRE, "serve", "--config", str(node.properties)]
         node.process = Process(f"kwire serve, node {node.node_id}", line, output, SERVE_ENV)
         loop_reports.watch(node.process)
 
     def wait_for_node(self, node: Node, timeout_s: float = 30) -> None:
-        """Return when the node says that it is ready. Raises ProcessError."""
+        """Return when the node reports that it is ready. Raises ProcessError."""
         process = node.running_process()
         process.wait_until(lambda: ready_line(process) is not None, timeout_s, interval_s=0.005)
 
@@ -123,15 +123,15 @@ class OwnCluster(Cluster):
         )
 
     def quorum_properties(self) -> dict[str, str]:
-        """How a node, of Kafka too, finds this quorum: static voters by name, others by bootstrap
-        servers.
+        """Return the properties with which a node, of Kafka too, finds this quorum: static voters
+        by name, others by bootstrap servers.
         """
         if self.static:
             return {"controller.quorum.voters": ",".join(map(self._voter, self.nodes))}
         return {"controller.quorum.bootstrap.servers": ",".join(map(self.peer_address, self.nodes))}
 
     def peer_address(self, node: Node) -> str:
-        """Where the others reach a node: at its proxy, if there is one."""
+        """Return the address at which other nodes reach a node: its proxy's, if it has one."""
         return (
             node.controller_address if self.network is None else self.network.address(node.node_id)
         )

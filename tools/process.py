@@ -1,5 +1,5 @@
-"""Child processes that end: output in a file, stopped by their own id. Knows nothing of what they
-run.
+"""Runs child processes: output goes to a file, and each is stopped by its own id. It knows nothing
+of the programs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GIVING, _GIVEN = threading.Lock(), set[int]()
 
 
 class ProcessError(Exception):
-    """A child ended, or was not ready in time; the text ends with what it said last."""
+    """A child ended, or was not ready in time; the text ends with its last output."""
 
 
 class Process:
@@ -82,18 +82,18 @@ class Process:
         return self._child.wait()
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the child, as a crash would."""
         self._child.kill()
         self._child.wait()
 
     def pause(self) -> None:
-        """Stop it where it stands: its sockets stay open and it answers nothing, as on a machine
-        that hangs.
+        """Pause the child: its sockets stay open and it answers nothing, as on a machine that
+        hangs.
         """
         self._child.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after :meth:`pause`."""
+        """Resume the child after :meth:`pause`."""
         self._child.send_signal(signal.SIGCONT)
 
 
@@ -134,7 +134,7 @@ def lasting_ports(count: int) -> list[int]:
 
 
 def accepts(host: str, port: int) -> bool:
-    """Does a process listen there?"""
+    """True if a process listens there."""
     try:
         with socket.create_connection((host, port), timeout=1):
             return True

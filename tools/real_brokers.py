@@ -1,9 +1,8 @@
-"""Real Kafka brokers under our own controllers: ``with own_quorum(3) as own, real_brokers(own) as
+"""Runs Kafka brokers under kwire's controllers: ``with own_quorum(3) as own, real_brokers(own) as
 brokers:``.
 
-The interface is that of ``tools.kafka``: ``brokers.bootstrap`` for clients; brokers are killed,
-paused, stopped, started again. Which of our nodes leads, and what becomes of it, is ``own``'s
-affair.
+The interface is that of ``tools.kafka``: ``brokers.bootstrap`` for clients; brokers can be killed,
+paused, stopped and started again. ``own`` manages kwire's nodes.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from tools.own_quorum import OwnCluster
 from tools.process import lasting_ports
 
 FIRST_ID = 101
-#: Broker sessions as short as a busy machine with few cores can bear; the controllers have to know,
-#: too.
+#: Broker sessions as short as a busy machine with few cores allows; the controllers need the same
+#: values.
 SESSIONS: Mapping[str, str] = {
     "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
@@ -43,7 +42,7 @@ class RealBrokers(Cluster):
         return "".join(path.read_text(errors="replace") for path in files)
 
     def errors(self) -> list[str]:
-        """The lines that the brokers themselves called an error, with what they said below them."""
+        """Return the lines that the brokers logged as errors, with the lines below them."""
         found = []
         for node in self.nodes:
             wanted = False

@@ -1,10 +1,10 @@
-"""``python -m tools.spark_jars``: the jars of Spark's Kafka source for the installed PySpark, by
-one command.
+"""Fetches the jars of Spark's Kafka source for the installed PySpark: ``python -m
+tools.spark_jars``.
 
-Asks Maven for the connector of PySpark's own version first. Where that is not complete, it takes
-the newest set of released parts that was seen to work together, and says so. Prints the paths with
-commas between, as ``spark.jars`` and ``spark-submit --jars`` take them. Everything else that the
-connector needs comes with PySpark.
+It asks Maven for the connector of PySpark's own version first. If that is not complete, it takes
+the newest set of released parts that worked together in tests, and says so. It prints the paths
+with commas between, as ``spark.jars`` and ``spark-submit --jars`` take them. PySpark has everything
+else that the connector needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLIENTS = "3.9.2"
 FALLBACK_CONNECTOR, FALLBACK_TOKENS = "4.2.0", "4.0.0"
 #: The PySpark releases that the fallback was run with.
 FALLBACK_FOR = ("4.2", "4.3")
-#: For a day Maven is not asked again for a connector that it lacked.
+#: For a day Maven is not asked again for a missing connector.
 KEEP_MISSING_S = 86_400
 
 #: Delta for PySpark 4.2. By name, because what these name in turn is in PySpark already, some of it
@@ -49,7 +49,7 @@ _DELTA_JARS = (
 
 @dataclass(frozen=True)
 class SparkJars:
-    """The jars, and in one sentence which ones they are."""
+    """The jars, and one sentence that names them."""
 
     paths: tuple[Path, ...]
     which: str

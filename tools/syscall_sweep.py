@@ -1,10 +1,10 @@
-"""``python -m tools.syscall_sweep``: our own node, killed or failed at exactly its n-th call to the
-disk, by strace.
+"""Kills a node, or fails its disk, at exactly its n-th system call on a file, by strace: ``python
+-m tools.syscall_sweep``.
 
-For every position a fresh node is formatted, started under strace and written to until the fault
-strikes; then it is started again without strace, and everything that it had acknowledged must be
-there. After a failed write or sync the process must have ended by itself. The result is a JSON file
-that grows by one entry a position: a run that was stopped goes on.
+For every position a new node is formatted, started under strace and written to until the fault
+strikes; then it is started again without strace, and must have everything that it acknowledged.
+After a failed write or sync the process must have ended by itself. The result is a JSON file that
+grows by one entry for each position: a run that was stopped continues there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tools.loss.run import judge, under_load
 from tools.own_quorum import OwnCluster, own_quorum
 from tools.process import ProcessError
 
-#: How a node touches its disk.
+#: The system calls of a node on its files.
 CALLS = "pwrite64,fsync,fdatasync,rename,ftruncate,unlink"
 #: Faults that strace injects into a call, by name.
 FAULTS = {
@@ -57,7 +57,7 @@ class Struck:
     violations: Sequence[str]
 
     def wrong(self) -> str:
-        """Why this must not be, empty when all is well."""
+        """The reason why the result is wrong; empty if it is right."""
         if self.violations:
             return f"{self.fault} at call {self.position}: {'; '.join(self.violations)}"
         if self.struck and self.fault != "delay" and self.status is None:
@@ -71,7 +71,7 @@ class Struck:
 
 
 def available() -> str:
-    """Why strace cannot be used here; empty when it can."""
+    """The reason why strace cannot be used; empty if it can."""
     if shutil.which("strace") is None:
         return "strace is not on the PATH (Debian package strace)"
     done = subprocess.run(
@@ -88,7 +88,7 @@ def strike(position: int, fault: str, scratch: Path) -> Struck:
     """
     trace = scratch / "strace.out"
     how = f"inject={CALLS}:{FAULTS[fault]}:when={position}"
-    # -D: the node stays our child, and strace goes when it goes.
+    # -D: the node stays this process's child, and strace ends with it.
     before = ["strace", "-D", "-f", "-qq", "-o", str(trace), "-e", f"trace={CALLS}", "-e", how]
     with own_quorum(
         1, directory=scratch / "node", formatted=True, before=before, start=False
@@ -112,7 +112,7 @@ def strike(position: int, fault: str, scratch: Path) -> Struck:
 
 
 def _until_struck(cluster: OwnCluster, wait_for: Any) -> int | None:
-    """The exit status of the node that ended; None for one that went on until enough was
+    """Return the exit status of the node that ended; None for one that continued until enough was
     appended.
     """
     [node] = cluster.nodes

@@ -1,10 +1,10 @@
-"""A network between the nodes of a quorum that can be cut one way or both ways, slowed down and
-reset, in user space.
+"""Runs a network between the nodes of a quorum that can be cut in one or both directions, slowed
+down and reset.
 
-One proxy stands before each node, at the address that the other nodes use. The proxy tells the
+One proxy stands before each node, at the address that the other nodes use. It recognizes the
 calling node by the client id of the first request on a connection, which Kafka's and kwire's nodes
 begin with ``raft-client-``; it lets all other connections through. A cut holds bytes back as a
-network does that loses packets: connections stay open, and the bytes arrive after healing unless a
+network that loses packets does: connections stay open, and the bytes arrive after healing unless a
 side has closed the connection before.
 """
 
@@ -24,13 +24,13 @@ _CHUNK = 1 << 16
 #: Size, API key, version, correlation id, length of the client id.
 _HEAD = struct.Struct(">ihhih")
 _CLIENT_ID = re.compile(rb"raft-client-(\d+)")
-#: A caller that is no node, or has not sent its first request.
+#: A caller that is not a node, or has not sent its first request.
 _UNKNOWN_CALLER = -1
 
 
 @dataclass
 class _Way:
-    """From one node to another. ``open`` is False while it is cut."""
+    """The bytes from one node to another. ``open`` is False while they are cut off."""
 
     open: bool = True
     delay_s: float = 0.0
@@ -60,7 +60,7 @@ class Network:
         self.close()
 
     def close(self) -> None:
-        """Hang up everywhere and listen no more."""
+        """Close all connections and listeners."""
         for proxy in self._proxies.values():
             proxy.close()
 
@@ -69,7 +69,7 @@ class Network:
         return f"127.0.0.1:{self._proxies[node].port}"
 
     def cut(self, source: int, target: int) -> None:
-        """Nothing that ``source`` sends reaches ``target``; the other way stays as it is."""
+        """Cut off the bytes from ``source`` to ``target``; the other direction stays open."""
         self._change(source, target, open=False)
 
     def isolate(self, node: int) -> None:
@@ -80,11 +80,11 @@ class Network:
                 self.cut(other, node)
 
     def delay(self, source: int, target: int, seconds: float) -> None:
-        """Every piece that ``source`` sends to ``target`` takes so much longer."""
+        """Delay every piece that ``source`` sends to ``target`` by this time."""
         self._change(source, target, delay_s=seconds)
 
     def heal(self) -> None:
-        """No cut, no delay."""
+        """Remove all cuts and delays."""
         with self._changed:
             self._ways.clear()
             self._changed.notify_all()
@@ -189,8 +189,8 @@ class _Connection:
         self._closed = threading.Event()
 
     def serve(self, target: tuple[str, int]) -> None:
-        """Pass on both ways until either side hangs up. A node that does not listen is a reset to
-        its caller.
+        """Forward in both directions until either side closes. If the node does not listen, reset
+        the caller's connection.
         """
         try:
             first = self._first_bytes()
@@ -227,7 +227,7 @@ class _Connection:
                 one.close()
 
     def _first_bytes(self) -> bytes:
-        """The beginning of the first request, which tells who is calling."""
+        """Return the beginning of the first request, which names the caller."""
         data = b""
         while len(data) < _HEAD.size or len(data) < _HEAD.size + max(0, _HEAD.unpack_from(data)[4]):
             piece = self._caller.recv(_CHUNK)

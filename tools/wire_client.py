@@ -1,5 +1,5 @@
-"""A blocking Kafka connection in a few lines: one request, one answer. For measurements and probes,
-not for users.
+"""Opens a blocking Kafka connection: one request, one response. For measurements and tests, not for
+users.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class WireClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def set_timeout(self, timeout_s: float) -> None:
-        """How long a step of the calls to come may take."""
+        """Set the timeout of each step of later calls."""
         self._socket.settimeout(timeout_s)
 
     def call(self, request: Message, version: int) -> Message:

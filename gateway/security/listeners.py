@@ -72,8 +72,8 @@ def read_listeners(config: Config) -> dict[str, ListenerSecurity]:
 
 
 def node_security(config: Config) -> ClientSecurity:
-    """Return how this node connects to the other nodes of its quorum: with the security of its own
-    controller listener, which is like theirs.
+    """Return how this node connects to its peers in the quorum: with the security of its own
+    controller listener, since all nodes have the same.
 
     Blocks on files. Raises ConfigError.
     """

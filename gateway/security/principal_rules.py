@@ -11,7 +11,8 @@ from typing import Final
 
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)"
-    r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*(?:,|$)"
+    r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))"
+    r"\s*(?:,|$)"
 )
 #: In a replacement: a group, or an escaped character.
 _REFERENCE: Final = re.compile(r"\$(?P<group>[0-9])|\\(?P<escaped>.)", re.DOTALL)

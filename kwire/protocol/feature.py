@@ -40,5 +40,7 @@ class Feature:
         )
 
     def dependencies(self, level: int) -> Mapping[str, int]:
-        """What ``level`` needs; nothing for a level that this release does not know."""
+        """The levels that ``level`` needs of other features; empty for a level that this release
+        does not know.
+        """
         return next((one.dependencies for one in self.levels if one.level == level), {})

@@ -1,5 +1,5 @@
-"""The rooms connected: what clients are told, where state is kept, what keeps the server from
-starting.
+"""The connected application: addresses for clients, directories for state, and faults that prevent
+a start.
 """
 
 from __future__ import annotations

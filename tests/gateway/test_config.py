@@ -43,7 +43,7 @@ OTHER = {
     "metadata.audit.enable": "false",
     "controller.quorum.auto.join.enable": "true",
 }
-#: What a key needs beside itself to be valid.
+#: Other keys that a key needs to be valid.
 NEEDS = {
     "listeners": ("listener.security.protocol.map",),
     "controller.quorum.bootstrap.servers": ("data.dir",),

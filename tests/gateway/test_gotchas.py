@@ -1,9 +1,8 @@
-"""What stock clients break on, as one table: a row names the rule, who breaks otherwise, and the
-check.
+"""Rules on which stock clients depend, as one table: a row names the rule, the clients that break
+without it, and the check.
 
-The checks ask the handlers over the wire (encode, decode, handle, encode, decode). Rules about the
-connection itself, about group membership and about raft are kept where these are:
-tests/gateway/server and tests/gateway/groups.
+The checks send requests to the handlers as bytes. Rules about the connection, group membership and
+raft are tested beside these: tests/gateway/server and tests/gateway/groups.
 """
 
 from __future__ import annotations

@@ -141,9 +141,7 @@ def alter_broker() -> IncrementalAlterConfigsRequest:
 
 
 async def outputs_of_a_server(node: OwnNode) -> tuple[dict[str, str | bytes], bytes]:
-    """What the node answers and shows after secrets were given to it, and the HMAC of a delegation
-    token.
-    """
+    """All outputs of the node after it received secrets, and the HMAC of a delegation token."""
     answer = await node.ask(alter_broker(), 1)
     assert [one.error_code for one in answer.responses] == [0], answer
     async with await connect(node.ports["SASL"]) as client:

@@ -99,15 +99,15 @@ STRICTER = {
     ("kafka", "name"), list(itertools.product(RELEASES, ("variants", "messages-mutants")))
 )
 def test_verdicts_are_never_laxer_than_kafkas(kafka: str, name: str) -> None:
-    """What Kafka refuses is refused; what it takes is read the same, or refused by a named rule
-    that is counted.
+    """Every message that Kafka refuses is refused; the others are read the same, or refused by a
+    named rule that is counted.
     """
     stricter: Counter[str] = Counter()
     for v in vectors(name, kafka):
         cls, version, raw = message_class(v["api"], kafka), v["version"], bytes.fromhex(v["hex"])
         if version not in cls.VERSIONS:
-            # Kafka's readers look at the version in inner structs only; ours have no reader for it
-            # at all.
+            # Kafka's readers check the version in inner structs only; kwire has no reader for it at
+            # all.
             stricter["version"] += v["ok"]
             continue
         try:

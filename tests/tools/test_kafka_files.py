@@ -1,4 +1,4 @@
-"""What a Kafka node is started with: roles, listeners, voters; without starting one."""
+"""The files with which a Kafka node starts: roles, listeners, voters. No test starts a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as an error in brokers' logs."""
+"""The lines of brokers' logs that count as errors."""
 
 from __future__ import annotations
 

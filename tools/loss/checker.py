@@ -1,9 +1,8 @@
-"""The rules that the log of a quorum must keep, whatever happened to its nodes. Pure, and linear
-but for sorting.
+"""Checks the rules that the log of a quorum must keep, whatever happened to its nodes. Pure, and
+linear but for sorting.
 
-The log is a queue whose order is the offsets, so no search for a linearization is needed: an append
-that was answered before another was sent must come before it, and that is looked at for all pairs
-in one pass.
+The log is a queue ordered by offset, so it needs no search for a linearization: an append that was
+answered before another was sent must come before it, and one pass checks this for all pairs.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from dataclasses import dataclass, field
 
 from tools.loss.history import Attempt, History, LogRead, Outcome, SeenBatch
 
-#: Of one kind of violation no more than so many are told.
+#: The most violations of one kind that are reported.
 _TOLD_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken rule by its name in RULES, and what broke it."""
+    """A broken rule by its name in RULES, and the evidence."""
 
     rule: str
     text: str
@@ -38,7 +37,7 @@ class Minimum:
 
 @dataclass(slots=True)
 class _Facts:
-    """The history, and the one log that all its reads should be parts of."""
+    """The history, and the one log of which all its reads should be parts."""
 
     history: History
     minimum: Minimum
@@ -51,8 +50,8 @@ class _Facts:
 
 
 def check(history: History, minimum: Minimum = Minimum()) -> list[Violation]:
-    """Every broken rule, at most ten times each; empty when nothing was lost, reordered, invented
-    or stale.
+    """Return every broken rule, at most ten times each; empty if nothing was lost, reordered,
+    invented or stale.
     """
     facts = _Facts(history, minimum)
     whole = {batch.base_offset: batch for read in reversed(history.reads) for batch in read.batches}

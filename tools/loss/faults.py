@@ -29,7 +29,7 @@ def kill_leader(run: Run, rng: random.Random) -> None:
 
 
 def kill_new_leader(run: Run, rng: random.Random) -> None:
-    """The leader is killed, and the next one as soon as it is known."""
+    """Kill the leader, and the next one as soon as it is known."""
     first = run.cluster.wait_for_leader()
     run.cluster.kill_node(first)
     second = run.cluster.wait_for_leader()
@@ -41,8 +41,8 @@ def kill_new_leader(run: Run, rng: random.Random) -> None:
 
 
 def kill_while_starting(run: Run, rng: random.Random) -> None:
-    """The leader is killed, and again after a random time that may be too short for it to start or
-    to recover.
+    """Kill the leader, and again after a random time that may be too short for it to start or to
+    recover.
     """
     leader = run.cluster.wait_for_leader()
     since = time.monotonic()
@@ -54,7 +54,7 @@ def kill_while_starting(run: Run, rng: random.Random) -> None:
 
 
 def kill_follower(run: Run, rng: random.Random) -> None:
-    """A node that does not lead."""
+    """Kill a node that does not lead."""
     leader = run.cluster.wait_for_leader()
     since, follower = time.monotonic(), rng.choice(_others(run, leader))
     run.cluster.kill_node(follower)
@@ -63,8 +63,8 @@ def kill_follower(run: Run, rng: random.Random) -> None:
 
 
 def kill_two(run: Run, rng: random.Random) -> None:
-    """The leader and another node at the same moment: no majority is left until one of them is
-    back.
+    """Kill the leader and another node at the same moment: there is no majority until one of them
+    is back.
     """
     leader = run.cluster.wait_for_leader()
     since, two = time.monotonic(), [leader, rng.choice(_others(run, leader))]
@@ -77,7 +77,7 @@ def kill_two(run: Run, rng: random.Random) -> None:
 
 
 def kill_all(run: Run, rng: random.Random) -> None:
-    """All nodes: acknowledged appends are on disks alone."""
+    """Kill all nodes: acknowledged appends are only on disks."""
     run.cluster.wait_for_leader()
     since = time.monotonic()
     for node in run.cluster.nodes:
@@ -88,11 +88,11 @@ def kill_all(run: Run, rng: random.Random) -> None:
 
 
 def pause_leader(run: Run, rng: random.Random) -> list[Leadership | None]:
-    """SIGSTOP of the leader for longer than its lease; what it says at once when it goes on.
+    """Pause the leader (SIGSTOP) for longer than its lease, and record its first responses after it
+    continues.
 
-    It is asked while it is paused, and after others were told of appends by the next leader: the
-    first thing that it does is to answer. What it says as a leader is among what the checker
-    judges.
+    It receives requests while it is paused, after the next leader has acknowledged appends, so that
+    it answers them first. The checker judges its responses as a leader.
     """
     cluster, paused = run.cluster, run.cluster.wait_for_leader()
     since = time.monotonic()
@@ -108,7 +108,7 @@ def pause_leader(run: Run, rng: random.Random) -> list[Leadership | None]:
 
 
 def cut_off_leader(run: Run, rng: random.Random) -> None:
-    """Nothing passes between the leader and the others, either way, for a while."""
+    """Cut off the leader from the others in both directions, for a while."""
     network, leader = network_of(run), run.cluster.wait_for_leader()
     since = time.monotonic()
     network.isolate(leader.node_id)
@@ -119,7 +119,7 @@ def cut_off_leader(run: Run, rng: random.Random) -> None:
 
 
 def deafen_leader(run: Run, rng: random.Random) -> None:
-    """The others' requests do not reach the leader, though it can speak: it must give up, for it
+    """Keep the others' requests from the leader, which can still send: it must resign, because it
     hears of no majority.
     """
     network, leader = network_of(run), run.cluster.wait_for_leader()
@@ -132,8 +132,8 @@ def deafen_leader(run: Run, rng: random.Random) -> None:
 
 
 def silence_leader(run: Run, rng: random.Random) -> None:
-    """The leader hears the others, and nothing of what it says reaches them: they must elect
-    another one.
+    """Keep the leader's responses and requests from the others, whose requests it gets: they must
+    elect another leader.
     """
     network, leader = network_of(run), run.cluster.wait_for_leader()
     since = time.monotonic()
@@ -145,8 +145,8 @@ def silence_leader(run: Run, rng: random.Random) -> None:
 
 
 def cut_off_follower(run: Run, rng: random.Random) -> None:
-    """A node that does not lead is alone: the others go on, and when it is back it must not depose
-    a leader that serves.
+    """Cut off a node that does not lead. The others continue, and on its return it must not depose
+    a working leader.
     """
     network, leader = network_of(run), run.cluster.wait_for_leader()
     since, follower = time.monotonic(), rng.choice(_others(run, leader))
@@ -158,7 +158,7 @@ def cut_off_follower(run: Run, rng: random.Random) -> None:
 
 
 def reset_connections(run: Run, rng: random.Random) -> None:
-    """All connections between the leader and the others break with RST; some answers are lost."""
+    """Reset all connections between the leader and the others (RST); some responses are lost."""
     network, leader = network_of(run), run.cluster.wait_for_leader()
     since = time.monotonic()
     for _ in range(5):
@@ -169,7 +169,7 @@ def reset_connections(run: Run, rng: random.Random) -> None:
 
 
 Fault = Callable[[Run, random.Random], object]
-#: For processes alone, by name, with a weight.
+#: Faults of processes alone, by name, with a weight.
 KILLS: Mapping[str, tuple[Fault, int]] = {
     "leader": (kill_leader, 12),
     "new leader": (kill_new_leader, 2),

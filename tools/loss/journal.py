@@ -1,8 +1,7 @@
-"""The journal of the writers: a line when an append is sent, a line when it is answered. The
+"""Keeps the journal of the writers: a line when an append is sent, a line when it is answered. The
 outcome of an append without an answer is unknown.
 
-Lines go to an O_APPEND file at once, one write each, so that the journal of a run that was itself
-killed is whole.
+Each line is one write to an O_APPEND file, so that the journal of a killed run is whole.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ class Journal:
         os.close(self._file)
 
     def sent(self, id: int, at: float, node: int) -> None:
-        """The append ``id`` is about to leave for ``node``; ``at`` in seconds of the clock of the
-        whole run.
+        """Record that the append ``id`` is about to be sent to ``node``; ``at`` in seconds of the
+        run's clock.
         """
         self._write({"id": id, "sent": at, "node": node})
 
     def answered(self, id: int, at: float, outcome: Outcome, detail: str = "") -> None:
-        """Its answer came."""
+        """Record its answer."""
         self._write({"id": id, "answered": at, "outcome": outcome.value, "detail": detail})
 
     def _write(self, line: dict[str, object]) -> None:
@@ -51,8 +50,8 @@ class Journal:
 
 
 def read_journal(path: Path) -> list[Attempt]:
-    """The attempts of a journal in the order in which they were sent. Raises ValueError for a line
-    that is none.
+    """Return the attempts of a journal in the order in which they were sent. Raises ValueError for
+    an invalid line.
     """
     found: dict[int, Attempt] = {}
     for line in path.read_text().splitlines():

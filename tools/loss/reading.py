@@ -29,7 +29,7 @@ _PAUSE_S, _TAIL_TIMEOUT_S = 0.05, 2.0
 
 
 class ReadError(Exception):
-    """A node did not come to the end of the log in time."""
+    """A node did not reach the end of the log in time."""
 
 
 def seen(data: bytes) -> list[SeenBatch]:
@@ -115,8 +115,7 @@ class Tail:
     def _run(self) -> None:
         try:
             while not self._stop.wait(_PAUSE_S):
-                # A node that is down, is just starting, or has not found its leader, says so in
-                # many ways.
+                # A node that is down, starting, or without a leader fails in many ways.
                 with (
                     contextlib.suppress(OSError, EOFError, ConsumeError),
                     WireClient(self._address, _TAIL_TIMEOUT_S) as client,

@@ -86,8 +86,8 @@ def under_load(cluster: Cluster, journal: Path, *, per_second: float = 1000) -> 
 
 
 def addresses(cluster: Cluster) -> Mapping[int, str]:
-    """Where appends are sent: to the clients' listeners of our nodes, to Kafka's controllers
-    themselves.
+    """Return the addresses for appends: the clients' listeners of kwire's nodes, or Kafka's
+    controllers themselves.
     """
     if isinstance(cluster, OwnCluster):
         return {node.node_id: node.broker_address for node in cluster.nodes}

@@ -1,4 +1,4 @@
-"""Asks every node for the leader all the while, and reads their quorum-state files; the checker
+"""Asks every node for the leader during a run, and reads their quorum-state files; the checker
 compares the answers.
 """
 
@@ -26,8 +26,8 @@ _VERSION = 1
 
 
 class Watch:
-    """``with Watch(cluster) as watch``: a thread a controller, and one for the files. ``seen``
-    grows; nodes may come and go.
+    """``with Watch(cluster) as watch``: a thread for each controller, and one for the files.
+    ``seen`` grows; nodes may stop and start.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -73,7 +73,7 @@ class Watch:
     def _look_again(self, controllers: list[Node]) -> None:
         while not self._stop.wait(_PAUSE_S / 2):
             for node in controllers:
-                # Replaced at any moment, and gone while a node is given a new disk.
+                # A file may be replaced at any moment, and is missing while a node gets a new disk.
                 with contextlib.suppress(OSError, ValueError):
                     state = json.loads((node.metadata_log_dir / "quorum-state").read_text())
                     said = state["leaderEpoch"], state["leaderId"]
@@ -116,7 +116,7 @@ def leader_end(node: Node) -> int:
 
 
 class Questions:
-    """Asked of a node that is paused, one every 50 ms; the answers come when it goes on. ``with
+    """Sends a paused node a request every 50 ms; the answers come when it continues. ``with
     Questions(node) as asked``.
     """
 
@@ -140,8 +140,8 @@ class Questions:
         self._pool.shutdown()
 
     def answers(self) -> list[Leadership | None]:
-        """All of them, in the order of asking; None where it does not answer as the leader, or
-        closes the connection.
+        """Return all answers, in the order of the requests; None for one that is not a leader's, or
+        a closed connection.
         """
         return [answer.result() for answer in self._answers]
 

@@ -1,8 +1,8 @@
-"""Writers that append to a metadata quorum, each with at most one append in flight, and keep a
-journal of what came of it.
+"""Appends to a metadata quorum, each writer with at most one append in flight, and keeps a journal
+of the outcomes.
 
 An append is a request for metadata whose record holds the append's number: a config of all brokers,
-set to that number, or a topic with it in its name. None is ever sent twice: what had no answer
+set to that number, or a topic with it in its name. No append is sent twice: one without an answer
 stays unknown.
 """
 
@@ -45,11 +45,11 @@ _PAUSE_S = 0.01
 
 class Writers:
     """``with Writers({1: "host:port", ...}, journal) as writers:``: threads, one for each of
-    ``kinds``, that write all the while.
+    ``kinds``, that write until the end.
 
-    Each stays with the node that answers and goes on to the next where one does not. ``definite``:
-    error codes that say that nothing was done. A request waits ``timeout_s`` at most; there are
-    ``per_second`` a writer at most. ``acknowledged`` and ``unknown`` count.
+    Each stays with the node that answers and otherwise tries the next. ``definite``: error codes of
+    requests that did nothing. A request waits ``timeout_s`` at most; a writer sends ``per_second``
+    at most. ``acknowledged`` and ``unknown`` count.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class Writers:
         self.stop()
 
     def stop(self) -> None:
-        """Send no more, wait for what is in flight, and raise what ended a writer, if anything
-        did.
+        """Send no more, wait for appends in flight, and raise the error that ended a writer, if
+        there was one.
         """
         self._stop.set()
         for thread in self._threads:

@@ -22,8 +22,8 @@ SAMPLE = Path(__file__).parents[3] / "gateway" / "sample" / "__cluster_metadata-
 LOG = str(SAMPLE / "00000000000000000000.log")
 MESSAGE = "schemas/kafka/FetchRequest.json"
 KWIRE = (sys.executable, "-m", "gateway")
-#: What each subcommand is given to print something. "{server}" is the address of a running `kwire
-#: serve`.
+#: Arguments with which each subcommand prints something. "{server}" is the address of a running
+#: `kwire serve`.
 PRINTING: dict[str, Sequence[str]] = {
     "serve": ("--check-config",),
     "format": ("--random-uuid",),
@@ -159,7 +159,7 @@ def run(
 
 
 def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
-    """What standard error says of the failure; usage lines may come before it."""
+    """The failure's sentence on standard error; usage lines may come before it."""
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr, done.stderr
     said = [line for line in done.stderr.splitlines() if line.startswith(("Error: ", "kwire "))]
     assert len(said) == 1, done.stderr

@@ -35,7 +35,7 @@ def directory(root: Path, node: str) -> Path:
 
 
 def facts_of_truth(path: Path) -> Counter[tuple[str, ...]]:
-    """What the records of Kafka's image say, as rows that a tree can be asked for too."""
+    """The records of Kafka's image as rows in the form of the tree's."""
     names: dict[str, str] = {}
     rows: Counter[tuple[str, ...]] = Counter()
     for line in path.read_text(encoding="utf-8").split("\n")[1:-1]:

@@ -1,6 +1,4 @@
-"""What the fold of the commands adds to the loader: times, sentences, and a bar where somebody
-watches.
-"""
+"""The additions of the commands' fold to the loader: times, sentences, and a bar on a terminal."""
 
 from __future__ import annotations
 

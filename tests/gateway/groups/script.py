@@ -199,7 +199,7 @@ class Script:
             self.core.load(list(self.disk.items()), self.moment(), self.owners)
         )
 
-    # What came of it.
+    # Results.
 
     def _effects(self, effects: list[Effect]) -> list[str]:
         lines = []
@@ -244,7 +244,7 @@ class Script:
 
 
 def subscription(topics: list[str]) -> bytes:
-    """What a consumer sends as its protocol's metadata."""
+    """The protocol metadata that a consumer sends."""
     return b"\0\0" + ConsumerProtocolSubscription(topics=topics).encode(0)
 
 

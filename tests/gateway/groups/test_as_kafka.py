@@ -220,8 +220,8 @@ def what_makes_no_member(b: Both) -> None:
 
 def commits_of_no_member(b: Both) -> None:
     for version in range(2, 10):
-        # Of a group that nobody asked for yet: Kafka keeps one that a refused JoinGroup named, for
-        # a while.
+        # A group that no request created: Kafka keeps one that a refused JoinGroup named, for a
+        # while.
         b.commit(version, 1, group_id="new", generation_id_or_member_epoch=1, member_id="x-1")
         b.commit(version, 2, group_id="simple")
         b.commit(version, 2, group_id="simple", topic="nowhere")

@@ -1,4 +1,4 @@
-"""The coordinator's records and real Kafka: its tool reads ours, and we read those of its
+"""Kafka's tool reads the coordinator's records, and the coordinator reads those of Kafka's
 ``__consumer_offsets``.
 """
 

@@ -54,7 +54,7 @@ class Coordinator(RuleBasedStateMachine):
             self.now, 1_000_000 + round(self.now * 1000), self.random_bytes.to_bytes(16, "big")
         )
 
-    # What can happen.
+    # Events.
 
     @rule(
         group=GROUPS, data=st.data(), instance=INSTANCES, names=PROTOCOLS,
@@ -275,8 +275,8 @@ class Coordinator(RuleBasedStateMachine):
             self.check_join(event, answer.result)
         if isinstance(answer.result, e.SyncResult) and answer.result.error is Error.NONE:
             assert isinstance(event, e.SyncGroup)
-            # An assignment of somebody (a static member keeps that of its old id), and written
-            # before it is told.
+            # A member's assignment (a static member keeps that of its old id) is written before it
+            # is sent.
             assert answer.result.assignment in (
                 b"",
                 *(member_id.encode() for member_id in self.ids),
@@ -288,15 +288,14 @@ class Coordinator(RuleBasedStateMachine):
         if result.member_id and result.member_id not in self.ids:
             self.ids.append(result.member_id)
         if result.error is Error.NONE:
-            # One leader a generation, whoever asks (a static leader of old versions is told its old
-            # id: KIP-345).
+            # One leader in a generation (an old static leader receives its old id: KIP-345).
             if result.members:
                 assert result.leader == result.member_id
                 assert result.member_id in [member.member_id for member in result.members]
             assert result.generation >= 1
             assert result.protocol_name in [protocol.name for protocol in event.protocols]
 
-    # What holds always.
+    # Invariants.
 
     @invariant()
     def generations_never_go_back(self) -> None:
@@ -357,8 +356,8 @@ class Coordinator(RuleBasedStateMachine):
                 )
 
     @invariant()
-    def nobody_waits_for_ever(self) -> None:
-        """Whoever is in a group has a deadline, or waits for one that has."""
+    def no_member_waits_for_ever(self) -> None:
+        """Every member of a group has a deadline, or waits for a member that has one."""
         for group in getattr(self, "core", GroupCoordinator(Settings())).groups.values():
             timers = self.core._state.timers._deadlines
             due = {(t.kind, t.member_id) for t in timers if t.group_id == group.group_id}

@@ -177,8 +177,8 @@ def test_a_rebalance_timeout_of_nothing_does_not_keep_the_server_busy() -> None:
         "leave b id=b-3",
     ):
         script.command(line)
-    # The join phase is over at once, but nobody is there: looked at again every second, not all the
-    # time.
+    # The join phase is over at once without members: it is examined again every second, not in a
+    # busy loop.
     assert script.core.next_deadline() == 1000.0
     script.core.on_timer(script.moment())
     assert script.core.next_deadline() == 1001.0

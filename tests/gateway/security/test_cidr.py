@@ -20,7 +20,7 @@ def containing(address: str, *patterns: str) -> list[str]:
     return sorted(found.containing(ipaddress.ip_address(address)))
 
 
-# What CidrUtils.isInRange of Kafka 4.4.0 answers to each.
+# The results of Kafka 4.4.0's CidrUtils.isInRange for each.
 @pytest.mark.parametrize(
     ("address", "pattern", "inside"),
     [

@@ -1,4 +1,4 @@
-"""sasl.jaas.config as Kafka reads it. What is expected was taken from
+"""sasl.jaas.config as Kafka reads it. The expected values are those of
 ``JaasContext.loadClientContext`` of Kafka 4.3.1.
 """
 

@@ -1,6 +1,4 @@
-"""What keeps a server from starting: everything about security that is missing, unknown or weaker
-than it says.
-"""
+"""Security settings that keep a server from starting: missing, unknown, or weaker than they say."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_the_example_of_rfc_7677() -> None:
 
 
 def test_the_example_of_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is of SCRAM-SHA-1, which Kafka does not have and which is offered to nobody here."""
+    """The example uses SCRAM-SHA-1, which neither Kafka nor the gateway offers."""
     monkeypatch.setitem(scram.HASHES, "SCRAM-SHA-1", "sha1")
     us = client("SCRAM-SHA-1", "fyko+d2lbbFgONRv9qkxdawL")
     assert us.first() == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"

@@ -24,7 +24,7 @@ def comparable(name: str, version: int, data: dict[str, Any]) -> str:
 
 
 def state_of(image: Image) -> Counter[str]:
-    """What a snapshot of ``image`` would hold."""
+    """The records of a snapshot of ``image``."""
     rows = ((metadata_record_name(type(r)), v, r.to_json(v)) for r, v in image_records(image))
     return Counter(comparable(*row) for row in rows)
 

@@ -1,4 +1,4 @@
-"""Compressed data from anybody: the limit holds, whatever is claimed; every refusal is a
+"""Compressed data of any client: the limit holds whatever sizes it claims, and every refusal is a
 DecodeError with a rule.
 """
 

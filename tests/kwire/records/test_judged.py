@@ -14,7 +14,8 @@ from kwire.records import decode_batches
 
 JUDGED = Path(__file__).parent / "judged" / "judged.jsonl.xz"
 
-#: What Kafka takes and we refuse, by rule (docs/strictness-records.md): none more, none fewer.
+#: Cases that Kafka accepts and kwire refuses, by rule (docs/strictness-records.md): none more, none
+#: fewer.
 STRICTER = {
     "bad-utf8": 1,
     "compressed-trailing": 86,

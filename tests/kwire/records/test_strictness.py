@@ -1,4 +1,4 @@
-"""The page on strictness names every rule of this room, and counts what the vectors count."""
+"""The page on strictness names every rule of ``kwire.records``, with the numbers of the vectors."""
 
 from __future__ import annotations
 

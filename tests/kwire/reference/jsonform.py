@@ -14,7 +14,7 @@ from kwire.reference.structs import Field, Struct
 
 
 def to_json(reference: Reference, value: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``JsonConverter.write`` gives for the same message, ``records`` in base64."""
+    """The JSON that ``JsonConverter.write`` returns for the same message, ``records`` in base64."""
     return _struct(reference.declaration, value)
 
 

@@ -82,7 +82,7 @@ def pcap(
 def pcapng(
     packets: Sequence[bytes], link: int = 1, order: str = "<", resolution: int | None = None
 ) -> bytes:
-    """A section, an interface with an optional if_tsresol, a block that nobody knows, then the
+    """A section, an interface with an optional if_tsresol, a block of unknown type, then the
     packets.
     """
     option = b"" if resolution is None else struct.pack(order + "HHB3xI", 9, 1, resolution, 0)

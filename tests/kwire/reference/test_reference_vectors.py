@@ -90,8 +90,8 @@ STRICTER = {
     ("kafka", "name"), list(itertools.product(RELEASES, ("variants", "messages-mutants")))
 )
 def test_verdicts_are_never_laxer_than_kafkas(kafka: str, name: str) -> None:
-    """What Kafka refuses is refused; what it takes is read the same, or refused by a named rule
-    that is counted.
+    """Every message that Kafka refuses is refused; the others are read the same, or refused by a
+    named rule that is counted.
     """
     stricter: Counter[str] = Counter()
     done = 0
@@ -125,7 +125,7 @@ def _verdict(v: dict[str, Any], kafka: str) -> str:
 
 
 def _same_rewrite(codec: Any, value: dict[str, Any], v: dict[str, Any]) -> None:
-    """What was read is written as Kafka writes it, or refused where Kafka refuses."""
+    """The decoded message is written as Kafka writes it, or refused where Kafka refuses."""
     raw = bytes.fromhex(v["hex"])
     if "rewrite_error" in v:
         with pytest.raises(EncodeError):

@@ -19,8 +19,8 @@ from tools.spark_jars import spark_jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: For a driver's JVM that lives for minutes on few cores: half of what it would compute is the
-#: second compiler's work. What the first one makes needs more of a stack.
+#: For a driver's JVM that lives for minutes on few cores: the second compiler would take half of
+#: its processor time. Code of the first compiler needs a larger stack.
 FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 
 

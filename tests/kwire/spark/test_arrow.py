@@ -1,4 +1,4 @@
-"""What runs in Spark's workers, without Spark: Arrow batches in, Arrow batches out."""
+"""The functions that run in Spark's workers, without Spark: Arrow batches in, Arrow batches out."""
 
 # ruff: noqa: E402 - without the extra nothing below can be imported
 from __future__ import annotations

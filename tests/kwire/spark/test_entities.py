@@ -1,5 +1,5 @@
-"""What a record is about, and its key: for every type, and the same for what sets a thing and what
-takes it back.
+"""The entity of a record and its key: for every type, and the same for a record that sets and one
+that removes.
 """
 
 from __future__ import annotations

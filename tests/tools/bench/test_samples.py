@@ -1,5 +1,5 @@
-"""What is timed is the same work: every library reads our bytes and writes them back, and the long
-log is what it says.
+"""The benches time the same work: every library reads kwire's bytes and writes them back, and the
+long log has the stated batches.
 """
 
 from __future__ import annotations

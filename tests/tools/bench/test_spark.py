@@ -1,5 +1,5 @@
-"""What the Spark bench makes of its passes: ratios of turns that followed each other, and the CPU
-of a tree of processes.
+"""The figures of the Spark bench: ratios of turns that followed each other, and the CPU of a
+process tree.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What differs between two releases' facts, as ``python -m tools.import_kafka`` prints it."""
+"""The differences between two releases' facts, as ``python -m tools.import_kafka`` prints them."""
 
 from __future__ import annotations
 

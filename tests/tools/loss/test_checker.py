@@ -30,8 +30,8 @@ def acknowledged(id: int, sent: float) -> Attempt:
     return Attempt(id, sent, Outcome.ACKNOWLEDGED, sent + 0.5, node=1)
 
 
-#: Node 1 leads epoch 1 and appends 11 and 12; node 2 leads epoch 2: 13, acknowledged, and 14, of
-#: which nobody heard.
+#: Node 1 leads epoch 1 and appends 11 and 12; node 2 leads epoch 2 and appends 13, which it
+#: acknowledges, and 14, which it does not.
 _LOG = (
     leader_change(0, 1, leader=1),
     data(1, 1, 11, 12),

@@ -95,7 +95,7 @@ def serve() -> Iterator[Callable[..., Server]]:
 def attempts(
     tmp_path: Path, server: Server, acknowledged: int, definite: Collection[int] = BEFORE_ANYTHING
 ) -> list[Attempt]:
-    """What one writer of topics wrote down until so many were acknowledged."""
+    """The journal of one writer of topics, until so many appends are acknowledged."""
     path = tmp_path / "journal"
     with (
         Journal(path) as journal,

@@ -119,8 +119,8 @@ def test_a_loss_fails_or_is_borne() -> None:
     with pytest.raises(DataLossError, match=sentence):
         stream(new).partitions(start, end)
     bearing = stream(new, failOnDataLoss="false")
-    # What was planned of the old log is empty; the new one is read from its first offset, within
-    # the limit.
+    # The plan for the old log is empty; the new log is read from its first offset, within the
+    # limit.
     assert ranges(bearing, start, end) == []
     assert ranges(bearing, end, bearing.latestOffset(end, ReadMaxRows(20))) == [(0, 20)]
     new.grow(start=30, cluster_id="c")

@@ -172,6 +172,6 @@ def test_files_of_real_kafka(logs: Any, name: str, node: str) -> None:
 
 
 def truth(path: Path) -> Iterator[dict[str, Any]]:
-    """What kafka-dump-log prints of the file's data records."""
+    """The output of kafka-dump-log for the file's data records."""
     with path.open(encoding="utf-8") as lines:
         yield from (line for line in map(json.loads, lines) if "control" not in line)

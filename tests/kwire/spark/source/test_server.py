@@ -1,6 +1,4 @@
-"""Reading from a real ``kwire serve`` without Spark: offsets that are gone, a restart, and nobody
-there.
-"""
+"""Reads from a real ``kwire serve`` without Spark: lost offsets, a restart, and no server."""
 
 from __future__ import annotations
 

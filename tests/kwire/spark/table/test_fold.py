@@ -57,7 +57,7 @@ def folded(*records: Message) -> Fold:
 
 
 def history_at(fold: Fold, next_offset: int) -> dict[tuple[str, str], Any]:
-    """What the history says that there was after every record below ``next_offset``."""
+    """The entities of the history after every record below ``next_offset``."""
     return History(fold).at(next_offset)
 
 
@@ -82,7 +82,7 @@ class History:
         ]
 
     def at(self, next_offset: int) -> dict[tuple[str, str], Any]:
-        """What there was after every record below ``next_offset``."""
+        """The entities after every record below ``next_offset``."""
         return {
             place: fields
             for since, until, place, fields in self._rows

@@ -51,7 +51,7 @@ def built(path: Path, rows: list[Row]) -> Store:
 
 
 class Killed(BaseException):
-    """Nobody catches this."""
+    """An exception that no code under test catches."""
 
 
 @needs_shared
