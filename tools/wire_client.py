@@ -7,7 +7,7 @@ from __future__ import annotations
 import socket
 import struct
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from kwire import Message, response_type
 from kwire.header import decode_response_header, encode_request_header
@@ -45,7 +45,7 @@ class WireClient:
         """Set the timeout of each step of later calls."""
         self._socket.settimeout(timeout_s)
 
-    def call(self, request: Message, version: int) -> Message:
+    def call(self, request: Message, version: int) -> Any:
         """Send ``request`` at ``version``, return its response. Raises EOFError when the server
         closes instead.
         """

@@ -121,7 +121,7 @@ def test_waiting_fetch_is_completed_when_the_log_grows(tmp_path: Path) -> None:
                 file.write(whole[-1])
             _, answer = await client.answer(1, 12)
             took = trio.current_time() - began
-            data = answer.responses[0].partitions[0]  # type: ignore[attr-defined]
+            data = answer.responses[0].partitions[0]
             assert bytes(data.records) == whole[-1]
             assert data.high_watermark == 1057
             # Within 100 ms of the write on a machine that has nothing else to do.
@@ -169,7 +169,7 @@ def test_metadata_has_the_advertised_address() -> None:
             async with await connect(bound_listener.port) as client:
                 await client.send(request(3, 12, MetadataRequest(topics=[]).encode(12)))
                 _, answer = await client.answer(3, 12)
-                assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [  # type: ignore[attr-defined]
+                assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [
                     (4, host, bound_listener.port)
                 ]
 

@@ -60,9 +60,9 @@ def other(name: str) -> dict[str, str]:
     return {name: text, **{need: OTHER[need] for need in NEEDS.get(name, ())}}
 
 
-def refusal(**how: object) -> str:
+def refusal(**how: Any) -> str:
     with pytest.raises(ConfigError) as caught:
-        load_config(**how)  # type: ignore[arg-type]
+        load_config(**how)
     return str(caught.value)
 
 

@@ -311,14 +311,14 @@ def no_telemetry() -> None:
 def no_sessions() -> None:
     for version in range(7, 19):
         topics: list[Any] = []
-        fields = {
+        fields: dict[str, Any] = {
             "max_wait_ms": 0,
             "min_bytes": 1,
             "max_bytes": 1,
             "session_id": 77,
             "session_epoch": 5,
         }
-        answer = World().ask(fetch, version, **fields, topics=topics)  # type: ignore[arg-type]
+        answer = World().ask(fetch, version, **fields, topics=topics)
         assert (answer.session_id, answer.error_code) == (0, 0)
 
 

@@ -45,7 +45,7 @@ class Target:
         )
         correlation_id, answer = await client.answer(METADATA, 12)
         assert correlation_id == 99
-        assert [topic.name for topic in answer.topics] == ["__cluster_metadata"]  # type: ignore[attr-defined]
+        assert [topic.name for topic in answer.topics] == ["__cluster_metadata"]
 
 
 @contextlib.asynccontextmanager

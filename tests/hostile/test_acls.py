@@ -47,7 +47,7 @@ def cluster() -> Iterator[OwnCluster]:
                     _on_every_topic(f"User:u{number}") for number in range(first, first + 2_500)
                 ]
                 answer = admin.call(CreateAclsRequest(creations=creations), 3)
-                assert {result.error_code for result in answer.results} == {0}  # type: ignore[attr-defined]
+                assert {result.error_code for result in answer.results} == {0}
         yield cluster
 
 
@@ -62,7 +62,7 @@ def _authenticated(node: Node) -> WireClient:
     client = WireClient(f"127.0.0.1:{listener_port(node, 'SASL')}")
     client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     answer = client.call(SaslAuthenticateRequest(auth_bytes=b"\0eve\0secret"), 2)
-    assert answer.error_code == 0  # type: ignore[attr-defined]
+    assert answer.error_code == 0
     return client
 
 
@@ -72,5 +72,5 @@ def test_metadata_of_many_names_under_many_acls_disturbs_nobody(cluster: OwnClus
     with bystander(cluster) as seen, _authenticated(cluster.wait_for_leader()) as eve:
         for _ in range(5):
             answer = eve.call(request, 12)
-            assert {topic.error_code for topic in answer.topics} == {29}  # type: ignore[attr-defined]
+            assert {topic.error_code for topic in answer.topics} == {29}
     seen.assert_undisturbed()

@@ -56,7 +56,7 @@ async def end_of(client: Client) -> int:
     )
     await client.send(request(LIST_OFFSETS, 7, asked.encode(7)))
     _, answer = await client.answer(LIST_OFFSETS, 7)
-    return int(answer.topics[0].partitions[0].offset)  # type: ignore[attr-defined]
+    return int(answer.topics[0].partitions[0].offset)
 
 
 def test_row_3_a_body_that_trickles_is_cut_and_holds_only_what_came(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_a_thousand_parked_long_polls(tmp_path: Path) -> None:
             for number, client in enumerate(clients):
                 correlation_id, answer = await client.answer(FETCH, 12)
                 assert correlation_id == number
-                assert answer.responses[0].partitions[0].high_watermark == end  # type: ignore[attr-defined]
+                assert answer.responses[0].partitions[0].high_watermark == end
             assert 2 <= trio.current_time() - began < 6
             assert target.ready.services.fetch_purgatory.parked == 0
 
@@ -426,7 +426,7 @@ def test_api_versions_of_every_version_is_answered(tmp_path: Path) -> None:
                 ).encode(version)
                 await client.send(request(18, version, hello))
                 _, answer = await client.answer(18, version)
-                assert answer.error_code == 0  # type: ignore[attr-defined]
-                assert {1, 3, 18} <= {api.api_key for api in answer.api_keys}  # type: ignore[attr-defined]
+                assert answer.error_code == 0
+                assert {1, 3, 18} <= {api.api_key for api in answer.api_keys}
 
     run(main)

@@ -40,7 +40,7 @@ def cluster() -> Iterator[OwnCluster]:
                     for number in range(first, first + 10)
                 ]
                 answer = admin.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7)
-                assert {topic.error_code for topic in answer.topics} == {0}  # type: ignore[attr-defined]
+                assert {topic.error_code for topic in answer.topics} == {0}
         yield cluster
 
 
@@ -65,7 +65,7 @@ def test_metadata_of_all_topics_disturbs_nobody(cluster: OwnCluster) -> None:
     address = cluster.wait_for_leader().broker_address
     with bystander(cluster) as seen, WireClient(address) as client:
         answer = client.call(MetadataRequest(topics=None), 12)
-    assert sum(len(topic.partitions) for topic in answer.topics) >= TOPICS * PARTITIONS  # type: ignore[attr-defined, misc]
+    assert sum(len(topic.partitions) for topic in answer.topics) >= TOPICS * PARTITIONS
     seen.assert_undisturbed(latency_ms=LATENCY_MS)
 
 
@@ -92,8 +92,8 @@ def test_configurations_of_many_invented_names_disturb_nobody(cluster: OwnCluste
         WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client,
     ):
         answer = client.call(request, 4)
-    refused = [result for result in answer.results if result.error_code]  # type: ignore[attr-defined]
-    assert len(answer.results) == NAMES  # type: ignore[attr-defined]
+    refused = [result for result in answer.results if result.error_code]
+    assert len(answer.results) == NAMES
     assert 0 < len(refused) < NAMES
     assert "response.max.bytes" in refused[0].error_message
     seen.assert_undisturbed(latency_ms=LATENCY_MS)

@@ -38,7 +38,7 @@ def _fetch_of_one_partition_many_times(client: WireClient) -> bytes:
         partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)],
     )
     answer = client.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7)
-    end = answer.topics[0].partitions[0].offset  # type: ignore[attr-defined]
+    end = answer.topics[0].partitions[0].offset
     partition = FetchPartition(partition=0, fetch_offset=end, partition_max_bytes=1 << 20)
     topic = FetchTopic(topic="__cluster_metadata", partitions=[partition] * REPEATS)
     body = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]).encode(12)

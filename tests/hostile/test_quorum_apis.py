@@ -596,7 +596,7 @@ def test_44_waiting_fetches_are_bounded_and_end_with_their_connection(
                 18, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1
             )
             end = leader.raft.log.end_offset
-            return spoil(  # type: ignore[no-any-return]
+            return spoil(
                 made,
                 fetch_offset=end,
                 last_fetched_epoch=leader.raft.log.last_epoch,

@@ -83,7 +83,7 @@ def _register(
             "features": features,
             **other,
         }
-        return made("BrokerRegistrationRequest", broker_id=broker_id, **fields)  # type: ignore[no-any-return]
+        return made("BrokerRegistrationRequest", broker_id=broker_id, **fields)
 
     return Ask(about, make, version, broker_id)
 
@@ -103,7 +103,7 @@ def _beat(
             "current_metadata_offset": read,
             **wants,
         }
-        return made("BrokerHeartbeatRequest", broker_id=broker_id, **fields)  # type: ignore[no-any-return]
+        return made("BrokerHeartbeatRequest", broker_id=broker_id, **fields)
 
     return Ask(about, make, version)
 
@@ -111,7 +111,7 @@ def _beat(
 def _ids(about: str, broker_id: int, epoch_more: int = 0) -> Ask:
     def make(side: Side) -> Message:
         epoch = side.epochs.get(broker_id, 7) + epoch_more
-        return made("AllocateProducerIdsRequest", broker_id=broker_id, broker_epoch=epoch)  # type: ignore[no-any-return]
+        return made("AllocateProducerIdsRequest", broker_id=broker_id, broker_epoch=epoch)
 
     return Ask(about, make, 0)
 

@@ -37,7 +37,7 @@ def acl(kind: int, name: str, principal: str = "User:ann", **more: Any) -> dict[
 
 
 def create_acls(*acls: dict[str, Any]) -> Message:
-    return made("CreateAclsRequest", creations=list(acls))  # type: ignore[no-any-return]
+    return made("CreateAclsRequest", creations=list(acls))
 
 
 def wanted(
@@ -56,11 +56,11 @@ def wanted(
 
 
 def find_acls(*args: Any, **more: Any) -> Message:
-    return made("DescribeAclsRequest", **wanted(*args, **more))  # type: ignore[no-any-return]
+    return made("DescribeAclsRequest", **wanted(*args, **more))
 
 
 def delete_acls(*filters: dict[str, Any]) -> Message:
-    return made("DeleteAclsRequest", filters=list(filters))  # type: ignore[no-any-return]
+    return made("DeleteAclsRequest", filters=list(filters))
 
 
 def quota(entity: dict[str, str | None], *changes: tuple[str, float | None]) -> dict[str, Any]:
@@ -70,14 +70,14 @@ def quota(entity: dict[str, str | None], *changes: tuple[str, float | None]) -> 
 
 
 def alter_quotas(*entries: dict[str, Any], **more: Any) -> Message:
-    return made("AlterClientQuotasRequest", entries=list(entries), **more)  # type: ignore[no-any-return]
+    return made("AlterClientQuotasRequest", entries=list(entries), **more)
 
 
 def find_quotas(*components: tuple[str, int, str | None], strict: bool = False) -> Message:
     asked = [
         {"entity_type": kind, "match_type": how, "match": match} for kind, how, match in components
     ]
-    return made("DescribeClientQuotasRequest", components=asked, strict=strict)  # type: ignore[no-any-return]
+    return made("DescribeClientQuotasRequest", components=asked, strict=strict)
 
 
 def upsert(
@@ -93,7 +93,7 @@ def drop(name: str, mechanism: int = SHA_256) -> dict[str, Any]:
 
 
 def alter_scram(*changes: dict[str, Any]) -> Message:
-    return made(  # type: ignore[no-any-return]
+    return made(
         "AlterUserScramCredentialsRequest",
         deletions=[one for one in changes if "salt" not in one],
         upsertions=[one for one in changes if "salt" in one],
@@ -102,7 +102,7 @@ def alter_scram(*changes: dict[str, Any]) -> Message:
 
 def find_scram(*users: str) -> Message:
     asked = [{"name": name} for name in users] or None
-    return made("DescribeUserScramCredentialsRequest", users=asked)  # type: ignore[no-any-return]
+    return made("DescribeUserScramCredentialsRequest", users=asked)
 
 
 #: Hosts in CIDR notation, half of them malformed.

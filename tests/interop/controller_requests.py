@@ -31,11 +31,11 @@ def configured(name: str, *configs: tuple[str, str | None]) -> dict[str, Any]:
 
 
 def delete(*topics: dict[str, Any]) -> Message:
-    return made("DeleteTopicsRequest", topics=list(topics), timeout_ms=10_000)  # type: ignore[no-any-return]
+    return made("DeleteTopicsRequest", topics=list(topics), timeout_ms=10_000)
 
 
 def grow(*topics: dict[str, Any], **more: Any) -> Message:
-    return made("CreatePartitionsRequest", topics=list(topics), timeout_ms=10_000, **more)  # type: ignore[no-any-return]
+    return made("CreatePartitionsRequest", topics=list(topics), timeout_ms=10_000, **more)
 
 
 def more(name: str, count: int, *assignments: list[int]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def alter(*resources: tuple[int, str, list[tuple[str, int, str | None]]], **more
         }
         for kind, name, changes in resources
     ]
-    return made("IncrementalAlterConfigsRequest", resources=asked, **more)  # type: ignore[no-any-return]
+    return made("IncrementalAlterConfigsRequest", resources=asked, **more)
 
 
 def replace(*resources: tuple[int, str, list[tuple[str, str | None]]]) -> Message:
@@ -70,7 +70,7 @@ def replace(*resources: tuple[int, str, list[tuple[str, str | None]]]) -> Messag
         }
         for kind, name, configs in resources
     ]
-    return made("AlterConfigsRequest", resources=asked)  # type: ignore[no-any-return]
+    return made("AlterConfigsRequest", resources=asked)
 
 
 def describe(*resources: tuple[int, str]) -> Message:
@@ -78,7 +78,7 @@ def describe(*resources: tuple[int, str]) -> Message:
         {"resource_type": kind, "resource_name": name, "configuration_keys": None}
         for kind, name in resources
     ]
-    return made("DescribeConfigsRequest", resources=asked, include_synonyms=True)  # type: ignore[no-any-return]
+    return made("DescribeConfigsRequest", resources=asked, include_synonyms=True)
 
 
 #: (what it is about, the request). Node 1 is the only one.

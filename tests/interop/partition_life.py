@@ -255,7 +255,7 @@ class Life:
                 "broker_epoch": side.epochs.get(leader, 7),
                 "topics": topics,
             }
-            return made("AlterPartitionRequest", **request)  # type: ignore[no-any-return]
+            return made("AlterPartitionRequest", **request)
 
         self.both(ask, version)
 
@@ -303,7 +303,7 @@ class Life:
         def ask(side: Side) -> Message:
             topics = [{"topic_id": side.topic_ids[name], "partitions": indexes}]
             told = [{"id": directory, "topics": topics}]
-            return made(  # type: ignore[no-any-return]
+            return made(
                 "AssignReplicasToDirsRequest",
                 broker_id=who,
                 broker_epoch=side.epochs[who],

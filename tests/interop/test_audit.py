@@ -65,7 +65,7 @@ def changes(bootstrap: str) -> list[dict[str, Any]]:
             assert time.monotonic() < deadline, f"{len(found)} of {ends}"
             if message is not None:
                 assert message.error() is None and message.key() is None
-                where = {"partition": message.partition(), "at": message.offset()}
+                where: dict[str, Any] = {"partition": message.partition(), "at": message.offset()}
                 found.append(json.loads(message.value()) | where)  # type: ignore[arg-type]
     finally:
         consumer.close()
@@ -165,7 +165,7 @@ def _check_partitions(cluster: OwnCluster, told: list[dict[str, Any]]) -> None:
     topics = [MetadataRequestTopic(name=None, topic_id=AUDIT_TOPIC_ID)]
     for node in cluster.nodes:
         with contextlib.closing(WireClient(node.broker_address)) as client:
-            (topic,) = client.call(MetadataRequest(topics=topics), 13).topics  # type: ignore[attr-defined]
+            (topic,) = client.call(MetadataRequest(topics=topics), 13).topics
         leaders = [(one.partition_index, one.leader_id, one.error_code) for one in topic.partitions]
         assert (topic.name, leaders) == (AUDIT_TOPIC, [(0, 1, 0), (1, 2, 0), (2, 3, 0)])
     for number, node in enumerate(cluster.nodes):

@@ -79,7 +79,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": f"User:{ADMIN}",
     }
-    protocols = {"controller_protocol": "SASL_PLAINTEXT", "broker_protocol": "SASL_PLAINTEXT"}
+    protocols: dict[str, Any] = {
+        "controller_protocol": "SASL_PLAINTEXT",
+        "broker_protocol": "SASL_PLAINTEXT",
+    }
     client = {
         "security.protocol": "SASL_PLAINTEXT",
         **sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD),
@@ -89,7 +92,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         client_properties=client,
         options=FAST_START,
         kill_at_end=True,
-        **protocols,  # type: ignore[arg-type]
+        **protocols,
     ) as cluster:
         made = Place(cluster, tmp_path_factory.mktemp("clients"))
         create_topics(made)

@@ -72,7 +72,7 @@ def _request(rng: random.Random) -> Message:
         request.filters = [one for one in request.filters if one.resource_type_filter]
     elif request.NAME == "AlterUserScramCredentialsRequest":
         request.upsertions = [one for one in request.upsertions if one.salted_password]
-    return request  # type: ignore[no-any-return]
+    return request
 
 
 def _is_definite(acl: Any) -> bool:

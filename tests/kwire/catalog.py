@@ -37,7 +37,7 @@ def message_class(name: str, kafka: str) -> type[Message]:
     exec(compile(text, module_name, "exec"), module.__dict__)
     cls = getattr(module, name)
     assert issubclass(cls, Message)
-    return cls  # type: ignore[no-any-return]
+    return cls
 
 
 @functools.cache

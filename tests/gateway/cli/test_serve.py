@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -40,7 +41,7 @@ def no_server_outlives_its_test() -> Iterator[None]:
         process.communicate()
 
 
-def start(state: Path, *arguments: str, **how: object) -> subprocess.Popen[str]:
+def start(state: Path, *arguments: str, **how: Any) -> subprocess.Popen[str]:
     command = [
         *SERVE,
         "--listeners",
@@ -49,7 +50,7 @@ def start(state: Path, *arguments: str, **how: object) -> subprocess.Popen[str]:
         str(state),
         *(arguments or ("--source", "sample")),
     ]
-    process: subprocess.Popen[str] = subprocess.Popen(  # type: ignore[call-overload]
+    process: subprocess.Popen[str] = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how
     )
     _started.append(process)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,8 @@ LEVELS = range(7, 31)
 TOPIC = {"name": "orders", "num_partitions": 2, "replication_factor": 1}
 
 
-def controller(**settings: object) -> Controller:
-    return Controller(ControllerSettings(1, (1,), **settings), random=random.Random(1).randbytes)  # type: ignore[arg-type]
+def controller(**settings: Any) -> Controller:
+    return Controller(ControllerSettings(1, (1,), **settings), random=random.Random(1).randbytes)
 
 
 def names(operation: Operation) -> list[str]:

@@ -41,14 +41,14 @@ def likely(name: str, rng: random.Random, cluster: Cluster) -> Message:
     topics = [pick(NAMES) for _ in range(rng.randrange(1, 4))]
     match name:
         case "CreateTopicsRequest":
-            return made(  # type: ignore[no-any-return]
+            return made(
                 name,
                 topics=[_new_topic(one, rng) for one in topics],
                 validate_only=rng.random() < 0.1,
             )
         case "DeleteTopicsRequest":
             ids = list(cluster.image.topics) or [rng.randbytes(16)]  # type: ignore[list-item]
-            return made(  # type: ignore[no-any-return]
+            return made(
                 name,
                 topics=[
                     {"name": one} if rng.random() < 0.7 else {"name": None, "topic_id": pick(ids)}
@@ -64,15 +64,15 @@ def likely(name: str, rng: random.Random, cluster: Cluster) -> Message:
                 }
                 for one in topics
             ]
-            return made(name, topics=grown, validate_only=rng.random() < 0.1)  # type: ignore[no-any-return]
+            return made(name, topics=grown, validate_only=rng.random() < 0.1)
         case "ControllerRegistrationRequest":
-            return made(  # type: ignore[no-any-return]
+            return made(
                 name,
                 controller_id=rng.randrange(3),
                 listeners=[{"name": "L", "host": "h", "port": 1}],
             )
         case _:
-            return made(name, resources=[_resource(name, rng) for _ in range(2)])  # type: ignore[no-any-return]
+            return made(name, resources=[_resource(name, rng) for _ in range(2)])
 
 
 def _new_topic(name: str, rng: random.Random) -> dict[str, Any]:

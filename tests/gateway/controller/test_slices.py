@@ -38,7 +38,7 @@ def configured(name: str, **entry: Any) -> Message:
         {"resource_type": 2, "resource_name": f"t{number}", "configs": entries}
         for number in range(COUNT)
     ]
-    return made(name, resources=resources)  # type: ignore[no-any-return]
+    return made(name, resources=resources)
 
 
 def acl(name: str) -> dict[str, Any]:

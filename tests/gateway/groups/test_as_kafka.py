@@ -346,7 +346,7 @@ def test_offsets(both: Both) -> None:
 def test_static_members(both: Both) -> None:
     b = both
     for version in (8, 9):
-        group = {"group_id": f"static-{version}"}
+        group: dict[str, Any] = {"group_id": f"static-{version}"}
         base = len(b.sides[0].ids)
         first, second, third = (f"#{base + n}" for n in (1, 2, 3))
         b.join(version, group_instance_id="one", **group)
@@ -370,7 +370,7 @@ def test_static_members(both: Both) -> None:
             generation_id_or_member_epoch=1,
             member_id=first,
             group_instance_id="one",
-            **group,  # type: ignore[arg-type]
+            **group,
         )
         b.join(version, second, group_instance_id="one", **group)
         b.join(version, group_instance_id="one", **group)

@@ -14,7 +14,10 @@ from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import MemoryQuorum, World, over_the_wire
 
-CLIENT = {"client_software_name": "kwire-test", "client_software_version": "1.0.0-rc1"}
+CLIENT: dict[str, Any] = {
+    "client_software_name": "kwire-test",
+    "client_software_version": "1.0.0-rc1",
+}
 
 
 def ranges(answer: Any) -> dict[int, tuple[int, int]]:
@@ -80,7 +83,7 @@ def test_the_answer_is_made_once() -> None:
 def api_versions_request() -> Any:
     from kwire.messages.api_versions_request import ApiVersionsRequest
 
-    return ApiVersionsRequest(**CLIENT)  # type: ignore[arg-type]
+    return ApiVersionsRequest(**CLIENT)
 
 
 @dataclass
@@ -131,7 +134,7 @@ def test_observer_that_has_read_nothing_yet_tells_no_finalized_feature() -> None
 def test_a_controller_listener_has_a_table_of_its_own() -> None:
     context = World(quorum=MemoryQuorum(), raft=Node()).context(4, "CONTROLLER")
     context.apis = controller_handlers()
-    answer = over_the_wire(api_versions.handle(ApiVersionsRequest(**CLIENT), context), 4)  # type: ignore[arg-type]
+    answer = over_the_wire(api_versions.handle(ApiVersionsRequest(**CLIENT), context), 4)
     assert list(ranges(answer)) == list(controller_handlers())
     assert {1, 52, 53, 54, 59, 80, 81, 82} <= ranges(answer).keys()
     assert ranges(answer)[1] == (12, 18)

@@ -128,8 +128,8 @@ def test_fetch_finds_nothing_and_waits_for_it(world: OwnWorld, version: int) -> 
     partitions = [
         {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1000} for index in (0, 1, 2)
     ]
-    fields = {"max_bytes": 1000, "topics": [{**named, "partitions": partitions}]}
-    (found,) = world.ask(fetch, version, max_wait_ms=0, min_bytes=1, **fields).responses  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"max_bytes": 1000, "topics": [{**named, "partitions": partitions}]}
+    (found,) = world.ask(fetch, version, max_wait_ms=0, min_bytes=1, **fields).responses
     assert [(one.error_code, bytes(one.records)) for one in found.partitions] == [
         (0, b""),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, b""),
@@ -138,7 +138,7 @@ def test_fetch_finds_nothing_and_waits_for_it(world: OwnWorld, version: int) -> 
     assert (found.partitions[0].high_watermark, found.partitions[0].last_stable_offset) == (0, 0)
     fields["topics"] = [{**named, "partitions": partitions[:1]}]
     assert isinstance(
-        world.ask(fetch, version, max_wait_ms=500, min_bytes=1, **fields),  # type: ignore[arg-type]
+        world.ask(fetch, version, max_wait_ms=500, min_bytes=1, **fields),
         PendingResponse,
     )
 

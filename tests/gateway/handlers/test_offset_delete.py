@@ -29,8 +29,8 @@ def test_versions_are_kafkas() -> None:
 def test_offsets_are_forgotten() -> None:
     world = GroupWorld()
     world.commit(5)
-    asked = {TOPIC: [0, 1, 0], "other": [0]}
-    assert errors(delete(world, **asked)) == [(TOPIC, 0, 0), (TOPIC, 1, 3), ("other", 0, 3)]  # type: ignore[arg-type]
+    asked: dict[str, Any] = {TOPIC: [0, 1, 0], "other": [0]}
+    assert errors(delete(world, **asked)) == [(TOPIC, 0, 0), (TOPIC, 1, 3), ("other", 0, 3)]
     assert world.fetch() == []
 
 

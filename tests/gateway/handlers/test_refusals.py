@@ -139,8 +139,8 @@ def test_alter_partition_reassignments(handler: Handler, version: int) -> None:
         {"partition_index": 0, "replicas": [1, 2]},
         {"partition_index": 1, "replicas": None},
     ]
-    more = {"allow_replication_factor_change": False} if version >= 1 else {}
-    answer = World().ask(handler, version, topics=[{"name": "a", "partitions": partitions}], **more)  # type: ignore[arg-type]
+    more: dict[str, Any] = {"allow_replication_factor_change": False} if version >= 1 else {}
+    answer = World().ask(handler, version, topics=[{"name": "a", "partitions": partitions}], **more)
     assert answer.allow_replication_factor_change is (version == 0)
     got = [
         (p.partition_index, p.error_code, p.error_message) for p in answer.responses[0].partitions
@@ -230,8 +230,13 @@ ACL = {
     "operation": 3,
     "permission_type": 3,
 }
-FILTER = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
-FILTER |= {"resource_name_filter": None, "principal_filter": None, "host_filter": None}  # type: ignore[dict-item]
+FILTER: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "pattern_type_filter": 1,
+    "operation": 1,
+    "permission_type": 1,
+}
+FILTER |= {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
 
 
 @every_version("create_acls")
@@ -251,7 +256,7 @@ def test_delete_acls(handler: Handler, version: int) -> None:
 
 @every_version("describe_acls")
 def test_describe_acls(handler: Handler, version: int) -> None:
-    answer = World().ask(handler, version, **FILTER)  # type: ignore[arg-type]
+    answer = World().ask(handler, version, **FILTER)
     assert (answer.error_code, answer.resources) == (ErrorCode.SECURITY_DISABLED, [])
     assert answer.error_message
 

@@ -8,6 +8,7 @@ import itertools
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gateway.log.file_names import segment_name
 from gateway.snapshot_id import SnapshotId
@@ -125,13 +126,13 @@ class KafkaLog:
         self.segments[base] = kept
         os.truncate(self.path(base), sum(len(one.data) for one in kept))
 
-    def snapshot(self, end_offset: int, counts: tuple[int, ...] = (3,), **kind: int) -> SnapshotId:
+    def snapshot(self, end_offset: int, counts: tuple[int, ...] = (3,), **kind: Any) -> SnapshotId:
         epoch = next(
             (one.epoch for one in reversed(self.batches) if one.offset < end_offset), self.epoch
         )
         snapshot = SnapshotId(end_offset, epoch)
         part = self.directory / f"{snapshot.file_name}.part"
-        part.write_bytes(snapshot_bytes(epoch, counts, **kind))  # type: ignore[arg-type]
+        part.write_bytes(snapshot_bytes(epoch, counts, **kind))
         part.rename(self.directory / snapshot.file_name)
         return snapshot
 

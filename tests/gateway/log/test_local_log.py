@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,11 +43,11 @@ def log(tmp_path: Path) -> Iterator[LocalLog]:
     log.close()
 
 
-def small(tmp_path: Path, **settings: int) -> LocalLog:
+def small(tmp_path: Path, **settings: Any) -> LocalLog:
     """One whose segments hold five of the smallest batches."""
     return LocalLog.open(
         tmp_path,
-        LogSettings(**{"segment_bytes": 400, "index_interval_bytes": 100, **settings}),  # type: ignore[arg-type]
+        LogSettings(**{"segment_bytes": 400, "index_interval_bytes": 100, **settings}),
     )
 
 
@@ -413,7 +414,7 @@ def header_of(timestamp: int) -> bytes:
     return encode_batch([record], partition_leader_epoch=1, is_control=True)
 
 
-def with_snapshots(tmp_path: Path, *ends: int, **settings: int) -> LocalLog:
+def with_snapshots(tmp_path: Path, *ends: int, **settings: Any) -> LocalLog:
     """A log of 30 batches of one record in six segments, all committed, with snapshots of ``ends``,
     one a day.
     """

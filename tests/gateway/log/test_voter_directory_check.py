@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,11 +37,11 @@ def used(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refused(data_dir: Path, kind: type[LogError], what: str, **more: object) -> None:
+def refused(data_dir: Path, kind: type[LogError], what: str, **more: Any) -> None:
     """The start is refused, and nothing in the directory changed."""
     before = read_state(data_dir)
     with pytest.raises(kind, match=what):
-        open_store(data_dir, **more)  # type: ignore[arg-type]
+        open_store(data_dir, **more)
     assert read_state(data_dir) == before
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 
@@ -343,8 +343,13 @@ def test_a_follower_that_hears_its_leader_refuses_pre_votes_until_that_is_silent
     assert said(world.request(follower.id, request, 2)) == GRANTED
 
 
-def is_vote(effect: Any) -> bool:
+def is_vote(effect: Any) -> TypeGuard[Send]:
     return isinstance(effect, Send) and effect.api_key == 52
+
+
+def replica_epoch(vote: Send) -> int:
+    request: Any = vote.request(2)
+    return int(request.topics[0].partitions[0].replica_epoch)
 
 
 def test_begin_and_end_of_an_epoch() -> None:
@@ -377,11 +382,7 @@ def test_begin_and_end_of_an_epoch() -> None:
         before = len(world.seen)
         world.request(1, end, 1, answers.append)
         world.run(within)
-        asked_for = {
-            effect.request(2).topics[0].partitions[0].replica_epoch
-            for _, effect in world.seen[before:]
-            if is_vote(effect)
-        }
+        asked_for = {replica_epoch(effect) for _, effect in world.seen[before:] if is_vote(effect)}
         assert asked_for == ({7} if not within else {6})  # the first choice needs no pre-vote
     assert [answer.topics[0].partitions[0].error_code for answer in answers] == [0, 0, 0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,12 +23,19 @@ from kwire.messages.fetch_response import (
     PartitionData,
     SnapshotId,
 )
+from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.quorum.batches import corrupted, data_batch, leader_change
 from tests.gateway.quorum.test_elections import leader_of
 from tests.gateway.quorum.test_serving import leading
-from tests.gateway.quorum.world import Member, World, address
+from tests.gateway.quorum.world import Disk, Member, World, address
 from tests.gateway.quorum.worldly import run_out, take_snapshot
+
+
+def _count_requests(
+    asked: Counter[str], kind: str, sender: int, receiver: int, message: Message
+) -> None:
+    asked[message.NAME] += 1
 
 
 class Lone:
@@ -273,7 +281,7 @@ def _away() -> tuple[World, Member]:
     """Node 1 leads and has only a snapshot of its log; node 3 has nothing and is down."""
     world, leader = leading(1, 2, 3)
     world.members[3].kill()
-    world.members[3].disk.__init__()  # type: ignore[misc]
+    world.members[3].disk = Disk()
     leader.step(Propose(50, 1, [[b"x" * 500]]))
     world.settle()
     id = take_snapshot(leader, 5)
@@ -333,12 +341,14 @@ def test_a_follower_does_not_stand_while_a_snapshot_is_put_in_place() -> None:
 
 def test_a_leader_that_refuses_its_own_snapshot_is_asked_for_the_log_again() -> None:
     world, _ = _away()
-    refused = []
+    refused: list[Message] = []
 
     def edit(requester: int, answer: Message) -> Message:
         if answer.NAME == "FetchSnapshotResponse" and len(refused) < 3:
             refused.append(answer)
-            return type(answer)(error_code=-1)  # as Kafka does, which cannot say it otherwise
+            return FetchSnapshotResponse(
+                error_code=-1
+            )  # as Kafka does, which cannot say it otherwise
         return answer
 
     world.edit = edit
@@ -376,9 +386,7 @@ def test_whoever_lost_a_pre_vote_hears_its_leader_all_the_same() -> None:
         raft, asked = follower.raft, Counter[str]()
         assert raft is not None and raft.role == "follower"
         run_out(raft, world.now)
-        world.spy = lambda kind, sender, receiver, message, asked=asked: asked.update(
-            [message.NAME]
-        )  # type: ignore[misc]
+        world.spy = partial(_count_requests, asked)
         follower.step(Tick())
         world.run(20)
         assert asked["VoteRequest"] in (3, 6), (

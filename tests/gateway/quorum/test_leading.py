@@ -6,6 +6,7 @@ import pytest
 
 from gateway.quorum import effects as fx
 from gateway.quorum.events import Propose
+from kwire.messages.leader_change_message import LeaderChangeMessage
 from kwire.records import decode_batches, decode_control_record
 from tests.gateway.quorum.test_elections import leader_of, of
 from tests.gateway.quorum.test_serving import fetch, leading
@@ -26,9 +27,10 @@ def test_the_first_record_of_an_epoch() -> None:
     change = decode_control_record(batch.records[0])
     assert change.name == "LEADER_CHANGE"
     message = change.message
-    assert message is not None and message.leader_id == 1 and message.version == 0  # type: ignore[attr-defined]
-    assert [voter.voter_id for voter in message.voters] == [1, 2, 3]  # type: ignore[attr-defined]
-    granting = [voter.voter_id for voter in message.granting_voters]  # type: ignore[attr-defined]
+    assert isinstance(message, LeaderChangeMessage)
+    assert (message.leader_id, message.version) == (1, 0)
+    assert [voter.voter_id for voter in message.voters] == [1, 2, 3]
+    granting = [voter.voter_id for voter in message.granting_voters]
     assert 1 in granting and len(granting) >= 2
 
 

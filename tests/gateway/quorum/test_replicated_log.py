@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.quorum.following import truncation_offset
+from gateway.quorum.divergence import truncation_offset
 from gateway.quorum.partition import Position
 from gateway.quorum.replicated_log import ReplicatedLog, ValidOffsetAndEpoch
 from gateway.quorum.response_checks import InvalidResponse

@@ -55,7 +55,9 @@ def test_node_enters_a_role_if_and_only_if_the_table_lists_it(
 ) -> None:
     world = World()
     world.add(1, static=(1, 2, 3)).boot()
-    node = world.members[1].raft._node
+    raft = world.members[1].raft
+    assert raft is not None
+    node = raft._node
     node.role, state = ROLES[before], ElectionState(node.epoch)
     if after in TRANSITIONS[before]:
         node.enter(ROLES[after], state)

@@ -12,6 +12,7 @@ from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Cancelled, Cleaned, Propose, Requested, Resign, SnapshotWritten
 from gateway.quorum.partition import Position
 from gateway.quorum.requests import describe_quorum
+from gateway.quorum.roles import Leader
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
@@ -49,7 +50,7 @@ def fetch(
     replica: int = 9,
     **more: Any,
 ) -> FetchRequest:
-    given = {
+    given: dict[str, Any] = {
         "cluster_id": CLUSTER,
         "high_watermark": -1,
         "max_wait_ms": 0,
@@ -142,7 +143,7 @@ def test_cluster_ids() -> None:
 )
 def test_fields(change: dict[str, int], error: ErrorCode) -> None:
     world, _ = leading(1)
-    assert partition(world.request(1, fetch(**change), 18)).error_code == error  # type: ignore[arg-type]
+    assert partition(world.request(1, fetch(**change), 18)).error_code == error
 
 
 def _waiting(world: World, version: int = 18, **more: Any) -> list[Any]:
@@ -249,7 +250,8 @@ def test_fetch_that_wants_to_wait_for_weeks_is_answered_within_five_minutes() ->
     )
     assert leader.raft is not None
     node = leader.raft._node
-    (waiting,) = node.role.delayed.values()  # type: ignore[union-attr]
+    assert isinstance(node.role, Leader)
+    (waiting,) = node.role.delayed.values()
     assert waiting.until - node.now == 300
 
 
@@ -294,7 +296,7 @@ def test_a_snapshot_in_pages(version: int) -> None:
     leader.step(SnapshotWritten(id))
     leader.step(Cleaned(4, (id,)))
     told = partition(world.request(1, fetch(), 18)).snapshot_id
-    assert (told.end_offset, told.epoch) == id
+    assert SnapshotId(told.end_offset, told.epoch) == id
     whole = leader.disk.snapshots[id]
     got = b""
     while len(got) < len(whole):
@@ -328,7 +330,7 @@ def test_snapshots_refused_have_empty_bytes_and_not_none(
     change: dict[str, Any], error: ErrorCode
 ) -> None:
     world, _ = leading(1)
-    given = {
+    given: dict[str, Any] = {
         "replica": (9, directory(9)),
         "epoch": 1,
         "id": SnapshotId(2, 1),

@@ -23,6 +23,7 @@ from tests.gateway.quorum.test_voter_changes import add, ask, remove, voters_of
 from tests.gateway.quorum.world import (
     CLUSTER,
     LISTENER,
+    Disk,
     Member,
     World,
     address,
@@ -83,7 +84,8 @@ def test_the_voters_are_in_the_log_then_as_what_they_are(count: int) -> None:
     assert leader.raft is not None and leader.raft.upgrade_refusal(1) is None
     end = leader.raft.log.end_offset
     outcome = upgrade(leader)
-    assert (outcome.base_offset, outcome.end_offset) == (end + 2, end + 3)  # type: ignore[union-attr]
+    assert isinstance(outcome, fx.Accepted)
+    assert (outcome.base_offset, outcome.end_offset) == (end + 2, end + 3)
     assert leader.raft.kraft_version == 1  # from when it is appended
     world.run(1)
     assert versions_of(world) == {1}
@@ -99,7 +101,8 @@ def test_one_control_batch_of_two_records() -> None:
     leader = leader_of(world)
     outcome = upgrade(leader)
     world.run(1)
-    [data] = [one.data for one in leader.disk.batches if one.end == outcome.base_offset]  # type: ignore[union-attr]
+    assert isinstance(outcome, fx.Accepted)
+    [data] = [one.data for one in leader.disk.batches if one.end == outcome.base_offset]
     [batch] = decode_batches(data)
     version, voters = [decode_control_record(record).message for record in batch.records]
     assert batch.header.is_control and version == KRaftVersionRecord(version=0, k_raft_version=1)
@@ -286,7 +289,8 @@ def test_voters_can_be_added_and_removed_then() -> None:
     gone = leader_of(world).id
     assert ask(world, remove(gone), 0, seconds=8) == 0
     left = {1, 2, 3, 4} - {gone}
-    assert set(leader_of(world).raft.voters.nodes) == left  # type: ignore[union-attr]
+    raft = leader_of(world).raft
+    assert raft is not None and set(raft.voters.nodes) == left
     member = world.members[gone]
     member.kill()
     member.boot()  # its configuration still has it among the voters, and does not count
@@ -322,7 +326,7 @@ def test_whoever_comes_late_learns_it_from_a_snapshot() -> None:
         member.kill()
         member.boot()
     world.run(6)
-    late.disk.__init__()  # type: ignore[misc] - it has nothing yet
+    late.disk = Disk()
     late.boot()
     world.run(6)
     assert late.raft is not None and late.disk.snapshots
@@ -340,8 +344,9 @@ def test_an_address_of_the_configuration_counts_only_until_then() -> None:
     settings = {field: getattr(follower.settings, field) for field in follower.settings.__slots__}
     follower.settings = type(follower.settings)(**(settings | {"static_voters": elsewhere}))
     follower.boot()
-    before = leader.raft.log.end_offset  # type: ignore[union-attr]
-    leader.step(Propose(next(_NUMBERS), leader.raft.epoch, [[b"more"]]))  # type: ignore[union-attr]
+    assert leader.raft is not None
+    before = leader.raft.log.end_offset
+    leader.step(Propose(next(_NUMBERS), leader.raft.epoch, [[b"more"]]))
     world.run(3)
     assert follower.raft is not None and follower.raft.log.end_offset > before
 

@@ -18,7 +18,15 @@ from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.uuid import ZERO_UUID, Uuid
 from tests.gateway.quorum.test_elections import leader_of
 from tests.gateway.quorum.test_serving import leading
-from tests.gateway.quorum.world import CLUSTER, LISTENER, World, address, directory, voter_node
+from tests.gateway.quorum.world import (
+    CLUSTER,
+    LISTENER,
+    Disk,
+    World,
+    address,
+    directory,
+    voter_node,
+)
 from tests.gateway.quorum.worldly import run_out
 
 
@@ -270,7 +278,7 @@ def test_an_observer_joins_by_itself_and_takes_the_place_of_its_former_disk() ->
     member.settings = type(member.settings)(
         **(settings | {"directory_id": Uuid(b"another disk....")})
     )
-    member.disk.__init__()  # type: ignore[misc]
+    member.disk = Disk()
     member.boot()
     world.run(15)
     raft = leader_of(world).raft

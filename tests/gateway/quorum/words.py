@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gateway.quorum.errors import ErrorCode
@@ -73,7 +74,7 @@ def _voter_key(message: Any) -> str:
     return f"voter={message.voter_id}"
 
 
-_REQUESTS = {
+_REQUESTS: dict[str, Callable[[Any], str]] = {
     "Vote": _vote,
     "BeginQuorumEpoch": _begin,
     "EndQuorumEpoch": _end,
@@ -139,7 +140,7 @@ def _done(message: Message) -> str:
     return "ok"
 
 
-_ANSWERS = {
+_ANSWERS: dict[str, Callable[[Any], str]] = {
     "Vote": _voted,
     "BeginQuorumEpoch": _heard,
     "EndQuorumEpoch": _heard,

@@ -22,7 +22,6 @@ from gateway.server.server import run_server
 from gateway.server.server_context import ServerContext
 from kwire.frame import frame
 from kwire.header import decode_response_header, encode_request_header
-from kwire.message import Message
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.registry import response_type
@@ -99,7 +98,7 @@ class Client:
         assert found == correlation_id
         return cast(HeartbeatResponse, answer)
 
-    async def answer(self, api_key: int = HEARTBEAT, version: int = 4) -> tuple[int, Message]:
+    async def answer(self, api_key: int = HEARTBEAT, version: int = 4) -> tuple[int, Any]:
         """(correlation id, message) of the next answer."""
         data = await self.frame()
         header, at = decode_response_header(api_key, version, data)

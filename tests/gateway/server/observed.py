@@ -124,7 +124,7 @@ class Consumer:
             request(1, 12, FetchRequest(max_wait_ms=100, min_bytes=1, topics=[topic]).encode(12))
         )
         _, answer = await client.answer(1, 12)
-        data = answer.responses[0].partitions[0]  # type: ignore[attr-defined]
+        data = answer.responses[0].partitions[0]
         assert data.error_code in (0, 5, 6), data.error_code
         known = {batch.base: batch.data for batch in self._quorum.committed}
         for batch in iter_batches(data.records or b"", check_crc=True):

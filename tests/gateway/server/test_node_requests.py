@@ -136,7 +136,7 @@ def test_alter_partition_of_9500_partitions_is_answered_by_a_live_server(tmp_pat
             for _ in range(2):
                 await client.send(request(56, 3, alter_partition(9_500 * 2).encode(3)))
                 _, answer = await client.answer(56, 3)
-                assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH, (  # type: ignore[attr-defined]
+                assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH, (
                     "broker 5 is not registered"
                 )
 

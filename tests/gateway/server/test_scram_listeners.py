@@ -42,7 +42,7 @@ async def scram_node(
     *,
     iterations: int = 8192,
     settings: Mapping[str, Any] = MappingProxyType({}),
-    **security: str,
+    **security: Any,
 ) -> AsyncIterator[OwnNode]:
     """A quorum of one with users alice and bob, a listener without authentication and one with
     SCRAM.

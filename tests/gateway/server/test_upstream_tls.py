@@ -6,6 +6,7 @@ import datetime
 import ssl
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -44,8 +45,8 @@ def server(
     return context
 
 
-def security(authority: Authority = AUTHORITY, **more: object) -> ClientSecurity:
-    return ClientSecurity("SSL", TlsSettings(trusted=authority.pem, **more))  # type: ignore[arg-type]
+def security(authority: Authority = AUTHORITY, **more: Any) -> ClientSecurity:
+    return ClientSecurity("SSL", TlsSettings(trusted=authority.pem, **more))
 
 
 def own(identity: Identity) -> object:
@@ -230,10 +231,10 @@ def test_private_key_is_in_no_file_after_loading(
     seen: list[str] = []
     load = ssl.SSLContext.load_cert_chain
 
-    def watched(context: ssl.SSLContext, file: Path, **options: object) -> None:
+    def watched(context: ssl.SSLContext, file: Path, **options: Any) -> None:
         assert file.stat().st_mode & 0o077 == 0 and file.parent.stat().st_mode & 0o077 == 0
         seen.append(file.read_text())
-        load(context, file, **options)  # type: ignore[arg-type]
+        load(context, file, **options)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
     pair = own(AUTHORITY.issue("client"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,12 +22,12 @@ from kwire.records import (
 )
 
 
-def batch(first: int = 0, count: int = 3, **fields: int) -> bytes:
+def batch(first: int = 0, count: int = 3, **fields: Any) -> bytes:
     records = [
         Record(offset=first + i, timestamp=1_700_000_000_000 + i, value=b"v%d" % i)
         for i in range(count)
     ]
-    return encode_batch(records, **fields)  # type: ignore[arg-type]
+    return encode_batch(records, **fields)
 
 
 THREE = (

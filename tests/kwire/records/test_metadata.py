@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,7 +70,7 @@ def test_every_type_and_version_both_ways(key: int) -> None:
         )
 
 
-def refused(value: bytes | None, **limits: int) -> str:
+def refused(value: bytes | None, **limits: Any) -> str:
     with pytest.raises(DecodeError) as caught:
         decode_metadata_record(value, **limits)  # type: ignore[arg-type]
     return caught.value.rule

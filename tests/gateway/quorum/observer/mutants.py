@@ -33,6 +33,7 @@ from gateway.quorum.partition import Position
 from gateway.quorum.peers import Peers
 from gateway.quorum.raft import Raft
 from gateway.quorum.roles import Follower
+from kwire.records import iter_batches
 
 Mutant = Callable[[], contextlib.AbstractContextManager[Any]]
 MUTANTS: dict[str, Mutant] = {}
@@ -51,6 +52,7 @@ def _patched(owner: Any, name: str, new: Any) -> Any:
 def late_answers_count() -> Any:
     """Responses are matched with no request."""
     begin, answered = Peers.begin, Peers.answered
+    kept: dict[tuple[int, int], Any] = {}
 
     def keep(
         self: Peers,
@@ -61,18 +63,18 @@ def late_answers_count() -> Any:
         on_failed: Any = None,
     ) -> int:
         number = begin(self, address, timeout_s, now, on_answer, on_failed)
-        self.__class__.kept[id(self), number] = on_answer  # type: ignore[attr-defined]
+        kept[id(self), number] = on_answer
         return number
 
     def any_time(self: Peers, number: int, message: Any, version: int, now: float) -> None:
         if number in self._asked:
             answered(self, number, message, version, now)
         else:
-            self.__class__.kept[id(self), number](message, version)  # type: ignore[attr-defined]
+            kept[id(self), number](message, version)
 
     # What follows a late response must not be refused because the log has moved on: both checks are
     # gone.
-    return mock.patch.multiple(Peers, create=True, kept={}, begin=keep, answered=any_time)
+    return mock.patch.multiple(Peers, begin=keep, answered=any_time)
 
 
 @mutant
@@ -173,8 +175,7 @@ def batches_with_a_wrong_checksum_are_taken() -> Any:
     """The CRC is left to the log, which refuses them when they are counted already
     (KAFKA-18723).
     """
-    look = batches.iter_batches
-    return _patched(batches, "iter_batches", lambda data, **checks: look(data))
+    return _patched(batches, "iter_batches", lambda data, **checks: iter_batches(data))
 
 
 @mutant
@@ -401,7 +402,7 @@ def history_without_a_look_at_it() -> Any:
 
     def take(self: Following, role: Follower, partition: Any, *rest: Any) -> bool:
         data = bytes(partition.records)
-        heads = list(batches.iter_batches(data))
+        heads = list(iter_batches(data))
         end, begins = (
             heads[-1].next_offset,
             [(head.partition_leader_epoch, head.base_offset) for head in heads],

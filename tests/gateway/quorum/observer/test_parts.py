@@ -4,6 +4,8 @@ which settings work.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,6 +161,6 @@ def test_a_voters_id_is_refused_by_a_sentence_that_names_the_voters() -> None:
         {"retry_backoff_s": 2.0},
     ],
 )
-def test_settings_that_cannot_work_are_refused(wrong: dict[str, object]) -> None:
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        observer_settings(**{"bootstrap": (A,), **wrong})  # type: ignore[arg-type]
+        observer_settings(**{"bootstrap": (A,), **wrong})

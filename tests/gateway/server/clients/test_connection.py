@@ -39,7 +39,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
             await client.send(b"".join(heartbeat(number, number) for number in range(1000)))
             for number in range(1000):
                 correlation_id, answer = await client.answer()
-                assert (correlation_id, answer.error_code) == (number, number)  # type: ignore[attr-defined]
+                assert (correlation_id, answer.error_code) == (number, number)
 
     run(main)
 
@@ -52,7 +52,7 @@ def test_request_in_two_pieces_is_handled_wherever_it_is_cut() -> None:
                 await client.send(data[:cut])
                 await trio.sleep(0.001)
                 await client.send(data[cut:])
-                assert (await client.answer())[1].error_code == 5  # type: ignore[attr-defined]
+                assert (await client.answer())[1].error_code == 5
 
     run(main)
 
@@ -72,7 +72,7 @@ def test_pending_response_is_sent_before_the_responses_behind_it() -> None:
             await trio.sleep(0.02)
             assert len(waiting) == 1
             waiting[0].complete(HeartbeatResponse(error_code=8))
-            assert [(await client.answer())[1].error_code for _ in range(2)] == [8, 9]  # type: ignore[attr-defined]
+            assert [(await client.answer())[1].error_code for _ in range(2)] == [8, 9]
 
     run(main)
 
@@ -120,7 +120,7 @@ def test_requests_before_a_bad_one_are_answered() -> None:
     async def main() -> None:
         async with serving() as server, await server.connect() as client:
             await client.send(heartbeat(1, 5) + b"\xff\xff\xff\xff")
-            assert (await client.answer())[1].error_code == 5  # type: ignore[attr-defined]
+            assert (await client.answer())[1].error_code == 5
             assert await client.closed() == b""
 
     run(main)
@@ -189,7 +189,7 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0() -> None:
                     )
                 )
                 correlation_id, answer = await client.answer(18, 0)
-                assert (correlation_id, answer.error_code) == (version, 35)  # type: ignore[attr-defined]
+                assert (correlation_id, answer.error_code) == (version, 35)
             await client.send(
                 request(
                     18,
@@ -199,7 +199,7 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0() -> None:
                     ).encode(4),
                 )
             )
-            assert (await client.answer(18, 4))[1].error_code == 0  # type: ignore[attr-defined]
+            assert (await client.answer(18, 4))[1].error_code == 0
 
     run(main)
 

@@ -63,7 +63,7 @@ def test_draining_expires_pending_responses_and_closes() -> None:
             await waiting.send(heartbeat(1) + heartbeat(2))
             await trio.sleep(0.02)
             server.stop.set()
-            assert (await waiting.answer())[1].error_code == 27  # type: ignore[attr-defined]
+            assert (await waiting.answer())[1].error_code == 27
             assert await waiting.closed() == b""
             assert await idle.closed() == b""
             with pytest.raises(OSError, match="refused"):

@@ -50,7 +50,7 @@ def test_ranges_of_files_arrive_whole_and_their_read_is_released(sizes: tuple[in
                 for _ in range(2):
                     _, answer = await client.answer(FETCH, 12)
                     assert (
-                        answer.responses[0].partitions[0].records  # type: ignore[attr-defined]
+                        answer.responses[0].partitions[0].records
                         == content[50 : 50 + sum(sizes)] + b"tail"
                     )
                 assert released == [True, True]

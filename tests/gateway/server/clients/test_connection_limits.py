@@ -91,7 +91,7 @@ def test_client_that_does_not_read_is_not_served_until_it_reads() -> None:
             assert (await other.ask(1, 5)).error_code == 5
             for _ in range(200):  # a slow reader gets everything in the end
                 _, answer = await client.answer(FETCH, 12)
-                assert len(answer.responses[0].partitions[0].records) == 100_000  # type: ignore[attr-defined]
+                assert len(answer.responses[0].partitions[0].records) == 100_000
             assert len(asked) == 200
 
     run(main)
@@ -161,7 +161,7 @@ def test_frame_above_the_limit_closes_the_connection() -> None:
                     HEARTBEAT, 4, b"\2g\0\0\0\5\2m\0\0" + b"\0" * 500
                 )  # behind the body: ignored
                 await second.send(body)
-                assert (await second.answer())[1].error_code == 5  # type: ignore[attr-defined]
+                assert (await second.answer())[1].error_code == 5
                 await second.send((1001).to_bytes(4, "big"))
                 assert await second.closed() == b""
             assert server.counts["bad request"] == 2

@@ -408,7 +408,7 @@ def registered() -> dict[str, tuple[str, str]]:
 
 
 def _stored(family: Any) -> str:
-    return family.name + ("_total" if family.type == "counter" else "")  # type: ignore[no-any-return]
+    return family.name + ("_total" if family.type == "counter" else "")
 
 
 def _labels(samples: Iterable[Any]) -> str:
