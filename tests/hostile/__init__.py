@@ -1,3 +1,1 @@
-"""Hostile input against the whole server, as it is served to clients: nobody but the attacker
-notices.
-"""
+"""Hostile input against the whole server: other clients are served as before."""

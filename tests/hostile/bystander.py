@@ -1,5 +1,4 @@
-"""What an attack does to others: a quorum of three processes, and the measurements of a client that
-takes no part in it.
+"""Measures the effect of an attack on other clients, on a quorum of three processes.
 
 ::
 
@@ -28,9 +27,9 @@ from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster, own_quorum
 from tools.process import memory_mib
 
-#: How soon after an attack connections and buffers must be what they were, s.
+#: The time within which connections and buffers must return to their values after an attack, s.
 _SETTLE_S = 10.0
-#: Raft's own requests are parked and buffered at any moment: so many more than before mean nothing.
+#: Increases that Raft's own requests explain, which are parked and buffered at any moment.
 _PARKED_NOISE, _BUFFERED_NOISE = 4, 64 * 1024
 
 
@@ -92,17 +91,14 @@ class Seen:
     """What the bystander measured; complete after the block of :func:`bystander`."""
 
     latencies_s: dict[int, list[float]] = field(default_factory=dict)  #: of ApiVersions, by node id
-    done: dict[str, int] = field(
-        default_factory=dict
-    )  #: rounds that succeeded: ApiVersions, connect, group
+    #: rounds that succeeded: ApiVersions, connect, group
+    done: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)  #: requests that failed or were refused
     epochs: tuple[int, int] = (-1, -1)  #: before and after; they differ after an election
-    growth_mib: dict[int, float] = field(
-        default_factory=dict
-    )  #: peak resident memory over that before, by node id
-    unsettled: list[str] = field(
-        default_factory=list
-    )  #: what was not as before soon after the attack
+    #: peak resident memory over that before, by node id
+    growth_mib: dict[int, float] = field(default_factory=dict)
+    #: differences from the state before that remain after the attack
+    unsettled: list[str] = field(default_factory=list)
 
     @property
     def worst_ms(self) -> float:
@@ -126,7 +122,7 @@ class Seen:
         new_connections: bool = True,
         elections: bool = False,
     ) -> list[str]:
-        """A sentence for each way in which others suffered.
+        """A sentence for each effect on other clients.
 
         ``latency_ms`` bounds each ApiVersions, ``memory_mib`` the growth of a process.
         ``new_connections`` false allows that new connections are refused, ``elections`` true allows
@@ -156,7 +152,7 @@ class Seen:
 @contextlib.contextmanager
 def bystander(cluster: OwnCluster, nodes: Sequence[Node] | None = None) -> Iterator[Seen]:
     """Measure clients of ``nodes`` (all by default) while the block runs, then wait until the
-    cluster is as it was before.
+    cluster has returned to its state before.
 
     Nodes that the block restarts must not be among ``nodes``. Measuring begins before the block and
     needs a quiet cluster.
@@ -177,11 +173,11 @@ def bystander(cluster: OwnCluster, nodes: Sequence[Node] | None = None) -> Itera
         before = {node.node_id: status(node) for node in watched}
         memory = {node.node_id: _restart_peak(node) for node in watched}
         yield seen
-        said, _ = child.communicate(timeout=60)
+        printed, _ = child.communicate(timeout=60)
     finally:
         child.kill()
         child.wait()
-    report = json.loads(said)
+    report = json.loads(printed)
     seen.latencies_s = {int(node_id): found for node_id, found in report["latencies"].items()}
     seen.done, seen.failures = report["done"], report["failures"]
     seen.unsettled = _settle(watched, before)
@@ -192,8 +188,8 @@ def bystander(cluster: OwnCluster, nodes: Sequence[Node] | None = None) -> Itera
 
 
 def _restart_peak(node: Node) -> float:
-    """Let the kernel measure the peak of the node's resident memory anew; what is resident now,
-    MiB.
+    """Reset the kernel's peak of the node's resident memory. Return the memory that is resident
+    now, MiB.
     """
     Path(f"/proc/{node.pid}/clear_refs").write_text("5")
     return memory_mib(node.pid)

@@ -1,5 +1,5 @@
-"""One server for all rows, in a thread of its own: what one row leaves behind is what the next one
-meets.
+"""Runs one server for all tests of a module, in a thread of its own, so that each test meets the
+state that the ones before left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tests.hostile.target import Target, attacked
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """The server of this module's tests."""
-    started, box = threading.Event(), {}  # type: ignore[var-annotated]
+    started = threading.Event()
+    box: dict[str, Any] = {}
 
     async def main() -> None:
         async with attacked(tmp_path_factory.mktemp("state")) as target:
@@ -37,5 +38,5 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @pytest.fixture
 def loop() -> Callable[[Callable[[], Any]], None]:
-    """Runs the attacker's side."""
+    """Runs the attacker's coroutine."""
     return run

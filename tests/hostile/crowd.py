@@ -1,8 +1,7 @@
-"""``python -m tests.hostile.crowd PORT COUNT``: so many connections that say nothing, until
-standard input ends.
+"""Hold idle connections until standard input ends: ``python -m tests.hostile.crowd PORT COUNT``.
 
-A process of its own, so that both ends of ten thousand connections do not count against one limit
-of open files.
+It is a process of its own, so that both ends of ten thousand connections do not count against one
+limit of open files.
 """
 
 from __future__ import annotations

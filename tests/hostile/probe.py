@@ -99,7 +99,7 @@ class Probe:
                 yield
 
     def _waited_s(self) -> float:
-        """For how long the kernel has kept both sides of the conversation from running so far, s."""
+        """The time for which the kernel has kept both processes from running so far, s."""
         own = _run_delay_s(Path(f"/proc/self/task/{threading.get_native_id()}/schedstat"))
         return own + _run_delay_s(Path(f"/proc/{self.pid}/schedstat"))
 

@@ -1,6 +1,4 @@
-"""The server under attack: the whole of it, in this process, on port 0, with a witness who must
-always be served.
-"""
+"""Starts the server under attack in this process, on port 0, and checks that it serves others."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ METADATA = 3
 
 
 class Target:
-    """A running server; :meth:`witness` fails unless others are served."""
+    """A running server; :meth:`assert_served` fails unless other clients are served."""
 
     def __init__(self, ready: RunningServer) -> None:
         self.ready = ready
@@ -30,7 +28,7 @@ class Target:
     async def connect(self, **options: Any) -> Client:
         return await connect(self.port, **options)
 
-    async def witness(self, client: Client | None = None, within_s: float = 2) -> None:
+    async def assert_served(self, client: Client | None = None, within_s: float = 2) -> None:
         """A client (a new one if none is given) asks for metadata and gets the topic."""
         with trio.fail_after(within_s):
             if client is None:
@@ -50,7 +48,7 @@ class Target:
 
 @contextlib.asynccontextmanager
 async def attacked(state_dir: Path, **config: Any) -> AsyncIterator[Target]:
-    """The sample log served; at the end it drains."""
+    """Serve the sample log; drain at the end."""
     settings = Config(
         listeners=(Listener("PLAINTEXT", "127.0.0.1", 0),),
         source="sample",

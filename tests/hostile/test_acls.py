@@ -1,6 +1,4 @@
-"""A principal without any right asks about many names, in a cluster with many ACLs, while others go
-on.
-"""
+"""A principal without ACLs asks for many topics in a cluster with many ACLs."""
 
 from __future__ import annotations
 
@@ -53,9 +51,14 @@ def cluster() -> Iterator[OwnCluster]:
 
 def _on_every_topic(principal: str) -> AclCreation:
     return AclCreation(
-        resource_type=RESOURCE_TYPES["TOPIC"], resource_name="*", resource_pattern_type=LITERAL, principal=principal,
-        host="*", operation=OPERATIONS["READ"], permission_type=ALLOW,
-    )  # fmt: skip
+        resource_type=RESOURCE_TYPES["TOPIC"],
+        resource_name="*",
+        resource_pattern_type=LITERAL,
+        principal=principal,
+        host="*",
+        operation=OPERATIONS["READ"],
+        permission_type=ALLOW,
+    )
 
 
 def _authenticated(node: Node) -> WireClient:
@@ -66,7 +69,9 @@ def _authenticated(node: Node) -> WireClient:
     return client
 
 
-def test_metadata_of_many_names_under_many_acls_disturbs_nobody(cluster: OwnCluster) -> None:
+def test_metadata_of_many_names_under_many_acls_leaves_others_undisturbed(
+    cluster: OwnCluster,
+) -> None:
     names = [MetadataRequestTopic(name=f"t-{number}") for number in range(NAMES)]
     request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
     with bystander(cluster) as seen, _authenticated(cluster.wait_for_leader()) as eve:

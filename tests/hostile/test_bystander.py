@@ -1,4 +1,4 @@
-"""The bystander itself: it is silent about a quiet quorum, and reports each kind of harm."""
+"""The bystander reports nothing about a quiet quorum, and each kind of disturbance."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_quiet_quorum_is_undisturbed(cluster: OwnCluster) -> None:
     assert seen.done["group"] > 3
 
 
-def test_process_that_stands_still_is_reported_as_latency(cluster: OwnCluster) -> None:
+def test_suspended_process_is_reported_as_latency(cluster: OwnCluster) -> None:
     node = cluster.nodes[0]
     with bystander(cluster) as seen:
         node.running_process().pause()
@@ -51,7 +51,7 @@ def test_process_that_stands_still_is_reported_as_latency(cluster: OwnCluster) -
     seen.assert_undisturbed(latency_ms=2000)
 
 
-def test_leader_that_stands_still_too_long_is_reported_as_an_election(cluster: OwnCluster) -> None:
+def test_leader_suspended_for_long_is_reported_as_an_election(cluster: OwnCluster) -> None:
     leader = cluster.wait_for_leader()
     others = [node for node in cluster.nodes if node is not leader]
     with bystander(cluster, others) as seen:
@@ -90,7 +90,7 @@ def test_connections_that_stay_are_reported_as_unsettled(
     assert any("connections at BROKER" in text for text in seen.disturbances()), seen.disturbances()
 
 
-def test_cluster_is_quiet_after_all_that(cluster: OwnCluster) -> None:
+def test_cluster_is_undisturbed_after_the_attacks(cluster: OwnCluster) -> None:
     with bystander(cluster) as seen:
         threading.Event().wait(0.3)
     seen.assert_undisturbed()

@@ -1,7 +1,7 @@
-"""The checklist of hostile input, framing, headers and types: each row sends its bytes and says
-what must happen.
+"""The checklist of hostile input: framing, headers and types. Each row has its bytes and the
+outcome.
 
-A connection that was open before and a new one after must be served in every row.
+In every row a connection that was open before and a new one afterwards must be served.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gateway.handlers.table import handlers
 from kwire.frame import frame
 from kwire.header import encode_request_header
 from kwire.messages.api_versions_request import ApiVersionsRequest
-from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.registry import request_type
 from tests.gateway.server.harness import Client, request
+from tests.hostile.client_requests import metadata
 from tests.hostile.target import METADATA, Target
 
 #: Decoding a request of request.max.elements is one step, of 10 to 20 ms on a quiet machine.
@@ -37,8 +37,8 @@ BUDGET = Config().request_max_elements
 
 @dataclass(frozen=True)
 class Row:
-    """``data`` is sent as it is; then the connection must be closed without a byte, or answer so
-    many frames.
+    """``data`` is sent as it is. Then the server must close the connection without a byte, or send
+    ``answers`` frames.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Row:
     data: Callable[[], bytes]
     outcome: str = CLOSED
     answers: int = 1
-    warm: bool = False  #: behind a good request, which raises the limit of the connection
+    warm: bool = False  #: after a valid request, which raises the connection's limits
 
     def __str__(self) -> str:
         return f"{self.number}-{self.what}".replace(" ", "-")
@@ -54,11 +54,6 @@ class Row:
 
 def raw(data: bytes) -> Callable[[], bytes]:
     return lambda: data
-
-
-def metadata(names: list[str] | None = None) -> bytes:
-    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-    return request(METADATA, 12, MetadataRequest(topics=topics).encode(12))
 
 
 def header_v2(
@@ -227,14 +222,12 @@ def types() -> Iterator[Row]:
             f"{what} as a topic",
             raw(frame(head, b"\2", uuid, varint(len(name) + 1), name, b"\0\1\0\0")),
         )
-    for name in ("\0", "a/b", "..", ".", "x" * 251, "x" * 30_000, "", "тема", "\U0001f600"):  # type: ignore[assignment]
-        yield Row(26, f"the topic {name[:6]!a} of {len(name)}", raw(metadata([name])), ANSWERED)  # type: ignore[list-item]
+    for topic in ("\0", "a/b", "..", ".", "x" * 251, "x" * 30_000, "", "тема", "\U0001f600"):
+        yield Row(26, f"the topic {topic[:6]!a} of {len(topic)}", raw(metadata([topic])), ANSWERED)
 
 
 def arrays_of(key: int) -> Iterator[Row]:
-    """The first array of a request with an impossible count: every field before it as encoded,
-    nothing behind.
-    """
+    """Requests whose first array has an impossible count, after valid fields."""
     message, version = request_type(key), handlers()[key].versions[-1]
     flexible = version in message.FLEXIBLE_VERSIONS
     prefix = before_first_array(key, version)
@@ -301,15 +294,17 @@ ROWS = [*framing(), *headers(), *types()]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_row(row: Row, server: Target, loop: Callable[..., None]) -> None:
+def test_row_has_its_outcome_and_others_are_served(
+    row: Row, server: Target, loop: Callable[..., None]
+) -> None:
     async def main() -> None:
         async with await server.connect() as bystander, await server.connect() as attacker:
-            await server.witness(bystander)
+            await server.assert_served(bystander)
             if row.warm:
-                await server.witness(attacker)
+                await server.assert_served(attacker)
             await attack(row, attacker)
-            await server.witness(bystander)
-            await server.witness()
+            await server.assert_served(bystander)
+            await server.assert_served()
 
     loop(main)
 
@@ -319,7 +314,7 @@ async def attack(row: Row, attacker: Client) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(send, attacker, data)
         if row.outcome == CLOSED:
-            assert await attacker.closed(within_s=10) == b"", "a closed connection gets no answer"
+            assert await attacker.closed(within_s=10) == b"", "bytes before the close"
         else:
             with trio.fail_after(20):
                 for _ in range(row.answers):
@@ -328,32 +323,31 @@ async def attack(row: Row, attacker: Client) -> None:
 
 
 async def send(client: Client, data: bytes) -> None:
-    # Closed in the middle: that is what most rows are for.
+    # Most rows are closed while they are being sent.
     with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
         await client.send(data)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.warm], ids=str)
-def test_no_request_holds_up_the_others(
+def test_large_row_delays_other_clients_less_than_half_a_second(
     row: Row, server: Target, loop: Callable[..., None]
 ) -> None:
     async def main() -> None:
         async with await server.connect() as bystander, await server.connect() as attacker:
-            await server.witness(attacker)
+            await server.assert_served(attacker)
             slowest = 0.0
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(attack, row, attacker)
                 while any("attack" in task.name for task in nursery.child_tasks):
                     began = time.perf_counter()
-                    await server.witness(bystander)
+                    await server.assert_served(bystander)
                     slowest = max(slowest, time.perf_counter() - began)
-            # 30 ms where nothing else runs; here both sides share a process, and the machine is for
-            # tests.
+            # 30 ms on an idle machine; here both sides share one process.
             assert slowest < 0.5
 
     loop(main)
 
 
-def test_rows_of_the_checklist_are_all_here() -> None:
-    elsewhere = {3, 6, 8, 10, 11, 12, 18}  # test_connections.py
+def test_every_row_of_the_checklist_has_a_test() -> None:
+    elsewhere = {3, 6, 8, 10, 11, 12, 18}  # test_connections.py, test_many_connections.py
     assert {row.number for row in ROWS} | elsewhere == set(range(1, 27))

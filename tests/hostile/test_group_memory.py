@@ -1,4 +1,4 @@
-"""One client fills what it may of the memory of consumer groups, or asks for times beyond int64:
+"""One client fills its share of the memory of consumer groups, or sends times beyond int64, while
 others commit and join.
 """
 
@@ -23,12 +23,13 @@ from tests.hostile.bystander import attacked_quorum, bystander
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
 
-#: With 4,000 characters each close to what one group may hold (groups.bytes.max.per.group).
+#: With 4,000 characters each close to the limit of one group (groups.bytes.max.per.group).
 PARTITIONS = 450
 #: OffsetCommit v2 with a retention time of 2**63 - 1 ms, size and header included.
 OVERFLOW = bytes.fromhex(
-    "00000049000800020000000100017800046d696e65ffffffff00007fffffffffffffff0000000100125f5f636c75737465725f6d657461646174610000"
-    "0001000000000000000000000001" + "0000"
+    "00000049000800020000000100017800046d696e65ffffffff00007fffffffffffffff"
+    "0000000100125f5f636c75737465725f6d65746164617461"
+    "00000001000000000000000000000001" + "0000"
 )
 
 
@@ -42,7 +43,7 @@ def cluster() -> Iterator[OwnCluster]:
         yield cluster
 
 
-def test_commits_that_fill_the_memory_of_groups_leave_others_theirs(cluster: OwnCluster) -> None:
+def test_commits_that_fill_the_groups_memory_leave_others_undisturbed(cluster: OwnCluster) -> None:
     with bystander(cluster) as seen:
         for node in cluster.nodes:
             with WireClient(node.broker_address) as client:
@@ -60,7 +61,7 @@ def test_commits_that_fill_the_memory_of_groups_leave_others_theirs(cluster: Own
     after.assert_undisturbed()
 
 
-def test_joins_that_fill_the_memory_of_groups_leave_others_theirs(cluster: OwnCluster) -> None:
+def test_joins_that_fill_the_groups_memory_leave_others_undisturbed(cluster: OwnCluster) -> None:
     with bystander(cluster) as seen:
         for node in cluster.nodes:
             errors = []
@@ -77,7 +78,7 @@ def test_joins_that_fill_the_memory_of_groups_leave_others_theirs(cluster: OwnCl
     seen.assert_undisturbed(latency_ms=250, memory_mib=160)
 
 
-def test_retention_beyond_int64_in_a_loop_costs_nobody_a_commit(cluster: OwnCluster) -> None:
+def test_retention_times_beyond_int64_leave_others_undisturbed(cluster: OwnCluster) -> None:
     node = cluster.wait_for_leader()
     host, _, port = node.broker_address.rpartition(":")
     with bystander(cluster) as seen, socket.create_connection((host, int(port))) as attacker:
@@ -91,9 +92,7 @@ def test_retention_beyond_int64_in_a_loop_costs_nobody_a_commit(cluster: OwnClus
 
 
 def join(client: WireClient, group: str) -> int:
-    """The error of the JoinGroup of a new member with large metadata, whose connection is closed
-    before it is answered again.
-    """
+    """The error of the JoinGroup of a new member with large metadata."""
     protocol = JoinGroupRequestProtocol(name="range", metadata=b"m" * 1_700_000)
     request = JoinGroupRequest(
         group_id=group,
@@ -107,8 +106,8 @@ def join(client: WireClient, group: str) -> int:
 
 
 def commit(client: WireClient, group: str) -> int:
-    """The error of an OffsetCommit with almost the longest metadata that there may be for each
-    partition of topic ``wide``.
+    """The error of an OffsetCommit with nearly the longest allowed metadata for each partition of
+    topic ``wide``.
     """
     partitions = [
         OffsetCommitRequestPartition(

@@ -1,6 +1,4 @@
-"""Connections that say nothing fill a node's client listener: clients and the other nodes of the
-quorum still get in.
-"""
+"""Idle connections fill a node's listener, while clients and the quorum's other nodes connect."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ def test_voter_that_restarts_while_idle_connections_fill_the_leader_joins_again(
     seen.assert_undisturbed()
 
 
-def test_idle_connections_are_closed_in_bounded_time(cluster: OwnCluster) -> None:
+def test_idle_connections_are_closed_after_the_first_request_timeout(cluster: OwnCluster) -> None:
     leader = cluster.wait_for_leader()
     with bystander(cluster, [leader]) as seen, idle_connections(leader.broker_port, 20) as idle:
         deadline = time.monotonic() + 8

@@ -1,5 +1,5 @@
-"""Requests whose responses are long: everything in a large cluster, and the configurations of many
-invented names.
+"""Requests with long responses: all topics of a large cluster, and configurations of many
+groups.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tools.wire_client import WireClient
 TOPICS, PARTITIONS = 2000, 100
 NAMES = 19_000
 GROUP = 32
-#: What a client waits at most for one ApiVersions, ms, on a machine that also runs the attacker and
-#: three nodes.
+#: The most that one ApiVersions may take, ms, on a machine that also runs the attacker and three
+#: nodes.
 LATENCY_MS = 300
 
 
@@ -61,7 +61,7 @@ def bytes_of_all(address: str) -> int:
         return int(size)
 
 
-def test_metadata_of_all_topics_disturbs_nobody(cluster: OwnCluster) -> None:
+def test_metadata_of_all_topics_leaves_others_undisturbed(cluster: OwnCluster) -> None:
     address = cluster.wait_for_leader().broker_address
     with bystander(cluster) as seen, WireClient(address) as client:
         answer = client.call(MetadataRequest(topics=None), 12)
@@ -69,7 +69,7 @@ def test_metadata_of_all_topics_disturbs_nobody(cluster: OwnCluster) -> None:
     seen.assert_undisturbed(latency_ms=LATENCY_MS)
 
 
-def test_metadata_of_all_topics_for_fifty_clients_at_once_disturbs_nobody(
+def test_metadata_of_all_topics_for_fifty_clients_leaves_others_undisturbed(
     cluster: OwnCluster,
 ) -> None:
     address = cluster.wait_for_leader().broker_address
@@ -79,7 +79,7 @@ def test_metadata_of_all_topics_for_fifty_clients_at_once_disturbs_nobody(
     seen.assert_undisturbed(latency_ms=LATENCY_MS)
 
 
-def test_configurations_of_many_invented_names_disturb_nobody(cluster: OwnCluster) -> None:
+def test_configurations_of_many_groups_leave_others_undisturbed(cluster: OwnCluster) -> None:
     asked = [
         DescribeConfigsResource(resource_type=GROUP, resource_name=f"group-{number}")
         for number in range(NAMES)

@@ -1,6 +1,4 @@
-"""Requests with the longest strings that the protocol allows, in every field of every API: no
-internal error.
-"""
+"""Sends the longest strings that the protocol allows in every field of every API."""
 
 from __future__ import annotations
 
@@ -20,12 +18,11 @@ from tests.gateway.server.own_nodes import OwnNode, lone_node
 
 #: The most bytes that a string of the protocol has, in letters of one byte and of three.
 LONGEST = ("x" * 32767, "日" * 10922 + "x")
-#: The topic that exists, and what other strings are.
+#: The topic that exists, and the value of all other strings.
 TOPIC = "t"
-#: Requests with other numbers in them, for each field.
+#: Requests per field, each with other numbers.
 TRIES = 2
-#: A request may wait for its answer (a group that gathers members); more than so long is not waited
-#: here, s.
+#: The time after which a response is no longer awaited, s: joining a group may take longer.
 PATIENCE_S = 0.1
 TABLES = {"PLAINTEXT": handlers(), "CONTROLLER": controller_handlers()}
 
@@ -47,7 +44,7 @@ def filled(
     kind: type[Struct],
     version: int,
     long: Mapping[Path_, str],
-    rng: random.Random,
+    rand: random.Random,
     above: Path_ = (),
 ) -> Any:
     """A struct with one element in every array, the strings of ``long`` where their paths say, and
@@ -58,38 +55,38 @@ def filled(
         if field.at(version):
             path = (*above, field.attr)
             if field.is_struct:
-                made: object = filled(kind.struct_class(field.type), version, long, rng, path)
+                made: object = filled(kind.struct_class(field.type), version, long, rand, path)
             else:
                 made = (
-                    long.get(path, TOPIC) if field.type == "string" else plausible(field.type, rng)
+                    long.get(path, TOPIC) if field.type == "string" else plausible(field.type, rand)
                 )
             values[field.attr] = [made] if field.array else made
     return kind(**values)
 
 
-def plausible(kind: str, rng: random.Random) -> object:
+def plausible(kind: str, rand: random.Random) -> object:
     match kind:
         case "bytes" | "records":
             return b""
         case "bool":
-            return rng.random() < 0.5
+            return rand.random() < 0.5
         case "uuid":
             return bytes(16)
         case "float64":
             return 1.0
         case _:
-            return rng.choice((0, 0, 1, 2, 3, 4, 16, 32))
+            return rand.choice((0, 0, 1, 2, 3, 4, 16, 32))
 
 
 def requests_of(handler: Handler, version: int) -> Iterator[bytes]:
-    """Bodies: with one field at a time as long as can be, and with all of them."""
+    """Bodies with the longest string in one field, for each field, and in all fields."""
     kind = handler.request_type(version)
     paths = list(string_fields(kind, version))
-    rng = random.Random(handler.api_key * 100 + version)
+    rand = random.Random(handler.api_key * 100 + version)
     for fields in [*([path] for path in paths), paths] if paths else []:
         for number in range(TRIES):
             message = filled(
-                kind, version, dict.fromkeys(fields, LONGEST[number % len(LONGEST)]), rng
+                kind, version, dict.fromkeys(fields, LONGEST[number % len(LONGEST)]), rand
             )
             assert isinstance(message, Message)
             yield message.encode(version)
@@ -107,11 +104,8 @@ async def ask(node: OwnNode, listener: str, handler: Handler, version: int) -> N
             try:
                 with trio.fail_after(PATIENCE_S):
                     await client.frame()
-            except (
-                AssertionError,
-                trio.BrokenResourceError,
-                trio.TooSlowError,
-            ):  # closed, or it waits for others
+            except (AssertionError, trio.BrokenResourceError, trio.TooSlowError):
+                # closed, or it waits for other members
                 await client.stream.aclose()
                 client = await connect(node.ports[listener])
     finally:
@@ -119,7 +113,9 @@ async def ask(node: OwnNode, listener: str, handler: Handler, version: int) -> N
 
 
 @pytest.mark.parametrize("listener", TABLES)
-def test_request_with_longest_strings_is_no_internal_error(listener: str, tmp_path: Path) -> None:
+def test_requests_with_the_longest_strings_cause_no_internal_error(
+    listener: str, tmp_path: Path
+) -> None:
     failed = []
 
     async def main() -> None:

@@ -1,6 +1,4 @@
-"""Many clients wait with requests that are as large as may be: what waits is small, or it is
-counted.
-"""
+"""Many clients park the largest requests: a parked request takes little memory."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def _fetch_of_one_partition_many_times(client: WireClient) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-def test_parked_fetches_of_one_partition_named_many_times_keep_no_memory(
+def test_parked_fetches_that_repeat_a_partition_take_little_memory(
     cluster: OwnCluster,
 ) -> None:
     leader = cluster.wait_for_leader()
@@ -63,12 +61,11 @@ def test_parked_fetches_of_one_partition_named_many_times_keep_no_memory(
             waiting.sendall(_api_versions() + frame)
         while (parked := status(leader)["connections"]["parked_fetches"]) < before + CONNECTIONS:
             assert parked >= before
-    seen.assert_undisturbed(
-        latency_ms=200, memory_mib=40
-    )  # decoding one such request takes 30 ms, on a slow machine 80
+    # Decoding one such request takes 30 ms, on a slow machine 80.
+    seen.assert_undisturbed(latency_ms=200, memory_mib=40)
 
 
 def _api_versions() -> bytes:
-    """A first valid request: larger ones are taken behind it."""
+    """A valid first request: larger ones are accepted after it."""
     data = encode_request_header(18, 0, 1, "attacker")
     return struct.pack(">i", len(data)) + data

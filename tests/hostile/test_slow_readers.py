@@ -1,4 +1,4 @@
-"""Clients ask for long responses, again and again, and read nothing or almost nothing of them."""
+"""Clients request long responses repeatedly and read little of them, or nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def metadata_of_many_names() -> bytes:
 
 
 def slow_reader(stack: contextlib.ExitStack, port: int) -> socket.socket:
-    """A connection that the kernel receives little for."""
+    """A connection with a small receive buffer."""
     one = stack.enter_context(socket.socket())
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     one.connect(("127.0.0.1", port))
@@ -47,7 +47,7 @@ def slow_reader(stack: contextlib.ExitStack, port: int) -> socket.socket:
     return one
 
 
-def test_readers_of_nothing_hold_no_more_than_the_limit_and_are_cut(cluster: OwnCluster) -> None:
+def test_clients_that_read_nothing_are_cut_within_the_buffer_limit(cluster: OwnCluster) -> None:
     leader = cluster.wait_for_leader()
     asked = metadata_of_many_names() * REPEATS
     with bystander(cluster, [leader]) as seen, contextlib.ExitStack() as stack:
@@ -64,7 +64,7 @@ def test_readers_of_nothing_hold_no_more_than_the_limit_and_are_cut(cluster: Own
     seen.assert_undisturbed(memory_mib=BUFFERS_MIB + 48, latency_ms=200)
 
 
-def test_readers_that_take_a_little_at_a_time_disturb_nobody(cluster: OwnCluster) -> None:
+def test_clients_that_read_slowly_leave_others_undisturbed(cluster: OwnCluster) -> None:
     leader = cluster.wait_for_leader()
     with bystander(cluster, [leader]) as seen, contextlib.ExitStack() as stack:
         readers = [slow_reader(stack, leader.broker_port) for _ in range(READERS // 2)]

@@ -1,6 +1,4 @@
-"""A TLS listener under attack by peers that never finish a handshake, send garbage, or do nothing
-but handshakes.
-"""
+"""Attacks on a TLS listener: unfinished handshakes, garbage, and a flood of handshakes."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def _listeners(node: Node) -> dict[str, str]:
 
 
 def client_hello() -> bytes:
-    """What a client sends first."""
+    """The ClientHello of a TLS client."""
     context, incoming, outgoing = ssl.create_default_context(), ssl.MemoryBIO(), ssl.MemoryBIO()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -60,7 +58,7 @@ def client_hello() -> bytes:
     ],
     ids=["half a hello", "hello and no more", "garbage", "http"],
 )
-def test_handshakes_that_do_not_end_disturb_nobody(
+def test_unfinished_handshakes_leave_others_undisturbed(
     cluster: OwnCluster, opening: Callable[[], bytes]
 ) -> None:
     leader = cluster.wait_for_leader()
@@ -73,9 +71,8 @@ def test_handshakes_that_do_not_end_disturb_nobody(
             with contextlib.suppress(ConnectionError):
                 one.sendall(first)
         deadline = time.monotonic() + 8
-        for one in (
-            crowd
-        ):  # each is closed by the server, garbage at once and the others when their time is over
+        # The server closes each: garbage at once, the others when their time is over.
+        for one in crowd:
             one.settimeout(max(0.1, deadline - time.monotonic()))
             with contextlib.suppress(ConnectionError):
                 while one.recv(65536):
@@ -83,7 +80,7 @@ def test_handshakes_that_do_not_end_disturb_nobody(
     seen.assert_undisturbed()
 
 
-def test_flood_of_handshakes_disturbs_nobody(cluster: OwnCluster) -> None:
+def test_flood_of_handshakes_leaves_others_undisturbed(cluster: OwnCluster) -> None:
     leader = cluster.wait_for_leader()
     port = listener_port(leader, "TLS")
     context = ssl.create_default_context()

@@ -1,8 +1,7 @@
-"""A day of an administrator, in Kafka's own command line tools: every one of them, what works and
-what is refused.
+"""Commands for all of Kafka's administration tools, both valid and refused ones.
 
-Each command is asked of two clusters in the same state; topics are placed by hand, as chance would
-place them differently.
+A test runs each command against two clusters in the same state. Replicas are assigned by hand,
+because the controllers would place them at random.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _CLASSES: Final = {
     "reassign-partitions": f"{_TOOLS}reassign.ReassignPartitionsCommand",
     "topics": f"{_TOOLS}TopicCommand",
 }
-#: What no two clusters say alike.
+#: Patterns of output that differs between any two clusters, and their replacements.
 _UNLIKE: Final = (
     (re.compile(r"(?<![\w-])[\w-]{22}(?![\w-])"), "UUID"),
     (re.compile(r"127\.0\.0\.1[: ]+\d+"), "ADDRESS"),
@@ -50,7 +49,7 @@ class Command:
 
     @property
     def main_class(self) -> str:
-        """What runs it."""
+        """The Java class that runs it."""
         return _CLASSES[self.tool]
 
     def __str__(self) -> str:
@@ -64,7 +63,7 @@ class Command:
         return [*where, *self.arguments]
 
     def comparable(self, said: str) -> list[str]:
-        """Its lines without what no two clusters say alike, in an order of their own."""
+        """The sorted lines of an output, without values that differ between clusters."""
         for unlike, instead in _UNLIKE:
             said = unlike.sub(instead, said)
         if not self.numbers:
@@ -100,7 +99,10 @@ COMMANDS: Final = [
     *_all("cluster", "cluster-id", "list-endpoints", "unregister --id 999"),
     *_all(
         "topics",
-        "--create --topic orders --replica-assignment 101:102,102:101,101:102 --config retention.ms=86400000",
+        (
+            "--create --topic orders --replica-assignment 101:102,102:101,101:102 --config "
+            "retention.ms=86400000"
+        ),
         "--create --topic orders",
         "--create --topic bad/name",
         "--create --topic many --partitions 1 --replication-factor 7",
@@ -115,7 +117,10 @@ COMMANDS: Final = [
     ),
     *_all(
         "configs",
-        "--alter --entity-type topics --entity-name orders --add-config cleanup.policy=compact,min.insync.replicas=2",
+        (
+            "--alter --entity-type topics --entity-name orders --add-config "
+            "cleanup.policy=compact,min.insync.replicas=2"
+        ),
         "--alter --entity-type topics --entity-name orders --delete-config retention.ms",
         "--alter --entity-type topics --entity-name orders --add-config retention.ms=never",
         "--describe --entity-type topics --entity-name orders",
@@ -123,11 +128,20 @@ COMMANDS: Final = [
         "--alter --entity-type brokers --entity-default --add-config message.max.bytes=2000000",
         "--describe --entity-type brokers --entity-name 101",
         "--describe --entity-type brokers --entity-default",
-        "--alter --entity-type users --entity-name alice --add-config producer_byte_rate=1024,consumer_byte_rate=2048",
+        (
+            "--alter --entity-type users --entity-name alice --add-config "
+            "producer_byte_rate=1024,consumer_byte_rate=2048"
+        ),
         "--alter --entity-type clients --entity-default --add-config request_percentage=200",
         "--alter --entity-type ips --entity-name 10.0.0.7 --add-config connection_creation_rate=5",
-        "--alter --entity-type users --entity-name bob --add-config SCRAM-SHA-256=[iterations=4096,password=secret]",
-        "--alter --entity-type users --entity-name bob --add-config SCRAM-SHA-256=[iterations=7,password=secret]",
+        (
+            "--alter --entity-type users --entity-name bob --add-config "
+            "SCRAM-SHA-256=[iterations=4096,password=secret]"
+        ),
+        (
+            "--alter --entity-type users --entity-name bob --add-config "
+            "SCRAM-SHA-256=[iterations=7,password=secret]"
+        ),
         "--describe --entity-type users",
         "--describe --entity-type clients --entity-default",
         "--alter --entity-type users --entity-name bob --delete-config SCRAM-SHA-256",
@@ -137,7 +151,10 @@ COMMANDS: Final = [
     *_all(
         "acls",
         "--add --allow-principal User:alice --operation Read --topic orders --group readers",
-        "--add --deny-principal User:eve --operation All --topic ord --resource-pattern-type prefixed",
+        (
+            "--add --deny-principal User:eve --operation All --topic ord --resource-pattern-type "
+            "prefixed"
+        ),
         "--add --allow-principal User:admin --cluster --operation Alter",
         "--list",
         "--remove --force --allow-principal User:admin --cluster --operation Alter",

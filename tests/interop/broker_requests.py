@@ -1,8 +1,8 @@
-"""What brokers and their admins say to a controller, each request finding what those before it
-left: for Kafka's and for ours.
+"""Requests of brokers and administrators to a controller; each meets the state that the ones
+before left.
 
-Brokers are played: they register, are heard, fall silent and go, to a controller that does not know
-better.
+The tests send them to Kafka's controller and to kwire's. The brokers are simulated: they register,
+send heartbeats, stop sending them and unregister.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Ask:
 
 @dataclass(frozen=True)
 class Silence:
-    """Nobody says anything until ``session`` sessions have passed."""
+    """No broker sends a request until ``sessions`` session timeouts have passed."""
 
     sessions: float
 
 
-#: Sessions that end so far apart are seen to end one by one, whoever looks.
+#: Two sessions that end this far apart are fenced one after the other.
 APART: Final = Silence(0.3)
 
 
@@ -137,7 +137,7 @@ def _features(about: str, *updates: tuple[str, int, int], version: int = 2, **mo
     )
 
 
-def story() -> Iterator[Ask | Silence]:
+def lifecycle() -> Iterator[Ask | Silence]:
     """All of it, in order."""
     yield from _registrations()
     yield from _lives()
@@ -146,7 +146,7 @@ def story() -> Iterator[Ask | Silence]:
 
 
 def upgrades() -> Iterator[Ask | Silence]:
-    """What a cluster of release 4.0 is asked until it is one of 4.3."""
+    """The requests that bring a cluster of release 4.0 to 4.3."""
     yield _register("at an old level", 1, 1)
     yield _register("that knows no newer one", 2, 2, ranges={"metadata.version": (7, 29)})
     yield _beat("serves", 1, cordoned_log_dirs=[directory(1)])

@@ -1,5 +1,5 @@
-"""What is done to brokers of Kafka and asked of them, whoever controls them: produced and consumed
-by Java, and looked at.
+"""Drives Kafka brokers, under any controller: produces and consumes with Kafka's Java programs,
+and describes partitions and brokers.
 """
 
 from __future__ import annotations
@@ -81,19 +81,21 @@ class Producer:
         assert not self.process.running(), (
             f"the producer has not ended; acknowledged: {self.acknowledged()}"
         )
-        told = list(_told(self.process.log.read_text()))
+        events = list(_events(self.process.log.read_text()))
         sent = {
             (one["partition"], one["offset"], one["value"])
-            for one in told
+            for one in events
             if one["name"] == "producer_send_success"
         }
-        return sent, [str(one) for one in told if one["name"] == "producer_send_error"]
+        return sent, [str(one) for one in events if one["name"] == "producer_send_error"]
 
 
 def consume(
     brokers: Cluster, topic: str, records: int, timeout_s: float = 60
 ) -> set[tuple[int, int, str]]:
-    """(partition, offset, value) of ``records`` of them, by Java's consumer in a group of its own."""
+    """(partition, offset, value) of ``records`` of them, by Java's consumer in a group of
+    its own.
+    """
     arguments = [
         "--bootstrap-server",
         brokers.bootstrap,
@@ -107,12 +109,12 @@ def consume(
     said = java_tools.run_tool(_CONSUMER, arguments, version=brokers.version, timeout_s=timeout_s)
     return {
         (one["partition"], one["offset"], one["value"])
-        for one in _told(said)
+        for one in _events(said)
         if one["name"] == "record_data"
     }
 
 
-def _told(text: str) -> Iterator[dict[str, Any]]:
+def _events(text: str) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         if line.startswith("{"):
             yield json.loads(line)
@@ -131,8 +133,8 @@ def partitions(brokers: Cluster, topic: str) -> list[Partition]:
     """Of a topic, by index."""
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)])
     with Admin(running(brokers)) as admin:
-        [told] = admin.send(request, accept=(5,)).topics
-    found = sorted(told.partitions, key=lambda one: one.partition_index)
+        [described] = admin.send(request, accept=(5,)).topics
+    found = sorted(described.partitions, key=lambda one: one.partition_index)
     return [
         Partition(one.leader_id, frozenset(one.isr_nodes), tuple(one.replica_nodes))
         for one in found
@@ -155,13 +157,13 @@ def running(brokers: Cluster) -> list[str]:
     ]
 
 
-def until(told: Callable[[], Any], right: Callable[[Any], bool], timeout_s: float = 40) -> Any:
-    """What is ``told`` as soon as it is ``right``. Fails with what was told last."""
+def until(read: Callable[[], Any], holds: Callable[[Any], bool], timeout_s: float = 40) -> Any:
+    """Return ``read()`` as soon as ``holds(it)``. Fails with the last value read."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            last = told()
-            if right(last):
+            last = read()
+            if holds(last):
                 return last
         except AdminError as error:
             last = error

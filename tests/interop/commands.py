@@ -77,7 +77,7 @@ class Kcat(CommandReader):
 
 
 class ConsoleConsumer(CommandReader):
-    """Kafka's kafka-console-consumer. Raw bytes between separators that nobody could have guessed."""
+    """Kafka's kafka-console-consumer, with raw bytes between random separators."""
 
     client = "java"
 
@@ -94,9 +94,13 @@ class ConsoleConsumer(CommandReader):
         else:
             arguments += ["--group", self.group, "--from-beginning"]
         properties = {
-            "print.timestamp": "true", "print.offset": "true", "print.key": "true",
-            "key.separator": self._between, "line.separator": self._end, "null.literal": self._null,
-        }  # fmt: skip
+            "print.timestamp": "true",
+            "print.offset": "true",
+            "print.key": "true",
+            "key.separator": self._between,
+            "line.separator": self._end,
+            "null.literal": self._null,
+        }
         for name, value in properties.items():
             arguments += ["--formatter-property", f"{name}={value}"]
         return java.command(java.CONSOLE_CONSUMER, arguments)

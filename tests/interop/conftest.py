@@ -1,4 +1,4 @@
-"""Interoperability tests carry one marker, and say at the end what every client read."""
+"""Marks the interoperability tests, starts the longest first, and prints what each client read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 #: (log, way, records, sha256), for the table at the end of the run.
 READ: list[tuple[str, str, int, str]] = []
-#: Figures that a test wants told, whether it passes or not.
-SAID: list[str] = []
+#: Measurements that a test prints at the end, whether it passes or not.
+FIGURES: list[str] = []
 
 
 #: The files that take longest, longest first. Two are run at a time: one that comes last would be
@@ -43,17 +43,17 @@ def _rank(item: pytest.Item) -> int:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker tells what its tests said."""
+    """A worker hands over the rows and figures of its tests."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["told"] = (READ, SAID)
+        session.config.workeroutput["figures"] = (READ, FIGURES)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Whoever shares out the tests hears it."""
-    read, said = getattr(node, "workeroutput", {}).get("told", ((), ()))
+    """The process that distributes the tests collects the rows and figures of a worker."""
+    read, figures = getattr(node, "workeroutput", {}).get("figures", ((), ()))
     READ.extend(tuple(row) for row in read)
-    SAID.extend(said)
+    FIGURES.extend(figures)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -63,7 +63,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
         for log, way, count, sha256 in READ:
             terminalreporter.write_line(f"{log:<24} {way:<22} {count:>7} records  {sha256}")
-    if SAID:
+    if FIGURES:
         terminalreporter.section("figures")
-        for line in SAID:
+        for line in FIGURES:
             terminalreporter.write_line(line)

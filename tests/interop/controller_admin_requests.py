@@ -1,5 +1,5 @@
-"""Requests about ACLs, quotas and SCRAM credentials, each finding what those before it left: for
-Kafka's controller and ours.
+"""Requests about ACLs, quotas and SCRAM credentials to Kafka's controller and to kwire's; each
+meets the state that the ones before left.
 """
 
 from __future__ import annotations
@@ -84,8 +84,12 @@ def upsert(
     name: str, mechanism: int = SHA_256, iterations: int = 4096, password: bytes = b"p" * 32
 ) -> dict[str, Any]:
     return {
-        "name": name, "mechanism": mechanism, "iterations": iterations, "salt": b"salt", "salted_password": password,
-    }  # fmt: skip
+        "name": name,
+        "mechanism": mechanism,
+        "iterations": iterations,
+        "salt": b"salt",
+        "salted_password": password,
+    }
 
 
 def drop(name: str, mechanism: int = SHA_256) -> dict[str, Any]:
@@ -107,17 +111,40 @@ def find_scram(*users: str) -> Message:
 
 #: Hosts in CIDR notation, half of them malformed.
 RANGES: Final = (
-    "10.1.2.3/8", "10.0.0.0/33", "10.0.0.256/8", "10.0.0/8", "host/8", "/", "10.0.0.0/",
-    "fd00::/8", "[fd00::]/8", "fd00::/129", "fd00::/+8", "fd00::/x", "::ffff:10.0.0.1/96",
-    "00fd::/16", "::1.2.3.4/96", "fe80::1%eth9/64", "0.0.0.0/0", "::/0",
-)  # fmt: skip
+    "10.1.2.3/8",
+    "10.0.0.0/33",
+    "10.0.0.256/8",
+    "10.0.0/8",
+    "host/8",
+    "/",
+    "10.0.0.0/",
+    "fd00::/8",
+    "[fd00::]/8",
+    "fd00::/129",
+    "fd00::/+8",
+    "fd00::/x",
+    "::ffff:10.0.0.1/96",
+    "00fd::/16",
+    "::1.2.3.4/96",
+    "fe80::1%eth9/64",
+    "0.0.0.0/0",
+    "::/0",
+)
 
 ACLS: Final[list[tuple[str, Message]]] = [
     ("none yet", find_acls()),
-    ("make", create_acls(acl(TOPIC, "orders"), acl(TOPIC, "ord", resource_pattern_type=PREFIXED), acl(TOPIC, "*"))),
+    (
+        "make",
+        create_acls(
+            acl(TOPIC, "orders"), acl(TOPIC, "ord", resource_pattern_type=PREFIXED), acl(TOPIC, "*")
+        ),
+    ),
     ("make again", create_acls(acl(TOPIC, "orders"), acl(TOPIC, "orders", operation=WRITE))),
     ("twice in one", create_acls(acl(GROUP, "g"), acl(GROUP, "g"))),
-    ("denied, from a host", create_acls(acl(TOPIC, "orders", "User:bob", host="10.0.0.1", permission_type=DENY))),
+    (
+        "denied, from a host",
+        create_acls(acl(TOPIC, "orders", "User:bob", host="10.0.0.1", permission_type=DENY)),
+    ),
     ("of the cluster", create_acls(acl(CLUSTER, "kafka-cluster"), acl(CLUSTER, "cluster"))),
     ("no name", create_acls(acl(TOPIC, ""), acl(GROUP, "h"))),
     ("unknown type", create_acls(acl(99, "a"), acl(TOPIC, "a0"))),
@@ -130,13 +157,42 @@ ACLS: Final[list[tuple[str, Message]]] = [
     ("any operation", create_acls(acl(TOPIC, "a", operation=ANY))),
     ("any permission", create_acls(acl(TOPIC, "a", permission_type=ANY))),
     ("no permission number", create_acls(acl(TOPIC, "a", permission_type=99))),
-    ("principals", create_acls(acl(TOPIC, "p", "ann"), acl(TOPIC, "q", ""), acl(TOPIC, "r", "User:"), acl(TOPIC, "s", ":ann"))),
-    ("kinds of principals", create_acls(acl(TOPIC, "t", "Group:staff"), acl(TOPIC, "u", "User:*"), acl(TOPIC, "v", "User:a:b"))),
-    ("hosts", create_acls(*(acl(TOPIC, "h", host=one) for one in ("", "host.example", "300.1.1.1", "10.0.0.0/8", "::1")))),
+    (
+        "principals",
+        create_acls(
+            acl(TOPIC, "p", "ann"),
+            acl(TOPIC, "q", ""),
+            acl(TOPIC, "r", "User:"),
+            acl(TOPIC, "s", ":ann"),
+        ),
+    ),
+    (
+        "kinds of principals",
+        create_acls(
+            acl(TOPIC, "t", "Group:staff"), acl(TOPIC, "u", "User:*"), acl(TOPIC, "v", "User:a:b")
+        ),
+    ),
+    (
+        "hosts",
+        create_acls(
+            *(
+                acl(TOPIC, "h", host=one)
+                for one in ("", "host.example", "300.1.1.1", "10.0.0.0/8", "::1")
+            )
+        ),
+    ),
     ("ranges of hosts", create_acls(*(acl(TOPIC, "r", host=one) for one in RANGES))),
     ("no such controller", made("UnregisterControllerRequest", controller_id=99)),
-    ("others", create_acls(acl(TRANSACTIONAL_ID, "tx"), acl(TOKEN, "id"), acl(USER, "User:ann", operation=13))),
-    ("operations of others", create_acls(acl(TOKEN, "id", operation=WRITE), acl(GROUP, "g", operation=5))),
+    (
+        "others",
+        create_acls(
+            acl(TRANSACTIONAL_ID, "tx"), acl(TOKEN, "id"), acl(USER, "User:ann", operation=13)
+        ),
+    ),
+    (
+        "operations of others",
+        create_acls(acl(TOKEN, "id", operation=WRITE), acl(GROUP, "g", operation=5)),
+    ),
     ("all", find_acls()),
     ("of a type", find_acls(TOPIC)),
     ("of a name", find_acls(TOPIC, "orders")),
@@ -168,7 +224,7 @@ ACLS: Final[list[tuple[str, Message]]] = [
     ("nothing is left", find_acls()),
     ("make anew", create_acls(acl(TOPIC, "orders"))),
     ("one again", find_acls()),
-]  # fmt: skip
+]
 
 U: Final = "user"
 C: Final = "client-id"
@@ -181,12 +237,29 @@ PRODUCED, CONSUMED, CONNECTED = (
 QUOTAS: Final[list[tuple[str, Message]]] = [
     ("none yet", find_quotas()),
     ("set", alter_quotas(quota({U: "ann"}, (PRODUCED, 1024.0), (CONSUMED, 2048.0)))),
-    ("set both", alter_quotas(quota({U: "ann", C: "app"}, ("request_percentage", 12.5), ("controller_mutation_rate", 0.5)))),
-    ("defaults", alter_quotas(quota({U: None}, (PRODUCED, 1.0)), quota({C: None}, (CONSUMED, 2.0)))),
+    (
+        "set both",
+        alter_quotas(
+            quota(
+                {U: "ann", C: "app"},
+                ("request_percentage", 12.5),
+                ("controller_mutation_rate", 0.5),
+            )
+        ),
+    ),
+    (
+        "defaults",
+        alter_quotas(quota({U: None}, (PRODUCED, 1.0)), quota({C: None}, (CONSUMED, 2.0))),
+    ),
     ("default of both", alter_quotas(quota({U: None, C: None}, (PRODUCED, 3.0)))),
     ("one default", alter_quotas(quota({U: "ann", C: None}, (PRODUCED, 4.0)))),
     ("client", alter_quotas(quota({C: "app"}, (CONSUMED, 7.0)))),
-    ("ip", alter_quotas(quota({IP: "10.0.0.1"}, (CONNECTED, 5.0)), quota({IP: None}, (CONNECTED, 6.0)))),
+    (
+        "ip",
+        alter_quotas(
+            quota({IP: "10.0.0.1"}, (CONNECTED, 5.0)), quota({IP: None}, (CONNECTED, 6.0))
+        ),
+    ),
     ("ip v6", alter_quotas(quota({IP: "::1"}, (CONNECTED, 5.0)))),
     ("ip, not one", alter_quotas(quota({IP: "300.1.1.1"}, (CONNECTED, 5.0)))),
     ("ip and user", alter_quotas(quota({IP: "10.0.0.1", U: "ann"}, (CONNECTED, 5.0)))),
@@ -203,18 +276,32 @@ QUOTAS: Final[list[tuple[str, Message]]] = [
     ("very much", alter_quotas(quota({U: "ben"}, (PRODUCED, 2.0**63)))),
     ("infinite share", alter_quotas(quota({U: "ben"}, ("request_percentage", float("inf"))))),
     ("one of two wrong", alter_quotas(quota({U: "eve"}, (PRODUCED, 9.0), ("bytes", 5.0)))),
-    ("one entity of two wrong", alter_quotas(quota({U: "eve"}, ("bytes", 5.0)), quota({U: "joe"}, (PRODUCED, 9.0)))),
+    (
+        "one entity of two wrong",
+        alter_quotas(quota({U: "eve"}, ("bytes", 5.0)), quota({U: "joe"}, (PRODUCED, 9.0))),
+    ),
     ("a key twice", alter_quotas(quota({U: "kim"}, (PRODUCED, 1.0), (PRODUCED, 2.0)))),
-    ("an entity twice", alter_quotas(quota({U: "lea"}, (PRODUCED, 1.0)), quota({U: "lea"}, (CONSUMED, 2.0)))),
+    (
+        "an entity twice",
+        alter_quotas(quota({U: "lea"}, (PRODUCED, 1.0)), quota({U: "lea"}, (CONSUMED, 2.0))),
+    ),
     ("no entity", alter_quotas(quota({}, (PRODUCED, 1.0)))),
     ("an empty name", alter_quotas(quota({U: ""}, (PRODUCED, 1.0)))),
     ("an unknown entity", alter_quotas(quota({"group": "g"}, (PRODUCED, 1.0)))),
     ("no entries", alter_quotas()),
     ("no changes", alter_quotas(quota({U: "ann"}))),
     ("remove", alter_quotas(quota({U: "ann"}, (CONSUMED, None)))),
-    ("remove what is not there", alter_quotas(quota({U: "ann"}, (CONSUMED, None)), quota({U: "zoe"}, ("nope", None)))),
+    (
+        "remove what is not there",
+        alter_quotas(quota({U: "ann"}, (CONSUMED, None)), quota({U: "zoe"}, ("nope", None))),
+    ),
     ("set to the same", alter_quotas(quota({U: "ann"}, (PRODUCED, 1024.0)))),
-    ("validate only", alter_quotas(quota({U: "max"}, (PRODUCED, 1.0)), quota({U: "max2"}, ("x", 1.0)), validate_only=True)),
+    (
+        "validate only",
+        alter_quotas(
+            quota({U: "max"}, (PRODUCED, 1.0)), quota({U: "max2"}, ("x", 1.0)), validate_only=True
+        ),
+    ),
     ("strange names", alter_quotas(quota({U: "a b/ü*", C: "=;"}, (PRODUCED, 1.0)))),
     ("all", find_quotas()),
     ("nothing, strictly", find_quotas(strict=True)),
@@ -243,7 +330,7 @@ QUOTAS: Final[list[tuple[str, Message]]] = [
     ("any with a name", find_quotas((U, SPECIFIED, "ann"))),
     ("remove all", alter_quotas(quota({U: "ann"}, (PRODUCED, None)))),
     ("what is left of the user", find_quotas((U, EXACT, "ann"), strict=True)),
-]  # fmt: skip
+]
 
 SCRAM: Final[list[tuple[str, Message]]] = [
     ("none yet", find_scram()),
@@ -273,4 +360,4 @@ SCRAM: Final[list[tuple[str, Message]]] = [
     ("one of two is left", find_scram("ann")),
     ("drop the other", alter_scram(drop("ann", SHA_512))),
     ("none is left", find_scram("ann")),
-]  # fmt: skip
+]

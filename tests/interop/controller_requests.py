@@ -1,5 +1,5 @@
-"""Requests to a controller, in an order in which each finds what those before it left: for Kafka's
-and for ours.
+"""Requests about topics and configurations to Kafka's controller and to kwire's; each meets the
+state that the ones before left.
 """
 
 from __future__ import annotations
@@ -90,26 +90,68 @@ REQUESTS: Final[list[tuple[str, Message]]] = [
     ("duplicates in one request", create(topic("b"), topic("b"), topic("c"), timeout_ms=10_000)),
     ("collision", create(topic("x.y"), timeout_ms=10_000)),
     ("collides", create(topic("x_y"), topic("x-y"), timeout_ms=10_000)),
-    ("names", create(topic(""), topic("."), topic(".."), topic("a b"), topic("ü"), topic("n" * 250), timeout_ms=10_000)),
+    (
+        "names",
+        create(
+            topic(""),
+            topic("."),
+            topic(".."),
+            topic("a b"),
+            topic("ü"),
+            topic("n" * 250),
+            timeout_ms=10_000,
+        ),
+    ),
     ("longest name", create(topic("n" * 249), timeout_ms=10_000)),
     ("the metadata log", create(topic("__cluster_metadata"), timeout_ms=10_000)),
     ("no partitions", create(topic("p", 0), topic("q", -2), timeout_ms=10_000)),
-    ("bad factors", create(topic("p", 1, 0), topic("q", 1, -2), topic("r", 1, 2), timeout_ms=10_000)),
+    (
+        "bad factors",
+        create(topic("p", 1, 0), topic("q", 1, -2), topic("r", 1, 2), timeout_ms=10_000),
+    ),
     ("too many partitions", create(topic("p", 10_001), topic("q"), timeout_ms=10_000)),
     ("by hand", create(by_hand("h", (0, [1]), (1, [1])), timeout_ms=10_000)),
     ("by hand and a count", create(by_hand("i", (0, [1]), num_partitions=1), timeout_ms=10_000)),
-    ("by hand and a factor", create(by_hand("i", (0, [1]), replication_factor=1), timeout_ms=10_000)),
+    (
+        "by hand and a factor",
+        create(by_hand("i", (0, [1]), replication_factor=1), timeout_ms=10_000),
+    ),
     ("by hand, no replicas", create(by_hand("i", (0, [])), timeout_ms=10_000)),
     ("by hand, a node twice", create(by_hand("i", (0, [1, 1])), timeout_ms=10_000)),
     ("by hand, unknown node", create(by_hand("i", (0, [9])), timeout_ms=10_000)),
     ("by hand, a gap", create(by_hand("i", (0, [1]), (2, [1])), timeout_ms=10_000)),
     ("by hand, an index twice", create(by_hand("i", (0, [1]), (0, [1])), timeout_ms=10_000)),
-    ("configured", create(configured("e", ("retention.ms", " 5000 "), ("cleanup.policy", "compact, delete")), timeout_ms=10_000)),
-    ("configured wrongly", create(configured("f", ("retention.ms", "x")), configured("g", ("nope", "1")), timeout_ms=10_000)),
+    (
+        "configured",
+        create(
+            configured("e", ("retention.ms", " 5000 "), ("cleanup.policy", "compact, delete")),
+            timeout_ms=10_000,
+        ),
+    ),
+    (
+        "configured wrongly",
+        create(
+            configured("f", ("retention.ms", "x")),
+            configured("g", ("nope", "1")),
+            timeout_ms=10_000,
+        ),
+    ),
     ("configured with null", create(configured("f", ("retention.ms", None)), timeout_ms=10_000)),
-    ("tiered storage", create(configured("f", ("remote.storage.enable", "true")), timeout_ms=10_000)),
-    ("conflict", create(configured("f", ("min.compaction.lag.ms", "9"), ("max.compaction.lag.ms", "5")), timeout_ms=10_000)),
-    ("a key twice", create(configured("k", ("retention.ms", "5"), ("retention.ms", "6")), timeout_ms=10_000)),
+    (
+        "tiered storage",
+        create(configured("f", ("remote.storage.enable", "true")), timeout_ms=10_000),
+    ),
+    (
+        "conflict",
+        create(
+            configured("f", ("min.compaction.lag.ms", "9"), ("max.compaction.lag.ms", "5")),
+            timeout_ms=10_000,
+        ),
+    ),
+    (
+        "a key twice",
+        create(configured("k", ("retention.ms", "5"), ("retention.ms", "6")), timeout_ms=10_000),
+    ),
     ("grow", grow(more("a", 5))),
     ("grow by nothing", grow(more("a", 5))),
     ("shrink", grow(more("a", 2), more("d", -1))),
@@ -136,12 +178,24 @@ REQUESTS: Final[list[tuple[str, Message]]] = [
     ("unknown topic and wrong value", alter((TOPIC, "zz", [("retention.ms", SET, "x")]))),
     ("no topic", alter((TOPIC, "", [("retention.ms", SET, "5")]))),
     ("no name for a topic", alter((TOPIC, "a b", [("retention.ms", SET, "5")]))),
-    ("a resource twice", alter((TOPIC, "a", [("retention.ms", SET, "5")]), (TOPIC, "a", [("flush.ms", SET, "5")]))),
-    ("a key of a resource twice", alter((TOPIC, "a", [("retention.ms", SET, "5"), ("retention.ms", SET, "6")]))),
-    ("one of two wrong", alter((TOPIC, "a", [("flush.ms", SET, "x")]), (TOPIC, "d", [("flush.ms", SET, "5")]))),
+    (
+        "a resource twice",
+        alter((TOPIC, "a", [("retention.ms", SET, "5")]), (TOPIC, "a", [("flush.ms", SET, "5")])),
+    ),
+    (
+        "a key of a resource twice",
+        alter((TOPIC, "a", [("retention.ms", SET, "5"), ("retention.ms", SET, "6")])),
+    ),
+    (
+        "one of two wrong",
+        alter((TOPIC, "a", [("flush.ms", SET, "x")]), (TOPIC, "d", [("flush.ms", SET, "5")])),
+    ),
     ("min isr of a topic", alter((TOPIC, "a", [("min.insync.replicas", SET, "2")]))),
     ("validate only configs", alter((TOPIC, "a", [("flush.ms", SET, "99")]), validate_only=True)),
-    ("broker default", alter((BROKER, "", [("log.retention.ms", SET, "50000"), ("num.io.threads", SET, "9")]))),
+    (
+        "broker default",
+        alter((BROKER, "", [("log.retention.ms", SET, "50000"), ("num.io.threads", SET, "9")])),
+    ),
     ("broker", alter((BROKER, "1", [("log.retention.ms", SET, "60000")]))),
     ("broker, needs a restart", alter((BROKER, "1", [("node.id", SET, "2")]))),
     ("broker, a listener's", alter((BROKER, "1", [("ssl.keystore.type", SET, "PEM")]))),
@@ -150,8 +204,14 @@ REQUESTS: Final[list[tuple[str, Message]]] = [
     ("broker, no number", alter((BROKER, "one", [("num.io.threads", SET, "9")]))),
     ("broker, min isr", alter((BROKER, "1", [("min.insync.replicas", SET, "1")]))),
     ("brokers, no min isr", alter((BROKER, "", [("min.insync.replicas", DELETE, None)]))),
-    ("client metrics", alter((METRICS, "m", [("metrics", SET, "a,b"), ("interval.ms", SET, "1000")]))),
-    ("client metrics, append", alter((METRICS, "m", [("metrics", APPEND, "c"), ("match", APPEND, "client_id=x")]))),
+    (
+        "client metrics",
+        alter((METRICS, "m", [("metrics", SET, "a,b"), ("interval.ms", SET, "1000")])),
+    ),
+    (
+        "client metrics, append",
+        alter((METRICS, "m", [("metrics", APPEND, "c"), ("match", APPEND, "client_id=x")])),
+    ),
     ("client metrics, wrong key", alter((METRICS, "m", [("metric", SET, "a")]))),
     ("client metrics, too often", alter((METRICS, "m", [("interval.ms", SET, "9")]))),
     ("client metrics, no number", alter((METRICS, "m", [("interval.ms", SET, "often")]))),
@@ -165,13 +225,19 @@ REQUESTS: Final[list[tuple[str, Message]]] = [
     ("replace", replace((TOPIC, "d", [("retention.ms", "9")]))),
     ("replace, wrong", replace((TOPIC, "d", [("retention.ms", "x")]), (TOPIC, "zz", []))),
     ("replace, null", replace((TOPIC, "d", [("retention.ms", None)]))),
-    ("describe topics", describe((TOPIC, "a"), (TOPIC, "d"), (TOPIC, "e"), (TOPIC, "zz"), (TOPIC, "a b"))),
+    (
+        "describe topics",
+        describe((TOPIC, "a"), (TOPIC, "d"), (TOPIC, "e"), (TOPIC, "zz"), (TOPIC, "a b")),
+    ),
     ("describe all brokers", describe((BROKER, ""))),
-    ("describe others", describe((METRICS, "m"), (METRICS, "none"), (GROUP, "g"), (GROUP, "none"), (BROKER, "77"))),
+    (
+        "describe others",
+        describe((METRICS, "m"), (METRICS, "none"), (GROUP, "g"), (GROUP, "none"), (BROKER, "77")),
+    ),
     ("delete", delete({"name": "c"}, {"name": "zz"}, {"name": None}, {"name": "d"}, {"name": "d"})),
     ("delete, name and id", delete({"name": "a", "topic_id": b"\x07" * 16})),
     ("delete by unknown id", delete({"name": None, "topic_id": b"\x07" * 16})),
     ("create again", create(topic("c"), topic("x_y"), timeout_ms=10_000)),
     ("delete what collides", delete({"name": "x.y"})),
     ("create what collided", create(topic("x_y"), timeout_ms=10_000)),
-]  # fmt: skip
+]

@@ -1,5 +1,5 @@
-"""Requests about delegation tokens, as steps that may need what those before them were answered:
-for Kafka's and for ours.
+"""Requests about delegation tokens to Kafka's controller and to kwire's, as steps that may use
+the responses to the steps before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tools.kafka_security import ADMIN, OUTSIDER
 
 MINUTE_MS: Final = 60_000
 DAYS_MS: Final = 24 * 60 * MINUTE_MS
-#: What was answered to the steps before, by what they were about.
+#: The responses to the steps before, by the steps' names.
 Told = Mapping[str, Any]
 
 

@@ -1,5 +1,5 @@
-"""What is done to a quorum and to the gateway that observes it, and the story of it that the tests
-look back at.
+"""Drives a Kafka quorum and the gateway that observes it through fail-overs, and keeps a report
+for the tests.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Follower(ConfluentKafka):
 
 
 @dataclass
-class Story:
-    """What happened: the cluster and the gateway as they are now, what was committed, and what the
-    consumer was given.
+class FailoverReport:
+    """The report: the cluster and the gateway at the end, the committed records, and the
+    records that the consumer got.
     """
 
     cluster: Cluster
@@ -62,9 +62,9 @@ class Story:
     start: int
     snapshot: bytes
     truth: list[Batch] = field(default_factory=list)
-    #: What each voter has, by node id.
+    #: The batches of each voter, by node id.
     logs: dict[int, list[Batch]] = field(default_factory=dict)
-    #: What leaders wrote while they were cut off, as their files had it when they died.
+    #: The batches that leaders wrote while they were cut off, from their files after they died.
     tails: list[list[Batch]] = field(default_factory=list)
 
     @property
@@ -74,64 +74,66 @@ class Story:
 
     @property
     def prefix(self) -> list[Record]:
-        """The records of the snapshot, which a consumer is given first, at offsets below the start."""
+        """The records of the snapshot, which a consumer is given first, at offsets below
+        the start.
+        """
         return records_of(split(self.snapshot))
 
 
-def kill_leaders(story: Story) -> None:
+def kill_leaders(report: FailoverReport) -> None:
     """Ten times: the leader dies, and comes back while another one leads and takes requests."""
     left_behind: Node | None = None
     for number in range(LEADERS_KILLED):
-        cluster, leader = story.cluster, story.cluster.wait_for_leader()
+        cluster, leader = report.cluster, report.cluster.wait_for_leader()
         others = [node for node in controllers(cluster) if node is not leader]
         if number == _LEFT_BEHIND_ROUNDS.start:
             left_behind = others.pop()
             cluster.kill_node(left_behind)
         others = [node for node in others if node is not left_behind]
         if number in _CUT_OFF_ROUNDS:
-            cut_off(story, leader, others)
+            cut_off(report, leader, others)
         else:
             cluster.kill_node(leader)
         cluster.start_node(leader)
         if left_behind is not None and number == _LEFT_BEHIND_ROUNDS.stop - 1:
             cluster.start_node(left_behind)
             left_behind = None
-        story.load.wait_for(LOAD_A_ROUND)
+        report.load.wait_for(LOAD_A_ROUND)
 
 
-def cut_off(story: Story, leader: Node, others: list[Node]) -> None:
-    """The leader writes while nobody else does, and dies: nothing of that is ever committed."""
+def cut_off(report: FailoverReport, leader: Node, others: list[Node]) -> None:
+    """The leader writes while it is cut off, and dies: no record of that is ever committed."""
     before = files_of(leader)[-1].last_offset
     for node in others:
-        story.cluster.pause_node(node)
+        report.cluster.pause_node(node)
     deadline = time.monotonic() + 1
     while time.monotonic() < deadline and files_of(leader)[-1].last_offset < before + 20:
         time.sleep(0.02)
-    story.cluster.kill_node(leader)
-    story.tails.append(clipped(files_of(leader), None, start=before + 1))
+    report.cluster.kill_node(leader)
+    report.tails.append(clipped(files_of(leader), None, start=before + 1))
     for node in others:
-        story.cluster.resume_node(node)
+        report.cluster.resume_node(node)
 
 
-def settle(story: Story) -> None:
-    """Everybody comes to the same end; the truth is what all voters have, as far back as any of
-    them has it.
+def settle(report: FailoverReport) -> None:
+    """Wait until all nodes have the same log end. The truth is the part of the log that all
+    voters hold.
     """
-    cluster, leader = story.cluster, story.cluster.wait_for_leader()
+    cluster, leader = report.cluster, report.cluster.wait_for_leader()
     for node in controllers(cluster):
         cluster.wait_for_node(node)
     end = files_of(leader)[-1].last_offset + 1
-    wait_for_end(story.server.address, end)
-    story.logs = {node.node_id: wait_for_segments(node, end) for node in controllers(cluster)}
-    whole = min(story.logs.values(), key=lambda log: log[0].base_offset)
-    story.truth = clipped(whole, None, story.start)
-    story.reader.wait_for(len(story.prefix) + len(records_of(story.truth)), 60)
+    wait_for_end(report.server.address, end)
+    report.logs = {node.node_id: wait_for_segments(node, end) for node in controllers(cluster)}
+    whole = min(report.logs.values(), key=lambda log: log[0].base_offset)
+    report.truth = clipped(whole, None, report.start)
+    report.reader.wait_for(len(report.prefix) + len(records_of(report.truth)), 60)
 
 
-def lost(story: Story) -> list[Batch]:
+def lost(report: FailoverReport) -> list[Batch]:
     """Batches that a leader wrote and no quorum committed."""
-    kept = {batch.data for batch in story.truth}
-    return [batch for tail in story.tails for batch in tail if batch.data not in kept]
+    kept = {batch.data for batch in report.truth}
+    return [batch for tail in report.tails for batch in tail if batch.data not in kept]
 
 
 def end_of_copy(data_dir: Path) -> int:
@@ -191,7 +193,7 @@ def _come_back(cluster: Cluster, node: Node) -> None:
 
 
 def readiness(management: str) -> dict[str, Any]:
-    """What ``/readyz`` of the management port at ``host:port`` says."""
+    """The body of ``/readyz`` at the management port ``host:port``."""
     try:
         with urllib.request.urlopen(f"http://{management}/readyz", timeout=5) as answer:
             said = answer.read()

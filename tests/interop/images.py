@@ -1,4 +1,4 @@
-"""What a metadata log says in the end, in a form in which that of two clusters can be compared."""
+"""Folds a metadata log into a form in which two clusters can be compared."""
 
 from __future__ import annotations
 

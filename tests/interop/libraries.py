@@ -15,7 +15,7 @@ class ConfluentKafka(Reader):
     """confluent-kafka: librdkafka of this year."""
 
     client = "confluent-kafka"
-    #: What goes into its configuration besides.
+    #: More of its configuration.
     settings: ClassVar[Mapping[str, str | int]] = {}
 
     def read(self) -> None:

@@ -1,12 +1,12 @@
-"""What the tests of our own quorum have in common: a verdict with its figures, and what nodes have
-in their files.
+"""Helpers of the tests of kwire's own quorum: the verdict of the loss checker with its figures,
+and reading the nodes' files.
 """
 
 from __future__ import annotations
 
 from kwire.messages.topic_record import TopicRecord
 from kwire.records import decode_metadata_record
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.quorum import files_of, records_of
 from tests.interop.reading import Record
 from tools import java, java_tools
@@ -16,7 +16,7 @@ from tools.loss.run import Result
 
 def passed(what: str, result: Result) -> None:
     """No rule is broken; the figures go to the end of the test run."""
-    SAID.append(f"{what}: {result.facts}")
+    FIGURES.append(f"{what}: {result.facts}")
     assert result.violations == []
 
 
@@ -32,7 +32,7 @@ def topics_in(records: list[Record]) -> set[str]:
 
 
 def dump(node: Node) -> list[str]:
-    """What kafka-dump-log prints of the node's first segment; it must find all CRCs right."""
+    """The output of kafka-dump-log for the node's first segment, with valid CRCs."""
     arguments = [
         "--files",
         str(node.metadata_log_dir / f"{0:020d}.log"),

@@ -1,5 +1,5 @@
-"""Quorums in which our nodes and real controllers meet: one of Kafka's observes ours, one of ours
-votes among Kafka's.
+"""Mixed quorums of kwire nodes and Kafka controllers: a Kafka controller observes a kwire
+quorum, or a kwire node votes in a Kafka quorum.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def observed_by_kafka(
 
 @dataclass
 class Mixed(Cluster):
-    """Two real controllers and a witness of ours, static voters all of them."""
+    """Two Kafka controllers and a non-electable kwire voter, all static voters."""
 
     own: OwnCluster | None = None
 
@@ -71,8 +71,8 @@ class Mixed(Cluster):
 
 @contextlib.contextmanager
 def with_witness(directory: Path) -> Iterator[Mixed]:
-    """Kafka's nodes 1 and 2, and ours, 3, which never stands for election; all started and a leader
-    elected.
+    """Start Kafka's nodes 1 and 2 and kwire's node 3, a non-electable voter, and wait for a
+    leader.
     """
     with own_quorum(ids=[WITNESS], static_voters=True, formatted=False, start=False) as own:
         [witness] = own.nodes
@@ -100,8 +100,8 @@ def with_witness(directory: Path) -> Iterator[Mixed]:
 
 
 def complaints(node: Node) -> list[str]:
-    """What a node of Kafka called an error in all its lives; but for what its controllers call so
-    of each other, too, when one wants to register at one that is not active yet.
+    """The errors that a Kafka node has logged since its first start, without those that Kafka
+    controllers log about each other when one registers at an inactive one.
     """
     said = "".join(
         path.read_text(errors="replace") for path in sorted(node.directory.glob("server*.out"))

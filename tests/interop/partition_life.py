@@ -1,9 +1,8 @@
-"""A random life of brokers and partitions, lived twice at once: with Kafka's controller, and with
-ours.
+"""Sends the same random changes of brokers and partitions to Kafka's controller and to kwire's.
 
-Brokers are played: they register, are heard and speak as leaders of partitions, to a controller
-that does not know better. What is asked next depends on what ours answered so far, and every answer
-is compared, so both have been asked the same.
+The brokers are simulated: they register, send heartbeats, and send requests as leaders of
+partitions. The next request depends on kwire's responses so far. Every response is compared, so
+both controllers get the same requests.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from tests.gateway.controller.cluster import Cluster, create, made
 from tests.interop.test_controller_answers import unlike
 
 BROKERS: Final = (11, 12, 13, 14)
-#: Topics whose partitions move need one replica in sync, others more: Kafka 4.3.1 keeps replicas
-#: that were removed among those that are eligible to lead, and ours does not.
+#: Only partitions of MOVED are reassigned. These topics need one replica in sync, KEPT more: Kafka
+#: 4.3.1 keeps removed replicas in the ELR, and kwire does not.
 MOVED, KEPT = ("moved-1", "moved-2"), ("kept-1", "kept-2")
 PARTITIONS = 2
 #: As if the broker had read everything, whatever there is.
 _READ_ALL: Final = 1 << 40
-#: What no two clusters say alike.
+#: Fields that differ between any two clusters.
 _NOT_COMPARED: Final = frozenset({"topicId", "throttleTimeMs", "brokerEpoch", "configs"})
 
 
@@ -48,11 +47,11 @@ Ask = Callable[[Side], Message]
 
 
 class Life:
-    """``ours`` is the cluster in memory, ``real`` a side that asks Kafka."""
+    """``kwires`` is the cluster in memory, ``real`` a side that asks Kafka."""
 
-    def __init__(self, ours: Cluster, real: Side, seed: int) -> None:
-        self.cluster = ours
-        self.sides = (Side(self._ours, ours.settings.cluster_id), real)
+    def __init__(self, kwires: Cluster, real: Side, seed: int) -> None:
+        self.cluster = kwires
+        self.sides = (Side(self._ours, kwires.settings.cluster_id), real)
         self.rng = random.Random(seed)
         self.asked = 0
         self.differences: list[str] = []
@@ -68,8 +67,8 @@ class Life:
         self.cluster.check()
 
     def _ours(self, request: Message, version: int) -> Any:
-        """The answer of ours, whose state is compared with its log at the end only: thousands of
-        times take too long.
+        """kwire's response. Its state is compared with its log only at the end, because doing
+        so after each request takes too long.
         """
         decision = self.cluster.decide(request, version)
         if decision.operation is not None:
@@ -77,16 +76,16 @@ class Life:
         return type(decision.answer).decode(decision.answer.encode(version), version)
 
     def both(self, ask: Ask, version: int | None = None) -> tuple[Any, Any]:
-        """What the two answer, ours first; where they differ is noted."""
+        """The two responses, kwire's first; a difference is noted."""
         requests = [ask(side) for side in self.sides]
         at = type(requests[0]).VERSIONS[-1] if version is None else version
-        ours, real = (
+        kwires, real = (
             side.ask(request, at) for side, request in zip(self.sides, requests, strict=True)
         )
         self.asked += 1
-        for where in unlike(to_the_word(real.to_json(at)), to_the_word(ours.to_json(at))):
+        for where in unlike(to_the_word(real.to_json(at)), to_the_word(kwires.to_json(at))):
             self.differences.append(f"{self.asked}. {requests[0].to_json(at)}: {where}")
-        return ours, real
+        return kwires, real
 
     # --- what happens
 
@@ -145,8 +144,9 @@ class Life:
         )
 
     def _all_have_read(self, leaving: int) -> None:
-        """A broker in controlled shutdown waits for the others. What Kafka knows of how far one has
-        read it forgets, until it is heard again, when its registration changes; ours does not.
+        """A broker in controlled shutdown waits until the others have caught up. Kafka forgets
+        how far a broker has read when its registration changes, until its next heartbeat; kwire
+        does not.
         """
         brokers, sessions = self.cluster.image.brokers, self.cluster.controller._sessions
         leave = {
@@ -324,9 +324,18 @@ class Life:
 
 
 _HAPPENS: Final[tuple[tuple[Callable[[Life], None], int], ...]] = (
-    (Life.register, 5), (Life.unregister, 3), (Life.heartbeat, 22), (Life.create, 4), (Life.delete, 4), (Life.alter, 30),
-    (Life.move, 8), (Life.list_moves, 1), (Life.elect, 4), (Life.assign, 3), (Life.place, 2),
-)  # fmt: skip
+    (Life.register, 5),
+    (Life.unregister, 3),
+    (Life.heartbeat, 22),
+    (Life.create, 4),
+    (Life.delete, 4),
+    (Life.alter, 30),
+    (Life.move, 8),
+    (Life.list_moves, 1),
+    (Life.elect, 4),
+    (Life.assign, 3),
+    (Life.place, 2),
+)
 
 
 def _replaces(now: PartitionRecord, to: list[int] | None) -> bool:

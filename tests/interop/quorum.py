@@ -63,7 +63,9 @@ def make_topics(cluster: Cluster, names: Sequence[str], partitions: int = 4) -> 
 
 
 def files_of(node: Node, below: int | None = None) -> list[Batch]:
-    """The batches in the node's segment files, which may be growing; those before offset ``below``."""
+    """The batches in the node's segment files, which may be growing; those before offset
+    ``below``.
+    """
     segments = sorted(node.metadata_log_dir.glob("*.log"))
     return clipped(
         (batch for one in segments for batch in split(one.read_bytes(), growing=True)), below
@@ -133,7 +135,7 @@ def first_unequal(seen: Sequence[Batch], expected: Sequence[Batch]) -> str:
 
 
 def records_of(batches: Iterable[Batch]) -> list[Record]:
-    """What a consumer must be given of them."""
+    """The records of these batches that a consumer must get."""
     return [record for batch in batches if not batch.control for record in batch.records()]
 
 

@@ -1,4 +1,4 @@
-"""What every client driver has in common: a record, the hash of many, and a reader that follows a
+"""Base of the client drivers: a record, the hash of many records, and a reader that consumes a
 topic in a thread.
 """
 
@@ -65,11 +65,13 @@ class Reader(ABC):
                 )
             if not self._thread.is_alive():
                 raise AssertionError(
-                    f"{self.client} ended after {len(self.records)} of {count} records: {self.said()}"
+                    f"{self.client} ended after {len(self.records)} of {count} records: "
+                    f"{self.said()}"
                 )
             if time.monotonic() > deadline:
                 raise AssertionError(
-                    f"{self.client} had {len(self.records)} of {count} records after {timeout_s:.0f} s: {self.said()}"
+                    f"{self.client} had {len(self.records)} of {count} records after "
+                    f"{timeout_s:.0f} s: {self.said()}"
                 )
             time.sleep(0.01)
 
@@ -99,7 +101,7 @@ class Reader(ABC):
         """Called after ``stopping`` was set, for readers that do not look at it."""
 
     def said(self) -> str:
-        """What the client wrote to its log, for error messages."""
+        """The end of the client's own log, for error messages."""
         return ""
 
 

@@ -14,8 +14,8 @@ _FOLLOW_TIMEOUT_S = 15.0
 
 @dataclass
 class Decision:
-    """What one client got; ``error`` is empty when it got as many records as there are and stopped
-    well.
+    """The result of one client; ``error`` is empty when it got every record and stopped without
+    an error.
     """
 
     records: Sequence[Record]

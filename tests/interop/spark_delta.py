@@ -35,7 +35,7 @@ CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    """What docs/spark-tables.md tells to set before a session starts."""
+    """The settings of docs/spark-tables.md, which a session needs before it starts."""
     try:
         jars = str(delta_jars())
     except MavenError as error:
@@ -116,7 +116,7 @@ def test_delta_has_the_rows_of_parquet(spark: SparkSession, logs: Any, tmp_path:
     assert everything(spark, delta) == expected
 
 
-def test_killed_and_started_again_delta_has_every_row_once(
+def test_delta_has_every_row_once_after_the_query_was_killed_and_restarted(
     spark: SparkSession, settings: dict[str, str], logs: Any, tmp_path: Path
 ) -> None:
     """Killed at random in the delivery of a commit, or just before and behind it: it takes most of
@@ -151,7 +151,9 @@ def test_killed_and_started_again_delta_has_every_row_once(
     assert found == expected
 
 
-def test_a_directory_holds_one_format(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
+def test_directory_of_another_format_is_refused(
+    spark: SparkSession, logs: Any, tmp_path: Path
+) -> None:
     directory, path = str(logs("p-abort") / "nodes" / "1"), tmp_path / "tables"
     tables(spark, directory, str(path), format="delta")
     with pytest.raises(TablesError, match="has tables as delta"):

@@ -30,10 +30,16 @@ register(spark)
 queries = []
 for one in given["queries"]:
     if one["source"] == "kafka":
-        options = kafka_options(one["bootstrap"], by="assign", start="earliest", max_offsets_per_trigger=one["batch"])
+        options = kafka_options(
+            one["bootstrap"], by="assign", start="earliest", max_offsets_per_trigger=one["batch"]
+        )
     else:
-        options = {"bootstrap.servers": one["bootstrap"], "startingOffsets": "earliest", "keep": "value",
-                   "maxOffsetsPerTrigger": str(one["batch"])}
+        options = {
+            "bootstrap.servers": one["bootstrap"],
+            "startingOffsets": "earliest",
+            "keep": "value",
+            "maxOffsetsPerTrigger": str(one["batch"]),
+        }
     df = spark.readStream.format(one["source"]).options(**options).load()
     queries.append(tables(spark, df, one["path"], format=one["format"]))
 print("begin", flush=True)
@@ -79,7 +85,9 @@ class Driver:
 
 @contextmanager
 def driver(queries: Sequence[Query], into: Path, settings: Mapping[str, str]) -> Iterator[Driver]:
-    """A running driver in a process group of its own; killed with its JVM at the end of the block."""
+    """A running driver in a process group of its own; killed with its JVM at the end of the
+    block.
+    """
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -97,8 +105,12 @@ def driver(queries: Sequence[Query], into: Path, settings: Mapping[str, str]) ->
     with (into / "said").open("a") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", _DRIVER, given],
-            stdout=subprocess.PIPE, stderr=output, text=True, env=environment, start_new_session=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
         try:
             yield Driver(process, into / "said")
         finally:

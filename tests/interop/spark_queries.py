@@ -26,8 +26,8 @@ def stream(spark: SparkSession, options: dict[str, str]) -> DataFrame:
 
 
 def records(df: DataFrame) -> list[Record]:
-    """What a DataFrame of the Kafka source holds, in order of offset; the order is Spark's to
-    choose.
+    """The rows of a DataFrame of the Kafka source, ordered by offset, because Spark may return
+    them in any order.
     """
     rows = df.selectExpr(
         "offset", "unix_millis(timestamp)", "key", "value", "topic", "partition"

@@ -1,8 +1,8 @@
-"""Kafka's command line tools on brokers of Kafka, over our controllers and over Kafka's: they print
-the same.
+"""Kafka's command line tools, connected to Kafka brokers, print the same under kwire
+controllers as under Kafka controllers.
 
-What our controllers wrote meanwhile is then read by Kafka's tools, and by controllers of Kafka that
-take over from ours.
+Kafka's tools then read the log that the kwire controllers wrote, and Kafka controllers take over
+from them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 from tests.interop.admin_commands import COMMANDS, Command, files
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.own_kafka import complaints
 from tests.interop.quorum import files_of
 from tests.interop.test_own_snapshots import shell
@@ -29,8 +29,8 @@ from tools.kafka_files import Node, Shape, write_properties
 from tools.own_quorum import OwnCluster, own_quorum
 from tools.real_brokers import real_brokers
 
-#: What is said over Kafka's controllers, and what over ours. A broker that is no replica any more
-#: is not eligible to lead here, where Kafka keeps it in the ELR of a partition whose ISR is below
+#: Kafka's output -> kwire's, where they differ. kwire does not keep a broker that is no
+#: longer a replica in the ELR; Kafka does for a partition whose ISR is below
 #: ``min.insync.replicas``.
 DELIBERATE = {
     "Replicas: 102 Isr: 102 Elr: 101 LastKnownElr:": "Replicas: 102 Isr: 102 Elr: LastKnownElr:",
@@ -72,21 +72,21 @@ def run(command: Command, bootstrap: str, directory: Path) -> tuple[int, list[st
     return done.returncode, command.comparable(done.stdout)
 
 
-def compared(real: str, ours: str, directory: Path) -> Iterator[str]:
+def compared(real: str, kwires: str, directory: Path) -> Iterator[str]:
     """Where the two clusters answer differently: command by command, both at a time."""
     for name, text in files().items():
         (directory / name).write_text(text)
     with ThreadPoolExecutor(2) as pool:
         for command in COMMANDS:
             expected, told = pool.map(
-                lambda where, command=command: run(command, where, directory), (real, ours)
+                lambda where, command=command: run(command, where, directory), (real, kwires)
             )
             if meant(expected) != told:
-                yield f"{command}\nKafka: {expected}\nours:  {told}"
+                yield f"{command}\nKafka: {expected}\nkwire: {told}"
 
 
 def meant(said: tuple[int, list[str]]) -> tuple[int, list[str]]:
-    """What ours is to say where Kafka says this."""
+    """The output expected of kwire where Kafka's is this."""
     status, lines = said
     for kafkas, instead in DELIBERATE.items():
         lines = [line.replace(kafkas, instead) for line in lines]
@@ -94,15 +94,15 @@ def meant(said: tuple[int, list[str]]) -> tuple[int, list[str]]:
 
 
 @dataclass
-class Day:
-    """What became of it: differences, and our nodes, stopped, with the log that they wrote."""
+class ToolsRun:
+    """The result: the differences, and the stopped kwire nodes with the log that they wrote."""
 
     differences: list[str]
     own: OwnCluster
 
 
 @pytest.fixture(scope="module")
-def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
+def tools_run(tmp_path_factory: pytest.TempPathFactory) -> ToolsRun:
     need_java()
     directory = tmp_path_factory.mktemp("admin")
     with (
@@ -116,22 +116,23 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
     ):
         differences = list(compared(real.bootstrap, brokers.bootstrap, directory))
         for row in measured(own, brokers, real, rounds=1):
-            SAID.append(
-                f"controllers, {row['what']}: ours {row['ours']:.0f}, Kafka's {row['theirs']:.0f} {row['unit']}"
+            FIGURES.append(
+                f"controllers, {row['what']}: kwire {row['ours']:.0f}, Kafka's "
+                f"{row['theirs']:.0f} {row['unit']}"
             )
-    return Day(differences, own)
+    return ToolsRun(differences, own)
 
 
-def test_they_print_what_they_print_over_kafkas_controllers(day: Day) -> None:
-    SAID.append(
+def test_tools_print_the_same_under_kwire_and_kafka_controllers(tools_run: ToolsRun) -> None:
+    FIGURES.append(
         f"admin tools: {len(COMMANDS)} commands, the same but for {len(DELIBERATE)} on purpose"
     )
-    assert not day.differences, "\n".join(day.differences)
+    assert not tools_run.differences, "\n".join(tools_run.differences)
 
 
-def test_kafka_dump_log_reads_what_our_controller_wrote(day: Day) -> None:
+def test_kafka_dump_log_reads_the_log_of_kwire_controllers(tools_run: ToolsRun) -> None:
     """Every record decodes, every CRC is right, no offset is missing."""
-    for node in day.own.nodes:
+    for node in tools_run.own.nodes:
         arguments = [
             "--files",
             str(node.metadata_log_dir / f"{0:020d}.log"),
@@ -146,8 +147,10 @@ def test_kafka_dump_log_reads_what_our_controller_wrote(day: Day) -> None:
         assert found >= WRITTEN, WRITTEN - found
 
 
-def test_kafka_metadata_shell_loads_what_our_controller_wrote(day: Day, tmp_path: Path) -> None:
-    segment = shutil.copy(day.own.nodes[0].metadata_log_dir / f"{0:020d}.log", tmp_path)
+def test_kafka_metadata_shell_loads_the_log_of_kwire_controllers(
+    tools_run: ToolsRun, tmp_path: Path
+) -> None:
+    segment = shutil.copy(tools_run.own.nodes[0].metadata_log_dir / f"{0:020d}.log", tmp_path)
     tree = shell(Path(segment))
     assert all(
         name in tree
@@ -162,22 +165,24 @@ def test_kafka_metadata_shell_loads_what_our_controller_wrote(day: Day, tmp_path
     )
 
 
-def test_kafkas_controllers_take_over_from_ours(day: Day, tmp_path: Path) -> None:
-    """Two of three, on copies of our nodes' directories: one leads, reads everything, and goes on
-    where ours stopped.
+def test_kafka_controllers_continue_the_log_of_kwire_controllers(
+    tools_run: ToolsRun, tmp_path: Path
+) -> None:
+    """Two of three Kafka controllers on copies of the kwire nodes' directories. One leads,
+    reads the whole log and continues it.
     """
-    end = max(leader_end_on_disk(node) for node in day.own.nodes)
+    end = max(leader_end_on_disk(node) for node in tools_run.own.nodes)
     shape = Shape(
-        java.KAFKA_VERSION, 0, 3, properties={**_AUTHORIZED, **day.own.quorum_properties()}
+        java.KAFKA_VERSION, 0, 3, properties={**_AUTHORIZED, **tools_run.own.quorum_properties()}
     )
     nodes = [
         replace(node, roles=("controller",), directory=tmp_path / str(node.node_id))
-        for node in day.own.nodes
+        for node in tools_run.own.nodes
     ]
-    cluster = Cluster(shape, day.own.cluster_id, nodes[:2], tmp_path, FAST_START)
-    for ours, theirs in zip(day.own.nodes, cluster.nodes, strict=False):
-        shutil.copytree(ours.log_dir, theirs.log_dir)
-        write_properties(shape, theirs, nodes)
+    cluster = Cluster(shape, tools_run.own.cluster_id, nodes[:2], tmp_path, FAST_START)
+    for kwires, kafkas in zip(tools_run.own.nodes, cluster.nodes, strict=False):
+        shutil.copytree(kwires.log_dir, kafkas.log_dir)
+        write_properties(shape, kafkas, nodes)
     try:
         for node in cluster.nodes:
             cluster.start_node(node)

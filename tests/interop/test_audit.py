@@ -1,5 +1,5 @@
-"""Who changed what, as stock consumers read it: every acknowledged change once, with the records
-that it made, also when the node that led is killed, and for what came through an Envelope.
+"""Stock consumers read the audit topic: each acknowledged change once, with its records, also
+after the leader was killed and for requests in an Envelope.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID, TOPIC_NAME
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.records import decode_metadata_record
 from tests.interop.clients import missing, need_clients
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.reading import Record
 from tests.interop.session import read_with_every_client
 from tests.kwire.spark.session import spark_session
@@ -91,7 +91,7 @@ def log_records(bootstrap: str) -> dict[int, Any]:
     return found
 
 
-def test_every_acknowledged_change_is_there_once_although_leaders_are_killed(
+def test_every_acknowledged_change_has_one_entry_although_leaders_are_killed(
     tmp_path: Path,
 ) -> None:
     """Writers ask every node; the leader is killed, then all nodes at once; then both topics are
@@ -109,7 +109,10 @@ def test_every_acknowledged_change_is_there_once_although_leaders_are_killed(
         }
         told = _until_there(cluster, acknowledged)
         _check_partitions(cluster, told)
-        tail = f"kwire tail -b {cluster.bootstrap.split(',')[0]} --topic {AUDIT_TOPIC} --until-end -o json"
+        tail = (
+            f"kwire tail -b {cluster.bootstrap.split(',')[0]} --topic {AUDIT_TOPIC} --until-end "
+            f"-o json"
+        )
         printed = [json.loads(line) for line in _run(tail).splitlines()]
         assert sorted(one["change"]["offset"] for one in printed) == sorted(
             one["offset"] for one in told
@@ -117,8 +120,9 @@ def test_every_acknowledged_change_is_there_once_although_leaders_are_killed(
         forwarders = {
             None if one["forwarder"] is None else one["forwarder"]["client_id"] for one in told
         }
-    SAID.append(
-        f"{AUDIT_TOPIC}: {len(acknowledged)} acknowledged changes, {len(told)} told, forwarded by {forwarders}"
+    FIGURES.append(
+        f"{AUDIT_TOPIC}: {len(acknowledged)} acknowledged changes, {len(told)} told, forwarded "
+        f"by {forwarders}"
     )
     assert None in forwarders and len(forwarders) > 1, (
         "some came straight to the leader, others in an Envelope"
@@ -205,9 +209,9 @@ def create(cluster: OwnCluster, *names: str, **more: Any) -> None:
         admin.close()
 
 
-def test_every_stock_client_reads_and_follows_it(one: OwnCluster) -> None:
-    """What was written before kill -9, and what comes then; assigned, and in groups, which commit
-    how far they are.
+def test_every_stock_client_reads_and_follows_the_audit_topic(one: OwnCluster) -> None:
+    """Consumers with assigned partitions and in groups, which commit their offsets, read the
+    entries from before kill -9 and those after.
     """
 
     def append() -> int:
@@ -239,7 +243,7 @@ def _names(record: Record) -> list[str]:
     return [one["name"] for one in told["resources"]]
 
 
-def test_the_page_is_right(one: OwnCluster) -> None:
+def test_commands_and_output_of_the_audit_page_are_right(one: OwnCluster) -> None:
     """The commands and the Python of docs/audit.md, and the members that it shows."""
     page = _PAGE.read_text(encoding="utf-8")
     shown = json.loads(re.search(r"```json\n(.*?)```", page, re.DOTALL)[1])  # type: ignore[index]
@@ -277,8 +281,10 @@ def _run(line: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def test_the_page_in_spark(one: OwnCluster) -> None:
-    """Every record of the log with who wanted it; what the controller wrote by itself is nobody's."""
+def test_spark_query_of_the_audit_page_names_each_principal(one: OwnCluster) -> None:
+    """Every record of the log with its principal, None for records that the controller wrote by
+    itself.
+    """
     names: dict[str, Any] = {"spark": spark_session(kafka=True), "server": one.bootstrap}
     block = re.search(
         r"```python\n(from pyspark.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL

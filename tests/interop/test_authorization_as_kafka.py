@@ -22,7 +22,7 @@ from tests.gateway.handlers.authorization import LOG, OTHER_TOPIC, TOPIC, Row
 from tests.gateway.handlers.test_authorization import LISTENERS, SecuredWorld, is_refused, rows
 from tests.gateway.handlers.world import build
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tools.kafka import FAST_START, Cluster, kafka
 from tools.kafka_security import (
     ADMIN,
@@ -36,10 +36,10 @@ from tools.kafka_security import (
 
 pytestmark = pytest.mark.interop
 
-#: A broker does not serve the metadata log as a topic, so what it says of it is something else.
-#: (listener, API, Kafka's errors, ours)
+#: A broker does not serve the metadata log as a topic, so its responses about it differ. (listener,
+#: API, Kafka's errors, kwire's)
 KNOWN_DIFFERENCES = [
-    # Kafka's controller says that it has this API, and fails (UNKNOWN_SERVER_ERROR) whoever asks.
+    # Kafka's controller advertises this API and answers every request with UNKNOWN_SERVER_ERROR.
     ("CONTROLLER", "describe_user_scram_credentials", {-1: 2}, {31: 1}),
 ]
 ROWS = [
@@ -138,22 +138,23 @@ async def ask(
         await upstream.aclose()
 
 
-def test_who_may_nothing_gets_the_same_errors_from_kafka(place: Place) -> None:
+def test_principal_without_acls_gets_the_errors_of_kafka(place: Place) -> None:
     different, compared, unknown = [], 0, []
     for listener, row in ROWS:
-        theirs = trio.run(ask, place, listener, row)
+        kafkas = trio.run(ask, place, listener, row)
         name = LISTENERS[listener]()[row.api_key].name
-        if theirs is None:
+        if kafkas is None:
             unknown.append(f"{name} ({listener})")
             continue
-        ours = SecuredWorld().answer(row, listener, f"User:{OUTSIDER}")
+        kwires = SecuredWorld().answer(row, listener, f"User:{OUTSIDER}")
         compared += 1
-        if is_refused(row, theirs) != is_refused(row, ours) or (
-            row.hidden is None and set(errors_of(theirs)) != set(errors_of(ours))
+        if is_refused(row, kafkas) != is_refused(row, kwires) or (
+            row.hidden is None and set(errors_of(kafkas)) != set(errors_of(kwires))
         ):
-            different.append((listener, name, dict(errors_of(theirs)), dict(errors_of(ours))))
-    SAID.append(
-        f"authorization as Kafka's: {compared} requests refused alike; not known to Kafka there: {unknown}"
+            different.append((listener, name, dict(errors_of(kafkas)), dict(errors_of(kwires))))
+    FIGURES.append(
+        f"authorization as Kafka's: {compared} requests refused alike; not known to Kafka there: "
+        f"{unknown}"
     )
     assert different == KNOWN_DIFFERENCES
     describe = next(row for listener, row in ROWS if (listener, row.api_key) == ("CONTROLLER", 50))

@@ -1,5 +1,5 @@
-"""Random ACLs that come and go, and the same questions put to Kafka's own ``StandardAuthorizer``
-and to ours.
+"""Asks Kafka's own ``StandardAuthorizer`` and kwire's the same questions, while random ACLs are
+added and removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.security.standard_authorizer import OPERATIONS, StandardAuthorizer
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.uuid import Uuid
 from tests.interop.clients import missing, need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tools import java
 
 pytestmark = pytest.mark.interop
@@ -38,7 +38,7 @@ HOSTS = ["10.0.0.1", "10.0.0.2", "::1"]
 
 
 class Life:
-    """One authorizer of ours and the lines that make Kafka's live the same."""
+    """kwire's authorizer, and the lines that bring Kafka's to the same state."""
 
     def __init__(self, rand: random.Random) -> None:
         self.lines: list[str] = []
@@ -75,11 +75,15 @@ class Life:
             self._name() if self._rand.random() < 0.8 else "*",
         )
         acl = AccessControlEntryRecord(
-            id=Uuid((1 << 64 | number).to_bytes(16, "big")), resource_type=kind, resource_name=name,
-            pattern_type=pick([LITERAL, PREFIXED]), principal=pick(["User:x", "User:y", "User:*", "Group:x"]),
-            host=pick(["*", "10.0.0.1", "0:0:0:0:0:0:0:1"]), operation=OPERATIONS[pick([*ASKED, "ALL"])],
+            id=Uuid((1 << 64 | number).to_bytes(16, "big")),
+            resource_type=kind,
+            resource_name=name,
+            pattern_type=pick([LITERAL, PREFIXED]),
+            principal=pick(["User:x", "User:y", "User:*", "Group:x"]),
+            host=pick(["*", "10.0.0.1", "0:0:0:0:0:0:0:1"]),
+            operation=OPERATIONS[pick([*ASKED, "ALL"])],
             permission_type=pick([ALLOW, ALLOW, DENY]),
-        )  # fmt: skip
+        )
         about = (
             acl.resource_type,
             acl.resource_name,
@@ -121,7 +125,7 @@ class Life:
         self.lines.append("\t".join(map(str, fields)))
 
 
-def test_kafkas_authorizer_says_the_same(tmp_path: Path) -> None:
+def test_kafkas_authorizer_gives_the_same_decisions(tmp_path: Path) -> None:
     need_java()
     rand = random.Random(20)
     lives = [Life(rand) for _ in range(AUTHORIZERS)]
@@ -141,8 +145,8 @@ def test_kafkas_authorizer_says_the_same(tmp_path: Path) -> None:
     if done.returncode and "jdk.compiler" in done.stderr:
         missing("this Java runs no source files: a JDK is needed")
     assert done.returncode == 0, done.stderr[-2000:]
-    ours = "".join(str(int(answer)) for life in lives for answer in life.answers)
-    theirs = done.stdout.strip()
-    assert len(ours) == len(theirs) > 10_000 and 0.2 < ours.count("1") / len(ours) < 0.8
-    assert sum(a != b for a, b in zip(ours, theirs, strict=True)) == 0
-    SAID.append(f"the authorizer and Kafka's: {len(ours)} questions answered alike")
+    kwires = "".join(str(int(answer)) for life in lives for answer in life.answers)
+    kafkas = done.stdout.strip()
+    assert len(kwires) == len(kafkas) > 10_000 and 0.2 < kwires.count("1") / len(kwires) < 0.8
+    assert sum(a != b for a, b in zip(kwires, kafkas, strict=True)) == 0
+    FIGURES.append(f"the authorizer and Kafka's: {len(kwires)} questions answered alike")

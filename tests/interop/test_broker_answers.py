@@ -1,6 +1,4 @@
-"""What brokers say to Kafka's controller and to ours: the same answers, and the same records in the
-log.
-"""
+"""Kafka's controller and kwire's respond alike to brokers, and write the same records."""
 
 from __future__ import annotations
 
@@ -16,9 +14,9 @@ from gateway.log.reader import read_log_file
 from kwire.records import decode_metadata_record
 from tests.gateway.controller.broker_cluster import CLUSTER_ID
 from tests.gateway.controller.cluster import Cluster
-from tests.interop.broker_requests import SESSION_MS, Ask, Side, Silence, story, upgrades
+from tests.interop.broker_requests import SESSION_MS, Ask, Side, Silence, lifecycle, upgrades
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.test_controller_admin_answers import NEWEST
 from tests.interop.test_controller_answers import comparable, unlike
 from tools.kafka import FAST_START, kafka
@@ -31,17 +29,17 @@ _PROPERTIES: Final = {
     "leader.imbalance.check.interval.seconds": "3600",
     "unclean.leader.election.interval.ms": "3600000",
 }
-#: How often ours looks for sessions that ended while nobody says anything, ms.
+#: The interval at which kwire checks for expired sessions while no request arrives, ms.
 _LOOK_MS: Final = 50
-#: Where ours says something else, and why.
+#: kwire's values where they differ from Kafka's on purpose, and the reason.
 DELIBERATE: Final[dict[str, str]] = {}
 
 
 class Both:
-    """Kafka's controller, asked over the wire, and ours in memory: each is asked the same."""
+    """Kafka's controller over the wire and kwire's in memory; both get the same requests."""
 
     def __init__(self, real: WireClient, cluster_id: str, level: int) -> None:
-        self.ours = Cluster(
+        self.kwires = Cluster(
             cluster_id=CLUSTER_ID,
             kraft_version=1,
             level=level,
@@ -61,13 +59,13 @@ class Both:
                 self._pass_time()
                 continue
             self.asked += 1
-            ours, real = self._ask(step)
-            for one in unlike(real, ours):
+            kwires, real = self._ask(step)
+            for one in unlike(real, kwires):
                 yield f"{step.about}: {one}"
 
     def _ask(self, step: Ask) -> tuple[Any, Any]:
         told = []
-        for side, ask in zip(self._sides, (self.ours.ask, self._real.call), strict=True):
+        for side, ask in zip(self._sides, (self.kwires.ask, self._real.call), strict=True):
             answer: Any = ask(step.make(side), step.version)
             if step.registers is not None and not answer.error_code:
                 side.epochs[step.registers] = answer.broker_epoch
@@ -76,12 +74,12 @@ class Both:
         return told[0], told[1]
 
     def _pass_time(self) -> None:
-        """Ours is where the clock is, and has done what it does by itself."""
+        """Advance kwire's clock to Kafka's and do its periodic work."""
         target_ms = int((time.monotonic() - self._began) * 1000)
-        while self.ours.now_ms < target_ms:
-            self.ours.now_ms = min(target_ms, self.ours.now_ms + _LOOK_MS)
-            for operation in self.ours.controller.poll(self.ours.now_ms):
-                self.ours.commit(operation)
+        while self.kwires.now_ms < target_ms:
+            self.kwires.now_ms = min(target_ms, self.kwires.now_ms + _LOOK_MS)
+            for operation in self.kwires.controller.poll(self.kwires.now_ms):
+                self.kwires.commit(operation)
 
 
 def written(values: Iterable[bytes]) -> list[str]:
@@ -116,10 +114,10 @@ def values_of(cluster: Kafka) -> Iterator[bytes]:
 
 @pytest.mark.parametrize(
     ("release", "level", "steps"),
-    [("4.4", 33, story), ("4.0", 25, upgrades)],
+    [("4.4", 33, lifecycle), ("4.0", 25, upgrades)],
     ids=["brokers", "upgrades"],
 )
-def test_the_same_answers_and_the_same_records(
+def test_brokers_get_the_responses_of_kafka_and_the_logs_are_equal(
     release: str, level: int, steps: Callable[[], Iterable[Ask | Silence]]
 ) -> None:
     need_java()
@@ -140,7 +138,8 @@ def test_the_same_answers_and_the_same_records(
     assert found.keys() == DELIBERATE.keys(), "\n".join(
         found[place] for place in found if place not in DELIBERATE
     )
-    assert written(both.ours.log) == expected
-    SAID.append(
-        f"brokers, Kafka {release}: {both.asked} requests, the same answers and the same {len(expected)} records"
+    assert written(both.kwires.log) == expected
+    FIGURES.append(
+        f"brokers, Kafka {release}: {both.asked} requests, the same answers and the same "
+        f"{len(expected)} records"
     )

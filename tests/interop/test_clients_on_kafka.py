@@ -60,7 +60,9 @@ def _records(offset: int, count: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_a_driver_reports_what_real_kafka_holds(outcomes: dict[Way, Decision], way: Way) -> None:
+def test_driver_reports_the_records_that_kafka_holds(
+    outcomes: dict[Way, Decision], way: Way
+) -> None:
     decision = outcomes[way]
     expected = _records(0, _FIRST) + _records(_FIRST + 1, _LATER)
     assert not decision.error

@@ -1,5 +1,5 @@
-"""ACLs, quotas and SCRAM credentials: the same requests to Kafka and to ours get the same errors,
-and find the same.
+"""Kafka's controller and kwire's give the same errors and results for the same requests about
+ACLs, quotas and SCRAM credentials.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from typing import Final
 
 from kwire.message import Message
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.controller_admin_requests import ACLS, QUOTAS, SCRAM
 from tests.interop.test_controller_answers import ask, settled, unlike
 from tools.gateway_process import gateway
 from tools.kafka import FAST_START, kafka
 from tools.wire_client import WireClient
 
-#: Where ours says something else, and why.
-_ANY: Final = "the ACL is refused and the reason told, where Kafka fails at the whole request and says nothing"
+#: kwire's values where they differ from Kafka's on purpose, and the reason.
+_ANY: Final = (
+    "the ACL is refused and the reason told, where Kafka fails at the whole request and says "
+    "nothing"
+)
 DELIBERATE: Final = {
     **{
         f"any {what}: .results[0].{part}": _ANY
@@ -48,7 +51,7 @@ def flags(properties: Mapping[str, str]) -> list[str]:
     ]
 
 
-def test_the_same_answers(tmp_path: Path) -> None:
+def test_admin_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
     need_java()
     with (
         kafka(
@@ -56,17 +59,18 @@ def test_the_same_answers(tmp_path: Path) -> None:
         ) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
-        WireClient(server.bootstrap) as ours,
+        WireClient(server.bootstrap) as kwires,
     ):
         told = [
             one
             for about, request in ACLS + QUOTAS + SCRAM
-            for one in _compared(about, request, real, ours)
+            for one in _compared(about, request, real, kwires)
         ]
     differences = {one.partition(": Kafka ")[0]: one for one in told}
     count = len(ACLS + QUOTAS + SCRAM)
-    SAID.append(
-        f"ACLs, quotas, SCRAM: {count} requests, the same answers but for {len(DELIBERATE)} on purpose"
+    FIGURES.append(
+        f"ACLs, quotas, SCRAM: {count} requests, the same answers but for {len(DELIBERATE)} on "
+        "purpose"
     )
     assert differences.keys() == DELIBERATE.keys(), "\n".join(
         [
@@ -76,10 +80,10 @@ def test_the_same_answers(tmp_path: Path) -> None:
     )
 
 
-def _compared(about: str, request: Message, real: WireClient, ours: WireClient) -> list[str]:
+def _compared(about: str, request: Message, real: WireClient, kwires: WireClient) -> list[str]:
     asks = request.NAME.startswith("Describe")
     expected = ask(real, request)
-    answer = settled(ours, request, expected) if asks else ask(ours, request)
+    answer = settled(kwires, request, expected) if asks else ask(kwires, request)
     if not asks:
         time.sleep(_HEARD_WITHIN_S)
     return [f"{about}: {one}" for one in unlike(expected, answer)]

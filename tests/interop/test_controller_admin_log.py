@@ -1,5 +1,5 @@
-"""A controller of Kafka replays all that ours wrote about ACLs, quotas, SCRAM users and tokens, and
-has no complaint.
+"""A Kafka controller replays the records that kwire wrote about ACLs, quotas, SCRAM users and
+tokens without an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kwire.message import Message
 from kwire.messages.envelope_request import EnvelopeRequest
 from tests.gateway.controller.test_admin_properties import likely
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.controller_admin_requests import ACLS, QUOTAS, SCRAM
 from tests.interop.controller_token_requests import create, expire, renew
 from tests.interop.own_kafka import complaints, observed_by_kafka
@@ -35,7 +35,7 @@ _REQUESTS: Final = (
 )
 
 
-def test_a_controller_of_kafka_replays_it(tmp_path: Path) -> None:
+def test_kafka_controller_replays_the_log(tmp_path: Path) -> None:
     need_java()
     settings = {**AUTHORIZER, **SECRET}
     with own_quorum(ids=[11], properties={**QUICK, **settings}, formatted=True) as own:
@@ -49,8 +49,9 @@ def test_a_controller_of_kafka_replays_it(tmp_path: Path) -> None:
             fetched = wait_for_segments(observer, end)
             assert not first_unequal(fetched, clipped(files_of(leader), end))
             assert complaints(observer) == []
-    SAID.append(
-        f"admin records: {end} offsets of ACLs, quotas, users and tokens replayed by Kafka, no complaint"
+    FIGURES.append(
+        f"admin records: {end} offsets of ACLs, quotas, users and tokens replayed by Kafka, no "
+        "complaint"
     )
 
 
@@ -70,7 +71,7 @@ def write_all(client: WireClient) -> None:
 
 
 def _forwarded(client: WireClient, request: Message) -> Any:
-    """As a broker forwards it: nobody asks for tokens without saying who he is."""
+    """In an Envelope, as a broker forwards it: requests about tokens need a principal."""
     cls, version = type(request), type(request).VERSIONS[-1]
     assert cls.API_KEY is not None
     data = encode_request_header(cls.API_KEY, version, 1, "client") + request.encode(version)

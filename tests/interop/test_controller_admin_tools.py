@@ -1,5 +1,5 @@
-"""Kafka's tools for ACLs, quotas, SCRAM users and delegation tokens print of ours what they print
-of Kafka.
+"""Kafka's tools for ACLs, quotas, SCRAM users and delegation tokens print the same with kwire
+as with Kafka.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.test_controller_token_answers import SECRET, kafka_of_users, ours_of_users
 from tools import java_tools
 from tools.java import JavaError
@@ -25,7 +25,10 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
     (_ACLS, "--add --allow-principal User:ann --producer --topic orders"),
     (
         _ACLS,
-        "--add --deny-principal User:bob --deny-host 10.0.0.1 --operation Read --topic or --resource-pattern-type prefixed",
+        (
+            "--add --deny-principal User:bob --deny-host 10.0.0.1 --operation Read --topic or "
+            "--resource-pattern-type prefixed"
+        ),
     ),
     (_ACLS, "--list"),
     (_ACLS, "--list --topic orders --resource-pattern-type match"),
@@ -33,11 +36,17 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
     (_ACLS, "--list --principal User:ann"),
     (
         _CONFIGS,
-        "--alter --entity-type users --entity-name ann --add-config producer_byte_rate=1024,request_percentage=12.5",
+        (
+            "--alter --entity-type users --entity-name ann --add-config "
+            "producer_byte_rate=1024,request_percentage=12.5"
+        ),
     ),
     (
         _CONFIGS,
-        "--alter --entity-type users --entity-default --entity-type clients --entity-name c --add-config consumer_byte_rate=9",
+        (
+            "--alter --entity-type users --entity-default --entity-type clients --entity-name c "
+            "--add-config consumer_byte_rate=9"
+        ),
     ),
     (_CONFIGS, "--alter --entity-type users --entity-name ann --add-config consumer_byte_rate=-1"),
     (
@@ -46,14 +55,20 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         _CONFIGS,
-        "--alter --entity-type users --entity-name ann --add-config SCRAM-SHA-256=[iterations=8192,password=secret]",
+        (
+            "--alter --entity-type users --entity-name ann --add-config "
+            "SCRAM-SHA-256=[iterations=8192,password=secret]"
+        ),
     ),
     (_CONFIGS, "--describe --entity-type users"),
     (_CONFIGS, "--describe --entity-type users --entity-type clients"),
     (_CONFIGS, "--describe --entity-type ips"),
     (
         _CONFIGS,
-        "--alter --entity-type users --entity-name ann --delete-config SCRAM-SHA-256,producer_byte_rate",
+        (
+            "--alter --entity-type users --entity-name ann --delete-config "
+            "SCRAM-SHA-256,producer_byte_rate"
+        ),
     ),
     (_CONFIGS, "--alter --entity-type users --entity-name ann --delete-config SCRAM-SHA-256"),
     (_CONFIGS, "--describe --entity-type users --entity-name ann"),
@@ -64,7 +79,7 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
     (_TOKENS, f"--expire --expiry-time-period -1 --hmac {_PASSWORD}"),
 )
 _HMAC: Final = re.compile(r"[A-Za-z0-9+/]{86}==")
-#: What differs from one run to the next: passwords, ids, times; and where an exception came from.
+#: Output that differs between runs: passwords, ids, times, and the stack of an exception.
 _PASSING: Final = (
     (_HMAC, "HMAC"),
     (re.compile(r"(?<![\w-])[\w-]{22}(?![\w-])"), "ID"),
@@ -74,7 +89,7 @@ _PASSING: Final = (
 )
 
 
-def test_the_tools_print_the_same(tmp_path: Path) -> None:
+def test_tools_print_the_same_with_kwire_as_with_kafka(tmp_path: Path) -> None:
     need_java()
     client = tmp_path / "client.properties"
     client.write_text(
@@ -87,15 +102,16 @@ def test_the_tools_print_the_same(tmp_path: Path) -> None:
     )
     with kafka_of_users(SECRET) as cluster, ours_of_users(tmp_path, SECRET) as server:
         expected, printed = _printed(cluster.bootstrap, client), _printed(server.bootstrap, client)
-    for (_, arguments), theirs, ours in zip(COMMANDS, expected, printed, strict=True):
-        assert ours == theirs, f"{arguments}: {ours} for {theirs}"
-    SAID.append(
-        f"admin tools: {len(COMMANDS)} commands about ACLs, quotas, SCRAM users and tokens, the same output"
+    for (_, arguments), kafkas, kwires in zip(COMMANDS, expected, printed, strict=True):
+        assert kwires == kafkas, f"{arguments}: {kwires} for {kafkas}"
+    FIGURES.append(
+        f"admin tools: {len(COMMANDS)} commands about ACLs, quotas, SCRAM users and tokens, the "
+        "same output"
     )
 
 
 def _printed(address: str, client: Path) -> list[list[str]]:
-    """What each command printed, or failed with: its lines, in an order of their own."""
+    """The output or the failure of each command, its lines sorted."""
     printed, password = [], ""
     for tool, arguments in COMMANDS:
         where = ["--bootstrap-server", address, "--command-config", str(client)]

@@ -1,5 +1,5 @@
-"""The same requests to Kafka's controller, through a broker, and to ours: the same errors, and what
-is told is the same.
+"""Kafka's controller, through a broker, and kwire's give the same errors and results for the
+same requests.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from kwire.message import Message
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.controller_requests import REQUESTS
 from tools.gateway_process import gateway
 from tools.kafka import FAST_START, kafka
 from tools.wire_client import WireClient
 
-#: Where ours says something else, and why.
+#: kwire's values where they differ from Kafka's on purpose, and the reason.
 DELIBERATE: Final = {
     "describe topics: .results[4].says why": "a sentence for a topic that does not exist, where Kafka has none",
 }
-#: What differs from one cluster to the next, or is told in our own words.
+#: Fields that differ between any two clusters, or hold kwire's own sentences.
 _NOT_COMPARED: Final = frozenset({"topicId", "errorMessage", "documentation", "throttleTimeMs"})
 #: How long a broker may take to see what its controller did.
 _SEEN_WITHIN_S: Final = 5.0
@@ -53,35 +53,38 @@ def unlike(expected: Any, answer: Any, where: str = "") -> Iterator[str]:
         for index, pair in enumerate(zip(expected, answer, strict=True)):
             yield from unlike(*pair, f"{where}[{index}]")
     elif expected != answer:
-        yield f"{where}: Kafka {expected}, ours {answer}"
+        yield f"{where}: Kafka {expected}, kwire {answer}"
 
 
 def settled(client: WireClient, request: Message, expected: Any) -> Any:
-    """The answer to a question: what was changed last may not have reached the node that is asked."""
+    """The answer to a question: what was changed last may not have reached the node that is
+    asked.
+    """
     deadline = time.monotonic() + _SEEN_WITHIN_S
     while (answer := ask(client, request)) != expected and time.monotonic() < deadline:
         time.sleep(0.1)
     return answer
 
 
-def test_the_same_answers(tmp_path: Path) -> None:
+def test_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
     need_java()
     differences = []
     with (
         kafka(version="4.4.0", options=FAST_START, kill_at_end=True) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path)) as server,
         WireClient(cluster.bootstrap) as real,
-        WireClient(server.bootstrap) as ours,
+        WireClient(server.bootstrap) as kwires,
     ):
         for about, request in REQUESTS:
             asks = request.NAME == "DescribeConfigsRequest"
             if asks:
                 time.sleep(1)  # a broker is told of what its controller did when that is committed
             expected = ask(real, request)
-            answer = settled(ours, request, expected) if asks else ask(ours, request)
+            answer = settled(kwires, request, expected) if asks else ask(kwires, request)
             differences += [f"{about}: {one}" for one in unlike(expected, answer)]
-    SAID.append(
-        f"controllers: {len(REQUESTS)} requests, the same answers but for {len(DELIBERATE)} on purpose"
+    FIGURES.append(
+        f"controllers: {len(REQUESTS)} requests, the same answers but for {len(DELIBERATE)} on "
+        "purpose"
     )
     found = {one.partition(": Kafka ")[0]: one for one in differences}
     assert found.keys() == DELIBERATE.keys(), "\n".join(

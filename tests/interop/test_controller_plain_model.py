@@ -1,8 +1,8 @@
-"""Thousands of random admin operations, of Kafka's controller, of ours and of a plain model: the
-same outcomes, one by one.
+"""Thousands of random admin operations have the same outcomes at Kafka's controller, at kwire's
+and in a plain model.
 
-Topics, their configurations, ACLs, quotas and SCRAM users. In the end the logs of both say what the
-model says.
+They are about topics, configurations, ACLs, quotas and SCRAM users. At the end both logs hold the
+model's state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gateway.handlers.answer_errors import errors_of
 from tests.gateway.controller.plain_model import Model, seen
 from tests.gateway.controller.plain_requests import plain_request
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.images import image_of
 from tests.interop.test_controller_admin_answers import AUTHORIZER, NEWEST, flags
 from tools.gateway_process import gateway
@@ -31,7 +31,7 @@ _SEED: Final = 11
 
 
 @pytest.mark.timeout(900)  # a minute, where nothing else runs
-def test_the_same_outcomes(tmp_path: Path) -> None:
+def test_random_operations_have_the_outcomes_of_the_model(tmp_path: Path) -> None:
     need_java()
     rng, model, mistakes = random.Random(_SEED), Model(), Counter[int]()
     with (
@@ -40,7 +40,7 @@ def test_the_same_outcomes(tmp_path: Path) -> None:
         ) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
-        WireClient(server.bootstrap) as ours,
+        WireClient(server.bootstrap) as kwires,
     ):
         for number in range(_COUNT):
             request = plain_request(rng)
@@ -48,16 +48,17 @@ def test_the_same_outcomes(tmp_path: Path) -> None:
             expected = model.ask(request)
             told = {
                 who: errors_of(client.call(request, version))
-                for who, client in (("Kafka", real), ("ours", ours))
+                for who, client in (("Kafka", real), ("kwire", kwires))
             }
-            assert told == {"Kafka": expected, "ours": expected}, f"request {number}: {request}"
+            assert told == {"Kafka": expected, "kwire": expected}, f"request {number}: {request}"
             mistakes += expected
         time.sleep(1)
         found = {
             "Kafka": seen(image_of(cluster.nodes[0].metadata_log_dir)),
-            "ours": seen(image_of(tmp_path / "__cluster_metadata-0")),
+            "kwire": seen(image_of(tmp_path / "__cluster_metadata-0")),
         }
-    assert found == {"Kafka": model.seen(), "ours": model.seen()}
-    SAID.append(
-        f"controllers and a plain model: {_COUNT} random requests, {mistakes.total()} errors, the same; the same state"
+    assert found == {"Kafka": model.seen(), "kwire": model.seen()}
+    FIGURES.append(
+        f"controllers and a plain model: {_COUNT} random requests, {mistakes.total()} errors, "
+        "the same; the same state"
     )

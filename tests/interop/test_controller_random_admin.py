@@ -1,5 +1,5 @@
-"""Random requests about ACLs, quotas and SCRAM credentials to Kafka and to ours: the same answers,
-the same state.
+"""Random requests about ACLs, quotas and SCRAM credentials get the same responses from Kafka
+and kwire, and lead to the same state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from kwire.message import Message
 from tests.gateway.controller.test_admin_properties import likely
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.controller_admin_requests import find_acls, find_quotas, find_scram
 from tests.interop.test_controller_admin_answers import AUTHORIZER, NEWEST, flags
 from tests.interop.test_controller_answers import ask, settled, unlike
@@ -35,7 +35,7 @@ _SEED: Final = 6
 
 
 @pytest.mark.timeout(900)  # half a minute, where nothing else runs
-def test_the_same_outcomes(tmp_path: Path) -> None:
+def test_random_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
     need_java()
     rng = random.Random(_SEED)
     with (
@@ -44,27 +44,31 @@ def test_the_same_outcomes(tmp_path: Path) -> None:
         ) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
-        WireClient(server.bootstrap) as ours,
+        WireClient(server.bootstrap) as kwires,
     ):
         for number in range(1, _COUNT + 1):
             request = _request(rng)
-            differences = list(unlike(ask(real, request), ask(ours, request)))
+            differences = list(unlike(ask(real, request), ask(kwires, request)))
             assert not differences, f"request {number}, {request}: {differences}"
             if number % _BETWEEN_LOOKS == 0:
-                _look(real, ours)
-    SAID.append(f"ACLs, quotas, SCRAM: {_COUNT} random requests, the same answers, the same state")
+                _look(real, kwires)
+    FIGURES.append(
+        f"ACLs, quotas, SCRAM: {_COUNT} random requests, the same answers, the same state"
+    )
 
 
-def _look(real: WireClient, ours: WireClient) -> None:
+def _look(real: WireClient, kwires: WireClient) -> None:
     time.sleep(1)  # a broker is told of what its controller did when that is committed
     for question in (find_acls(), find_quotas(), find_scram()):
         expected = ask(real, question)
-        differences = list(unlike(expected, settled(ours, question, expected)))
+        differences = list(unlike(expected, settled(kwires, question, expected)))
         assert not differences, f"{question.NAME}: {differences}"
 
 
 def _request(rng: random.Random) -> Message:
-    """One that is answered for what it says: not what Kafka fails at, or ends the connection for."""
+    """One that is answered for what it says: not what Kafka fails at, or ends the
+    connection for.
+    """
     request: Any = likely(rng.choice(_REQUESTS), rng)
     if request.NAME == "CreateAclsRequest":
         request.creations = [acl for acl in request.creations if _is_definite(acl)]

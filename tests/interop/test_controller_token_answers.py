@@ -1,5 +1,5 @@
-"""Delegation tokens: the same steps with Kafka and with ours, of two users, get the same errors and
-times.
+"""The same requests of two users about delegation tokens get the same errors and times from
+Kafka and kwire.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from tests.gateway.controller.cluster import made
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.controller_token_requests import MINUTE_MS, STEPS, Step
 from tests.interop.test_controller_answers import unlike
 from tools.gateway_process import Gateway, gateway
@@ -52,11 +52,11 @@ _HEARD_WITHIN_S: Final = 0.5
 _SINCE_EPOCH: Final = 10**12
 
 
-def test_the_same_answers(tmp_path: Path) -> None:
+def test_token_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
     need_java()
     with kafka_of_users(SECRET) as cluster, ours_of_users(tmp_path, SECRET) as server:
         expected, answers = _answers(cluster.bootstrap, STEPS), _answers(server.bootstrap, STEPS)
-    SAID.append(f"delegation tokens: {len(STEPS)} steps, the same answers")
+    FIGURES.append(f"delegation tokens: {len(STEPS)} steps, the same answers")
     differences = [
         f"{about}: {one}"
         for about, answer in expected.items()
@@ -65,7 +65,7 @@ def test_the_same_answers(tmp_path: Path) -> None:
     assert not differences, "\n".join(differences)
 
 
-def test_the_same_answers_without_a_key(tmp_path: Path) -> None:
+def test_token_requests_without_a_secret_key_get_the_responses_of_kafka(tmp_path: Path) -> None:
     need_java()
     with kafka_of_users({}) as cluster, ours_of_users(tmp_path, {}) as server:
         steps = [step for step in STEPS if step.about in _WITHOUT_A_KEY]
@@ -74,7 +74,7 @@ def test_the_same_answers_without_a_key(tmp_path: Path) -> None:
 
 
 def _answers(address: str, steps: Sequence[Step]) -> dict[str, Any]:
-    """What each step is answered, in a form that any server can give at any time."""
+    """The response to each step, in a form that does not depend on server or time."""
     told: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         clients = {user: stack.enter_context(_as_user(address, user)) for user in _PASSWORDS}
@@ -130,7 +130,7 @@ def kafka_of_users(secret: dict[str, str]) -> contextlib.AbstractContextManager[
 def ours_of_users(
     directory: Path, secret: dict[str, str]
 ) -> contextlib.AbstractContextManager[Gateway]:
-    """The same of ours."""
+    """The same against kwire."""
     file = directory / "server.properties"
     known = {
         key: value

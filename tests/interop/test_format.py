@@ -28,7 +28,7 @@ CLUSTER_ID = "QKPByyaYQyWJjkXGE6EEwA"
 VOTERS = "1@127.0.0.1:19093:jejmYUtCT5uVMljQHNQ3AQ,2@localhost:19094:jejmYUtCT5uVMljQHNQ3Ag"
 #: The newest level of the Kafka release that the tests run.
 LEVEL = ("--release-version", java.KAFKA_VERSION.rpartition(".")[0])
-#: What an unlucky controller says.
+#: Words in the log of a controller that failed.
 _TROUBLE = ("Exception", "FATAL", "Encountered fatal fault")
 
 
@@ -91,7 +91,7 @@ def contents(path: Path, unlike: Sequence[bytes] = ()) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("for_kafka", "for_kwire"),
     [
         (
             ["--standalone"],
@@ -121,18 +121,18 @@ def contents(path: Path, unlike: Sequence[bytes] = ()) -> list[Any]:
         "4.1 without groups",
     ],
 )
-def test_the_files_are_those_of_kafka(
-    theirs: Sequence[str], ours: Sequence[str], tmp_path: Path
+def test_formatted_files_are_those_of_kafka(
+    for_kafka: Sequence[str], for_kwire: Sequence[str], tmp_path: Path
 ) -> None:
     need_java()
-    kafkas, kwires = format_with_kafka(tmp_path, theirs), tmp_path / "kwire"
-    format_with_kwire(kwires, ours)
+    kafkas, kwires = format_with_kafka(tmp_path, for_kafka), tmp_path / "kwire"
+    format_with_kwire(kwires, for_kwire)
     assert contents(kwires / BOOTSTRAP_FILE) == contents(kafkas / BOOTSTRAP_FILE)
     meta = [read_meta_properties(one / "meta.properties") for one in (kafkas, kwires)]
     assert meta[0].cluster_id == meta[1].cluster_id and meta[0].node_id == meta[1].node_id
-    if theirs[0] == "--initial-controllers":
+    if for_kafka[0] == "--initial-controllers":
         assert meta[0].directory_id == meta[1].directory_id
-    if theirs[:1] == list(ours[:1]):
+    if for_kafka[:1] == list(for_kwire[:1]):
         snapshots = [sorted(one.glob("**/*-*.checkpoint")) for one in (kafkas, kwires)]
         assert [one.name for one in snapshots[0]] == [one.name for one in snapshots[1]]
         ids = [bytes(one.directory_id or b"") for one in meta]
@@ -150,7 +150,7 @@ def test_the_files_are_those_of_kafka(
 
 
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
-def test_a_node_of_kafka_starts_on_what_we_formatted_and_we_on_what_it_left(static: bool) -> None:
+def test_kafka_and_kwire_start_on_each_others_directories(static: bool) -> None:
     need_java()
     with kafka(static_voters=static) as cluster:
         node = cluster.nodes[0]
@@ -199,7 +199,7 @@ def _start(cluster: Cluster, node: Node) -> None:
 
 
 def _lead_for_a_moment(node: Node, cluster_id: str, static: bool) -> None:
-    """What a leader of ours writes when nobody asks for anything."""
+    """Append the records with which a kwire leader begins its epoch."""
     store = RaftStore.open(
         node.log_dir, LogSettings(), node_id=1, cluster_id=cluster_id, static_voters=(1,)
     )

@@ -20,5 +20,5 @@ def test_facts_are_those_of_the_jars(release: str) -> None:
     assert render(read_facts(release)) == (FACTS / f"{release}.json").read_text(encoding="utf-8")
 
 
-def test_newest_facts_are_there() -> None:
+def test_facts_of_the_newest_release_are_stored() -> None:
     assert {path.stem for path in FACTS.glob("*.json")} >= {"4.3.1", "4.4.0"}

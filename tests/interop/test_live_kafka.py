@@ -1,4 +1,4 @@
-"""Real Kafka running, its own metadata directory served live: a topic created there shows in ours
+"""A server follows the metadata directory of a running Kafka: a topic created there is served
 within a second.
 """
 
@@ -50,7 +50,9 @@ def following(client: str, server: Gateway) -> Iterator[Reader]:
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka", "aiokafka"])
-def test_a_created_topic_shows_within_a_second(live: tuple[Cluster, Gateway], client: str) -> None:
+def test_created_topic_is_served_within_a_second(
+    live: tuple[Cluster, Gateway], client: str
+) -> None:
     from kafka import KafkaAdminClient
 
     cluster, server = live
@@ -67,7 +69,7 @@ def test_a_created_topic_shows_within_a_second(live: tuple[Cluster, Gateway], cl
         admin.close()
 
 
-def test_what_is_served_is_what_kafka_wrote(live: tuple[Cluster, Gateway]) -> None:
+def test_served_records_are_those_that_kafka_wrote(live: tuple[Cluster, Gateway]) -> None:
     """kafka-dump-log of the running broker's segment and our clients name the same offsets and
     sizes.
     """

@@ -27,7 +27,7 @@ from tools.kafka import FAST_START, Cluster, Node, kafka
 _DECODER = "--cluster-metadata-decoder"
 #: Of the roll of a segment; small, so that there are several.
 _SEGMENT_BYTES = 30_000
-#: What a leader sends in one answer.
+#: The most bytes of one Fetch response.
 _ANSWER_BYTES = 8_000
 
 
@@ -37,8 +37,8 @@ _ANSWER_BYTES = 8_000
 def copied(
     request: pytest.FixtureRequest, logs: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, LocalLog]]:
-    """Kafka's log and ours, fetched from it piece by piece; ours is still open. The last begins at
-    a snapshot.
+    """Kafka's log, and a kwire log that was fetched from it in pieces and is still open. The
+    last one begins at a snapshot.
     """
     need_java()
     name, _, node = request.param.partition("/")
@@ -85,15 +85,15 @@ def install_oldest_snapshot(source: Path, log: LocalLog) -> None:
 @needs_shared
 def test_dump_log_reads_the_same_records_and_batches(copied: tuple[Path, LocalLog]) -> None:
     source, log = copied
-    ours = dumped(log.directory, 0)
-    assert ours == dumped(source, log.start_offset)
-    assert len(ours) > 1000
+    kwires = dumped(log.directory, 0)
+    assert kwires == dumped(source, log.start_offset)
+    assert len(kwires) > 1000
     assert len(list(log.directory.glob("*.log"))) > 1
 
 
 def dumped(directory: Path, start_offset: int) -> list[str]:
-    """What kafka-dump-log says of every batch and record from ``start_offset`` on, without
-    positions in files.
+    """The output of kafka-dump-log for every batch and record from ``start_offset`` on, without
+    file positions.
     """
     files = ",".join(str(path) for path in sorted(directory.glob("*.log")))
     lines = java_tools.run_tool(
@@ -110,9 +110,7 @@ def dumped(directory: Path, start_offset: int) -> list[str]:
 
 @needs_shared
 @pytest.mark.parametrize("option", ["--index-sanity-check", "--verify-index-only", None])
-def test_dump_log_finds_nothing_wrong_with_the_indexes(
-    copied: tuple[Path, LocalLog], option: str | None
-) -> None:
+def test_dump_log_accepts_the_indexes(copied: tuple[Path, LocalLog], option: str | None) -> None:
     _, log = copied
     paths = [
         path
@@ -130,7 +128,7 @@ def test_dump_log_finds_nothing_wrong_with_the_indexes(
 
 
 @needs_shared
-def test_the_metadata_shell_shows_the_same(logs: Any, tmp_path: Path) -> None:
+def test_metadata_shell_shows_the_same_for_both_logs(logs: Any, tmp_path: Path) -> None:
     need_java()
     source = logs("p-upgrade") / "nodes" / "1" / "__cluster_metadata-0"
     with_log = LocalLog.open(tmp_path, LogSettings())
@@ -148,11 +146,11 @@ def combined() -> Iterator[tuple[Cluster, Node]]:
         yield cluster, cluster.nodes[0]
 
 
-def test_a_controller_goes_on_with_our_log_and_we_with_its(
+def test_kafka_controller_and_kwire_continue_each_others_log(
     combined: tuple[Cluster, Node], tmp_path: Path
 ) -> None:
-    """The whole directory is ours, checkpoint and quorum-state too; what Kafka adds is taken back
-    without a repair.
+    """kwire wrote the whole directory, also checkpoint and quorum-state. It reopens it without
+    a repair after Kafka has used it.
     """
     cluster, node = combined
     with pytest.raises(LogLocked, match="in use by another process"):
@@ -161,7 +159,7 @@ def test_a_controller_goes_on_with_our_log_and_we_with_its(
     kafkas = LocalLog.open(node.metadata_log_dir.parent, LogSettings())
     kept, meta = kafkas.quorum_state, kafkas.meta_properties
     kafkas.close()
-    log = LocalLog.open(tmp_path / "ours", LogSettings(segment_bytes=2000))
+    log = LocalLog.open(tmp_path / "kwire", LogSettings(segment_bytes=2000))
     fetch_everything(node.metadata_log_dir, log)
     assert kept is not None and meta is not None and meta.directory_id is not None
     log.write_quorum_state(kept[1], kept[0])

@@ -80,7 +80,7 @@ def reading(request: Any, logs: Any, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def copied(unpacked: Path, node: str, target: Path) -> tuple[Log, Path]:
-    """What a node's directory holds, and a copy of it that may be written to."""
+    """The records of a node's directory, and a writable copy of it."""
     truth = unpacked / node.replace("nodes", "truth")
     copy = target / "data"
     shutil.copytree(unpacked / node, copy)
@@ -98,7 +98,7 @@ def new_batches(log: Log) -> Iterator[tuple[bytes, list[Record]]]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_every_record_is_read_and_followed(reading: Reading, way: Way) -> None:
+def test_every_client_reads_and_follows_every_record(reading: Reading, way: Way) -> None:
     decision, log = reading.outcomes[way], reading.log
     assert not decision.error
     start = log.start_offset
@@ -122,7 +122,7 @@ def test_all_clients_read_the_same(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.mode == GROUP], ids=str)
-def test_a_group_commits_the_end(reading: Reading, way: Way) -> None:
+def test_group_commits_the_end_offset(reading: Reading, way: Way) -> None:
     decision = reading.outcomes[way]
     assert not decision.error
     # Added batches are data, so the offset behind the last one is both the position and the end.
@@ -130,7 +130,9 @@ def test_a_group_commits_the_end(reading: Reading, way: Way) -> None:
 
 
 def served_once(directory: Path, count: int, *options: str) -> list[Record]:
-    """What one client reads of ``directory`` from the beginning, by a server of its own."""
+    """The records that one client reads of ``directory`` from the beginning, served by a new
+    server.
+    """
     with gateway("--source", "log", "--log-dir", str(directory), *options) as server:
         way = next(
             way for way in WAYS if (way.reader.client, way.mode) == ("confluent-kafka", ASSIGN)
@@ -142,7 +144,7 @@ def served_once(directory: Path, count: int, *options: str) -> list[Record]:
     return list(decision.records)
 
 
-def test_the_prefix_is_the_same_after_a_restart_and_can_be_turned_off(
+def test_snapshot_prefix_is_the_same_after_a_restart_and_can_be_disabled(
     logs: Any, tmp_path: Path
 ) -> None:
     need_clients()

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.ports import TOPIC_NAME
 from tests.interop.clients import ASSIGN, WAYS, Way, missing, need_clients
-from tests.interop.conftest import READ, SAID
+from tests.interop.conftest import FIGURES, READ
 from tests.interop.own import create_by_java, in_files, topics_in
 from tests.interop.quorum import offsets_of, wait_for_end
 from tests.interop.reading import Record, digest, first_difference
@@ -57,7 +57,7 @@ def by_confluent_kafka(bootstrap: str, topic: str) -> None:
     assert topic in admin.list_topics(timeout=10).topics
 
 
-def test_it_starts_quickly(tmp_path: Path) -> None:
+def test_quorum_of_one_is_ready_in_time(tmp_path: Path) -> None:
     """From nothing to the ready line: directory formatted, leader elected, bootstrap records
     committed, clients served.
     """
@@ -67,8 +67,9 @@ def test_it_starts_quickly(tmp_path: Path) -> None:
             assert server.ready["source"] == "own"
             starts.append(server.started_in_s)
             wait_for_end(server.bootstrap, 2)
-    SAID.append(
-        f"start of a fresh quorum of one to its ready line, s: median {statistics.median(starts):.3f} of {starts}"
+    FIGURES.append(
+        "start of a fresh quorum of one to its ready line, s: median "
+        f"{statistics.median(starts):.3f} of {starts}"
     )
     assert statistics.median(starts) < _START_S_MAX
 
@@ -116,7 +117,7 @@ def test_spark_reads_the_records(one: OwnCluster) -> None:
 
 
 def read_with(way: Way, cluster: OwnCluster) -> list[Record]:
-    """What one client reads of the node up to where it ends now."""
+    """The records that one client reads of the node, up to its current end."""
     _, end = offsets_of(cluster.bootstrap)
     count = len(in_files(cluster.nodes[0], end))
     reader = way.on(cluster.bootstrap, TOPIC_NAME)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.interop.clients import missing
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.own import passed
 from tools import syscall_sweep
 from tools.loss.checker import Minimum
@@ -28,7 +28,7 @@ _POSITIONS = [
 _TOGETHER = 4
 
 
-def test_kill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
+def test_kill_at_any_moment_loses_no_acknowledged_record(tmp_path: Path) -> None:
     """A quorum of one: its disk is all there is. Killed at random moments, some before it is ready
     again.
     """
@@ -49,7 +49,7 @@ def test_kill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
         passed("quorum of one killed at random", judge(load, Minimum(acknowledged=40, epochs=4)))
 
 
-def test_kill_and_failures_of_the_disk_at_every_call(tmp_path: Path) -> None:
+def test_kill_or_failure_at_every_disk_call_loses_no_acknowledged_record(tmp_path: Path) -> None:
     """strace kills the process, or fails its call, at the n-th call to the disk: nothing
     acknowledged is lost, and after a failure the process ends. ``python -m tools.syscall_sweep``
     goes through hundreds of positions.
@@ -58,7 +58,7 @@ def test_kill_and_failures_of_the_disk_at_every_call(tmp_path: Path) -> None:
         missing(trouble)
     with ThreadPoolExecutor(_TOGETHER) as pool:
         struck = list(pool.map(lambda one: strike(*one, tmp_path), _POSITIONS))  # type: ignore[call-arg]
-    SAID.append(f"faults by strace: {sum(one.struck for one in struck)} of {len(struck)} struck")
+    FIGURES.append(f"faults by strace: {sum(one.struck for one in struck)} of {len(struck)} struck")
     assert [one.wrong() for one in struck if one.wrong()] == []
     assert sum(one.struck for one in struck) > len(struck) * 0.8
 

@@ -1,9 +1,9 @@
-"""Our own quorum of three processes under load: its leader is killed fifty times, hangs, and is cut
-off one way and both ways.
+"""Three kwire processes under load: the leader is killed fifty times, suspended, and cut off in
+one direction and in both.
 
-Afterwards the log is read from every node, and the loss checker looks at everything that was sent,
-answered and read: nothing acknowledged is lost or out of order, nothing refused is there, an epoch
-has one leader, nobody gave a stale answer.
+Afterwards the log is read from every node, and the loss checker compares all requests, responses
+and records: no acknowledged record is lost or out of order, no refused record is there, an epoch
+has one leader, and no response is stale.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SEED = 595
 _TIMES = 2
 
 
-def test_fifty_leaders_are_killed(tmp_path: Path) -> None:
+def test_fifty_killed_leaders_lose_no_acknowledged_record(tmp_path: Path) -> None:
     result = kill(["leader"] * _CYCLES, random.Random(_SEED), "own", tmp_path / "journal")
     passed("leader killed fifty times", result)
     assert result.facts["epochs"] > _CYCLES
 
 
-def test_worse_kills(tmp_path: Path) -> None:
+def test_kills_of_several_nodes_lose_no_acknowledged_record(tmp_path: Path) -> None:
     """A leader that was only just elected, one that has not recovered yet, two at a time, all at a
     time.
     """
@@ -39,7 +39,7 @@ def test_worse_kills(tmp_path: Path) -> None:
     passed("killed otherwise", kill(kinds, random.Random(_SEED), "own", tmp_path / "journal"))
 
 
-def test_a_paused_leader_gives_no_stale_answer(tmp_path: Path) -> None:
+def test_suspended_leader_gives_no_stale_response(tmp_path: Path) -> None:
     """Asked while it stood still, it answers at once when it goes on, and must not answer as a
     leader that it is no more.
     """
@@ -58,7 +58,7 @@ def test_a_paused_leader_gives_no_stale_answer(tmp_path: Path) -> None:
     assert len(answers) >= 10 * _TIMES
 
 
-def test_a_leader_that_is_cut_off_is_left(tmp_path: Path) -> None:
+def test_leader_that_is_cut_off_is_replaced(tmp_path: Path) -> None:
     """Both ways; so that it does not hear the others; so that they do not hear it."""
     cuts = [faults.cut_off_leader, faults.deafen_leader, faults.silence_leader] * _TIMES
     result = under(cuts, tmp_path / "journal", QUICK)
@@ -66,7 +66,7 @@ def test_a_leader_that_is_cut_off_is_left(tmp_path: Path) -> None:
     assert result.facts["epochs"] > len(cuts)
 
 
-def test_a_leader_that_works_stays(tmp_path: Path) -> None:
+def test_working_leader_keeps_its_epoch(tmp_path: Path) -> None:
     """While a follower is cut off and comes back, and while connections break: pre-vote and the
     time-outs spare an election.
     """

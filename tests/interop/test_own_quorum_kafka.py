@@ -1,5 +1,5 @@
-"""Real Kafka's raft beside ours: its controller follows our leader's log to the end, our witness
-votes among its controllers.
+"""Mixed quorums: a Kafka controller follows a kwire leader's log to its end, and a
+non-electable kwire voter votes with Kafka controllers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tools.loss.run import Run, judge, under_load
 from tools.loss.watch import leader_end
 from tools.own_quorum import QUICK, own_quorum
 
-#: Before the witness was killed, and after it came back.
+#: One leader is killed before the kwire voter is killed, one after it has restarted.
 _LEADERS_KILLED = 2
 
 
 @pytest.mark.parametrize("voters", [1, 3], ids=["one dynamic voter", "three static voters"])
-def test_a_controller_of_kafka_fetches_our_log_to_its_end(voters: int, tmp_path: Path) -> None:
+def test_kafka_controller_fetches_the_log_of_a_kwire_leader(voters: int, tmp_path: Path) -> None:
     """As an observer, while the log grows and, with three voters, over a change of leaders: the
     same bytes, and no complaint.
     """
@@ -53,9 +53,10 @@ def test_a_controller_of_kafka_fetches_our_log_to_its_end(voters: int, tmp_path:
         )
 
 
-def test_our_witness_keeps_a_quorum_of_kafka_alive(tmp_path: Path) -> None:
-    """Two real controllers and our witness: with one of the real ones dead it is the majority with
-    the other. It replicates, votes, survives its own ``kill -9``, and never leads.
+def test_non_electable_kwire_voter_keeps_a_kafka_quorum_available(tmp_path: Path) -> None:
+    """Two Kafka controllers and a non-electable kwire voter, which is in the majority when one
+    of the Kafka controllers is dead. It replicates, votes, survives its own ``kill -9``, and
+    never leads.
     """
     need_java()
     with with_witness(tmp_path) as cluster:
@@ -80,12 +81,12 @@ def test_our_witness_keeps_a_quorum_of_kafka_alive(tmp_path: Path) -> None:
 
 
 def kill_real_leader(cluster: Mixed, run: Run) -> None:
-    """The other real controller must win with the witness's vote, and commit with it alone; then
-    the dead one comes back.
+    """The other Kafka controller must win with the kwire voter's vote, and commit with it
+    alone; then the dead one restarts.
 
-    The other one has everything before: what leader and witness alone have is committed, and while
-    the leader is down the witness alone has it, which never stands for election and gives its vote
-    to nobody who has less.
+    The other one has everything before: records that only the leader and the kwire voter hold are
+    committed. While the leader is down only the kwire voter holds them. It never becomes a
+    candidate, and refuses its vote to a shorter log.
     """
     leader = cluster.wait_for_leader()
     [other] = [node for node in cluster.real if node is not leader]

@@ -19,7 +19,7 @@ from kwire.uuid import Uuid
 from tests.gateway.controller.cluster import create, made, offered
 from tests.interop.broker_requests import ALL, UPGRADE, directory
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.own_kafka import complaints
 from tests.interop.test_controller_admin_answers import AUTHORIZER
 from tests.interop.test_controller_admin_log import write_all
@@ -34,13 +34,21 @@ from tools.loss.watch import leader_end
 from tools.own_quorum import QUICK, OwnCluster, own_quorum
 from tools.wire_client import WireClient
 
-#: Brokers are played: they are to stay what they were while nobody plays them.
+#: The sessions of the simulated brokers, which send no heartbeats, must not expire.
 _SETTINGS: Final = {**AUTHORIZER, **SECRET, "broker.session.timeout.ms": "3600000"}
 _AREAS: Final = {
-    "ACCESS_CONTROL_ENTRY_RECORD", "CLIENT_QUOTA_RECORD", "CONFIG_RECORD", "DELEGATION_TOKEN_RECORD", "FEATURE_LEVEL_RECORD",
-    "PARTITION_RECORD", "PRODUCER_IDS_RECORD", "REGISTER_BROKER_RECORD", "REGISTER_CONTROLLER_RECORD", "TOPIC_RECORD",
+    "ACCESS_CONTROL_ENTRY_RECORD",
+    "CLIENT_QUOTA_RECORD",
+    "CONFIG_RECORD",
+    "DELEGATION_TOKEN_RECORD",
+    "FEATURE_LEVEL_RECORD",
+    "PARTITION_RECORD",
+    "PRODUCER_IDS_RECORD",
+    "REGISTER_BROKER_RECORD",
+    "REGISTER_CONTROLLER_RECORD",
+    "TOPIC_RECORD",
     "USER_SCRAM_CREDENTIAL_RECORD",
-}  # fmt: skip
+}
 _WITHIN_S: Final = 60.0
 pytestmark = pytest.mark.timeout(300)
 
@@ -114,19 +122,19 @@ def kafka_on(snapshot: Path, own: OwnCluster, scratch: Path) -> Cluster:
     """A controller of Kafka in the place of our node, with nothing but ``snapshot``; not started
     yet.
     """
-    [ours] = own.nodes
+    [kwires] = own.nodes
     snaps_often = {"metadata.log.max.record.bytes.between.snapshots": "1"}
     shape = Shape(
         java.KAFKA_VERSION, 0, 1, properties={**_SETTINGS, **snaps_often, **own.quorum_properties()}
     )
-    theirs = replace(ours, roles=("controller",), directory=scratch / "kafka", process=None)
-    shutil.copytree(ours.log_dir, theirs.log_dir)
-    log = theirs.metadata_log_dir
+    kafkas = replace(kwires, roles=("controller",), directory=scratch / "kafka", process=None)
+    shutil.copytree(kwires.log_dir, kafkas.log_dir)
+    log = kafkas.metadata_log_dir
     for path in (*log.glob("*.log"), *log.glob("*index"), *log.glob("*.checkpoint")):
         if path.name != snapshot.name:
             path.unlink()
-    write_properties(shape, theirs, [theirs])
-    return Cluster(shape, own.cluster_id, [theirs], scratch, FAST_START)
+    write_properties(shape, kafkas, [kafkas])
+    return Cluster(shape, own.cluster_id, [kafkas], scratch, FAST_START)
 
 
 def test_kafka_loads_a_snapshot_of_every_area(tmp_path: Path) -> None:
@@ -137,31 +145,34 @@ def test_kafka_loads_a_snapshot_of_every_area(tmp_path: Path) -> None:
         with WireClient(own.controllers) as client:
             write_all(client)
             brokers_and_topics(client, own.cluster_id)
-        ours = newest_snapshot(node, leader_end(node))
+        kwires = newest_snapshot(node, leader_end(node))
         own.stop_node(node)
-        cluster = kafka_on(ours, own, tmp_path)
-    payloads, batches = dump(cluster.nodes[0].metadata_log_dir / ours.name)
+        cluster = kafka_on(kwires, own, tmp_path)
+    payloads, batches = dump(cluster.nodes[0].metadata_log_dir / kwires.name)
     assert all("isvalid: true" in line for line in batches)
     assert {text.split('"')[3] for text in payloads if text.startswith('{"type"')} >= _AREAS
-    tree = shell(cluster.nodes[0].metadata_log_dir / ours.name)
+    tree = shell(cluster.nodes[0].metadata_log_dir / kwires.name)
     assert all(
         name in tree
         for name in ("orders", "rack-101", "share.version", "SCRAM-SHA-256", "producer_byte_rate")
     )
-    before = state_of(image_of_snapshot(cluster.nodes[0].metadata_log_dir / ours.name, tmp_path))
+    before = state_of(image_of_snapshot(cluster.nodes[0].metadata_log_dir / kwires.name, tmp_path))
     written = of_kafka(cluster, tmp_path)
     gone, come = kinds(before - written), kinds(written - before)
     assert (gone, come) == (
         {"REGISTER_CONTROLLER_RECORD": 1},
         {"REGISTER_CONTROLLER_RECORD": 1, "CONFIG_RECORD": 1},
     )
-    SAID.append(
-        f"snapshot of our quorum: {before.total()} records of {len(kinds(before))} types loaded by Kafka, and all written again"
+    FIGURES.append(
+        f"snapshot of our quorum: {before.total()} records of {len(kinds(before))} types loaded "
+        "by Kafka, and all written again"
     )
 
 
 def of_kafka(cluster: Cluster, scratch: Path) -> Counter[str]:
-    """What is in a snapshot that Kafka writes once it leads and one configuration more was set."""
+    """The record types of a snapshot that Kafka writes after it has become leader and set one
+    more configuration.
+    """
     [node] = cluster.nodes
     cluster.start_node(node)
     try:
@@ -177,9 +188,9 @@ def of_kafka(cluster: Cluster, scratch: Path) -> Counter[str]:
             "segment.ms=60000",
         ]
         assert "Completed" in cluster.controller_tool("kafka.admin.ConfigCommand", alter)
-        theirs = newest_snapshot(node, leader_end(node))
+        kafkas = newest_snapshot(node, leader_end(node))
         assert complaints(node) == []
-        return state_of(image_of_snapshot(theirs, scratch))
+        return state_of(image_of_snapshot(kafkas, scratch))
     finally:
         cluster.stop(kill=True)
 

@@ -1,5 +1,5 @@
-"""Kafka's own tools on our quorum: kafka-metadata-quorum and ours describe it from every node,
-kafka-dump-log and kafka-metadata-shell read what it wrote.
+"""Kafka's tools on a kwire quorum: kafka-metadata-quorum and ``kwire quorum`` describe it from
+every node; kafka-dump-log and kafka-metadata-shell read its log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_kafka_metadata_quorum_describes_every_node(three: OwnCluster) -> None:
         check_rows(rows, leader)
 
 
-def test_kwire_quorum_describe_says_the_same(three: OwnCluster) -> None:
+def test_kwire_quorum_describe_prints_the_same(three: OwnCluster) -> None:
     leader = three.wait_for_leader()
     for kind, address in wheres(three):
         told = status(run("quorum", "describe", "-o", "text", "--status", kind, address))
@@ -77,7 +77,7 @@ def check_rows(rows: list[dict[str, str]], leader: Node) -> None:
     assert all(0 <= int(row["Lag"]) < 50 for row in rows)
 
 
-def test_kafkas_own_dump_reads_the_log(three: OwnCluster) -> None:
+def test_kafka_dump_log_reads_the_log(three: OwnCluster) -> None:
     """kafka-dump-log decodes every record of each node's segment, finds all CRCs right, and says
     the same of all three.
     """
@@ -93,9 +93,9 @@ def test_kafkas_own_dump_reads_the_log(three: OwnCluster) -> None:
     assert found[0] == found[1] == found[2]
 
 
-def test_kafkas_metadata_shell_loads_the_log(three: OwnCluster, tmp_path: Path) -> None:
-    """A copy of it: the shell asks for the lock of the directory, which a running node of ours
-    holds as one of Kafka's does.
+def test_kafka_metadata_shell_loads_the_log(three: OwnCluster, tmp_path: Path) -> None:
+    """A copy of the directory: the shell takes the lock of the directory, which a running kwire
+    node holds, as a Kafka node does.
     """
     segment = Path(shutil.copy(three.nodes[0].metadata_log_dir / f"{0:020d}.log", tmp_path))
     assert "described" in shell(segment)

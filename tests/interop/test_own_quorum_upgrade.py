@@ -114,9 +114,13 @@ def newcomer(cluster: OwnCluster) -> tuple[Node, Path]:
     cluster.format_node(node)
     cluster.nodes.append(node)
     values = {
-        "process.roles": "controller", "node.id": "4", "log.dirs": str(node.log_dir), "controller.listener.names": "CONTROLLER",
-        "listeners": f"CONTROLLER://{node.controller_address}", "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
-    }  # fmt: skip
+        "process.roles": "controller",
+        "node.id": "4",
+        "log.dirs": str(node.log_dir),
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"CONTROLLER://{node.controller_address}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+    }
     config = node.directory / "as-kafka-has-it.properties"
     config.write_text(
         "".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8"
@@ -126,7 +130,7 @@ def newcomer(cluster: OwnCluster) -> tuple[Node, Path]:
     return node, config
 
 
-def test_from_voters_of_the_configuration_to_voters_in_the_log(three: OwnCluster) -> None:
+def test_static_voters_are_put_into_the_log(three: OwnCluster) -> None:
     assert set(voters(three)) == {1, 2, 3}
     with pytest.raises(JavaError, match=r"kraft\.version"):
         quorum(
@@ -217,7 +221,7 @@ def dumped(cluster: OwnCluster) -> None:
 
 
 def answers(cluster: Cluster) -> list[str]:
-    """What is said to every command, without what no two clusters say alike."""
+    """The output of every command, without values that differ between any two clusters."""
     retried(lambda: features(cluster, "upgrade", "--feature", "kraft.version=1", "--dry-run"))
     told = []
     for command in COMMANDS:
@@ -235,7 +239,7 @@ def answers(cluster: Cluster) -> list[str]:
     return [*told, _ID.sub("ID", re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", named))]
 
 
-def test_our_witness_becomes_a_voter_in_the_log_of_kafkas_controllers(tmp_path: Path) -> None:
+def test_non_electable_kwire_voter_follows_the_upgrade_of_kafka_controllers(tmp_path: Path) -> None:
     """It tells Kafka's leader what it is, follows the upgrade, and votes by its directory id when
     that leader is killed.
     """
@@ -255,13 +259,13 @@ def test_our_witness_becomes_a_voter_in_the_log_of_kafkas_controllers(tmp_path: 
         wait_for_segments(cluster.witness, files_of(other)[-1].last_offset + 1)
 
 
-def test_real_kafka_says_the_same() -> None:
+def test_kafka_features_prints_the_same_for_a_kafka_quorum() -> None:
     need_java()
     with own_quorum(3, properties=QUICK) as cluster:
         cluster.wait_for_leader()
-        ours = answers(cluster)
+        kwires = answers(cluster)
     with kafka(brokers=0, controllers=3, static_voters=True, kill_at_end=True) as real:
         real.wait_for_leader()
-        theirs = answers(real)
-    for command, one, other in zip((*COMMANDS, "status"), ours, theirs, strict=True):
+        kafkas = answers(real)
+    for command, one, other in zip((*COMMANDS, "status"), kwires, kafkas, strict=True):
         assert one == other, command

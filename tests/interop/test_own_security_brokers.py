@@ -1,7 +1,7 @@
-"""A real broker of Kafka under secured controllers of ours: SASL_SSL between them, Kafka's
-authorizer there and ours here.
+"""A Kafka broker under secured kwire controllers: SASL_SSL between them, Kafka's authorizer in
+the broker and kwire's in the controllers.
 
-The ACLs that one writes hold at the other: they are records of the one log.
+ACLs that one of them writes hold at the other, because they are records of one log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.interop
 
 @dataclass
 class Place:
-    """Three controllers of ours and a broker of Kafka's, whose listener for clients wants SASL."""
+    """Three kwire controllers and a Kafka broker with a SASL listener for clients."""
 
     own: OwnCluster
     brokers: RealBrokers
@@ -91,7 +91,7 @@ def create(admin: Any, topic: str) -> str | None:
     return None
 
 
-def test_the_client_of_a_broker_is_authorized_by_our_controller(place: Place) -> None:
+def test_client_of_a_broker_is_authorized_by_the_kwire_controller(place: Place) -> None:
     assert create(place.admin(), "by-admin") is None
     assert (
         create(place.admin(OUTSIDER, OUTSIDER_PASSWORD), "by-stranger")
@@ -99,7 +99,7 @@ def test_the_client_of_a_broker_is_authorized_by_our_controller(place: Place) ->
     )
 
 
-def test_acls_made_by_way_of_the_broker_hold_at_both(place: Place) -> None:
+def test_acls_created_through_the_broker_hold_at_broker_and_controllers(place: Place) -> None:
     from confluent_kafka import Producer
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         AclBinding,
@@ -144,7 +144,7 @@ def test_acls_made_by_way_of_the_broker_hold_at_both(place: Place) -> None:
     assert outcomes == [None, "TOPIC_AUTHORIZATION_FAILED"]
 
 
-def test_a_leader_that_is_killed_is_replaced_and_the_broker_stays(place: Place) -> None:
+def test_broker_stays_registered_when_the_leader_is_killed(place: Place) -> None:
     """The last test: it takes a controller away."""
     leader = next(
         node for node in place.own.nodes if '"controller active"' in place.own.said_by(node)

@@ -60,7 +60,7 @@ def write(directory: Path, high_watermark: int) -> Written:
 
 
 def dump(path: Path) -> tuple[Counter[str], list[str]]:
-    """What kafka-dump-log says of the records, in whatever order, and of the batches."""
+    """The output of kafka-dump-log: payloads with their counts, and the lines of batches."""
     lines = java_tools.run_tool(
         java.DUMP_LOG_SEGMENTS, ["--files", str(path), "--cluster-metadata-decoder"]
     ).splitlines()
@@ -74,7 +74,9 @@ def dump(path: Path) -> tuple[Counter[str], list[str]]:
 
 
 def shell(path: Path) -> str:
-    """kafka-metadata-shell's tree. It answers before it has read anything, unless it is given time."""
+    """kafka-metadata-shell's tree. It answers before it has read anything, unless it is
+    given time.
+    """
     jars = {
         jar.name: jar
         for jar in (
@@ -86,8 +88,11 @@ def shell(path: Path) -> str:
     for patience_s in (1, 3, 10):
         process = subprocess.Popen(
             [java.java(), *java.QUICK_START, "-cp", class_path, _SHELL, "--snapshot", str(path)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         try:
             time.sleep(patience_s)
             tree, _ = process.communicate("tree /image\nexit\n", timeout=60)
@@ -99,20 +104,22 @@ def shell(path: Path) -> str:
 
 
 @needs_shared
-def test_kafkas_tools_read_ours_as_they_read_its_own(logs: Any, tmp_path: Path) -> None:
+def test_kafkas_tools_print_the_same_for_kwires_snapshot_and_kafkas(
+    logs: Any, tmp_path: Path
+) -> None:
     """Of one state that Kafka wrote a snapshot of too: a dynamic quorum, every kind of record."""
     need_java()
     source: Path = logs("p-quorum") / "nodes" / "4" / "__cluster_metadata-0"
     snapshot = SnapshotId(2346, 4)
     before(source, snapshot, tmp_path / "log")
     assert write(tmp_path / "log", snapshot.end_offset).snapshot_id == snapshot
-    ours, kafkas = tmp_path / "log" / snapshot.file_name, source / snapshot.file_name
-    (our_records, our_batches), (its_records, its_batches) = dump(ours), dump(kafkas)
+    kwires, kafkas = tmp_path / "log" / snapshot.file_name, source / snapshot.file_name
+    (our_records, our_batches), (its_records, its_batches) = dump(kwires), dump(kafkas)
     assert without_voters(our_records) == without_voters(its_records) and our_records.total() > 300
     assert len(our_batches) == len(its_batches) and all(
         "isvalid: true" in line for line in our_batches
     )
-    our_tree, its_tree = (shell(path).splitlines() for path in (ours, kafkas))
+    our_tree, its_tree = (shell(path).splitlines() for path in (kwires, kafkas))
     differing = [(mine, its) for mine, its in zip(our_tree, its_tree, strict=True) if mine != its]
     assert len(our_tree) > 1000
     assert all(mine.lstrip().startswith("offset 354, epoch 4, time ") for mine, _ in differing), (
@@ -157,7 +164,7 @@ def combined(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, Node]]:
 
 
 def end_of(directory: Path) -> int:
-    """The end of a log that nobody writes."""
+    """The end offset of a log without writers."""
     from gateway.log.follower import DirectoryFollower
 
     follower = DirectoryFollower(str(directory), snapshot_prefix=False)
@@ -176,7 +183,7 @@ def image_of(directory: Path, high_watermark: int) -> Image:
     return keeper.image
 
 
-def test_a_controller_starts_on_our_snapshot_alone(combined: tuple[Cluster, Node]) -> None:
+def test_kafka_controller_starts_on_kwires_snapshot_alone(combined: tuple[Cluster, Node]) -> None:
     """Its whole log taken away, our snapshot in its place: the cluster is the same, voters and all,
     and can be changed.
     """

@@ -20,9 +20,13 @@ from tools.kafka import FAST_START, kafka
 from tools.metadata_workload import node_properties, write_some
 
 _SETTINGS = (
-    "--metadata-log-max-record-bytes-between-snapshots", "1000", "--metadata-log-segment-bytes", "4000",
-    "--metadata-max-retention-bytes", "8000",
-)  # fmt: skip
+    "--metadata-log-max-record-bytes-between-snapshots",
+    "1000",
+    "--metadata-log-segment-bytes",
+    "4000",
+    "--metadata-max-retention-bytes",
+    "8000",
+)
 _WITHIN_S = 60.0
 
 
@@ -37,7 +41,7 @@ def start_of(directory: Path) -> int:
     )
 
 
-def test_snapshots_are_written_and_what_they_stand_for_is_cleaned(tmp_path: Path) -> None:
+def test_snapshots_are_written_and_the_log_below_them_is_deleted(tmp_path: Path) -> None:
     need_kafka()
     copy = tmp_path / "data" / PARTITION_DIRECTORY
     with kafka(

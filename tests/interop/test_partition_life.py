@@ -1,5 +1,5 @@
-"""Thousands of random changes of brokers and partitions, with Kafka's controller and with ours:
-every answer, and the end.
+"""Thousands of random changes of brokers and partitions get the same responses from Kafka's
+controller and kwire's, and lead to the same state.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from tests.gateway.controller.broker_cluster import CLUSTER_ID
 from tests.gateway.controller.cluster import Cluster
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tests.interop.images import image_of, told
 from tests.interop.partition_life import Life, Side
 from tools.kafka import AT_ONCE, FAST_START, kafka
@@ -28,7 +28,7 @@ _BY_REQUEST_ONLY: Final = {
 }
 
 
-def test_the_same_life_of_partitions() -> None:
+def test_random_partition_changes_get_the_responses_of_kafka() -> None:
     need_java()
     with (
         kafka(
@@ -47,11 +47,12 @@ def test_the_same_life_of_partitions() -> None:
         )
         life.run(STEPS)
         assert not life.differences, "\n".join(life.differences[:20])
-        expected, ours = (
+        expected, kwires = (
             told(image_of(Path(cluster.nodes[0].metadata_log_dir))),
             told(life.cluster.image),
         )
-    assert ours == expected
-    SAID.append(
-        f"partitions: {life.asked} requests of {len(expected)} brokers and partitions, the same answers and the same end"
+    assert kwires == expected
+    FIGURES.append(
+        f"partitions: {life.asked} requests of {len(expected)} brokers and partitions, the same "
+        "answers and the same end"
     )

@@ -22,8 +22,8 @@ from tests.interop.failover import (
     LOAD_A_ROUND,
     NEVER,
     OFTEN,
+    FailoverReport,
     Follower,
-    Story,
     controllers,
     copied,
     end_of_copy,
@@ -64,7 +64,7 @@ _FEATURE_UPDATE_FAILED = 95
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FailoverReport]:
     need_clients()
     need_kafka()
     scratch = tmp_path_factory.mktemp("failover")
@@ -79,15 +79,16 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
                 kill_at_end=True,
             )
         )
-        # No snapshots while the gateway is killed: Kafka gives one to whoever missed it and an
-        # election, voters too, and who leads then has no longer what our consumer waits for.
+        # No snapshots while the gateway is killed: after an election Kafka sends every replica that
+        # lags, voters too, to a snapshot, and the new leader no longer has the records that the
+        # consumer waits for.
         lose_disks(cluster, above=0, bytes_between=NEVER)
         management = f"127.0.0.1:{lasting_ports(1)[0]}"
         arguments = observing(cluster, scratch / "data", "--management-listener", management)
         server = stack.enter_context(Restarted(scratch, *arguments))
         reader = Follower(server.address, TOPIC_NAME, None)
         load = stack.enter_context(Load(cluster.controllers.split(","), per_second=30))
-        told = Story(
+        report = FailoverReport(
             cluster,
             server,
             management,
@@ -99,12 +100,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         reader.start()
         load.wait_for(20)
         server.kill_at_random(_GATEWAYS_KILLED, random.Random(_SEED))
-        kill_leaders(told)
+        kill_leaders(report)
         server.wait_for_kills(120)
         load.stop()
-        settle(told)
+        settle(report)
         reader.stop()
-        yield told
+        yield report
 
 
 def taken_snapshot(data_dir: Path) -> tuple[int, bytes]:
@@ -113,62 +114,66 @@ def taken_snapshot(data_dir: Path) -> tuple[int, bytes]:
     return int(file.name.partition("-")[0]), file.read_bytes()
 
 
-def test_it_was_as_bad_as_it_was_meant_to_be(story: Story) -> None:
+def test_run_had_the_planned_kills_and_uncommitted_tails(report: FailoverReport) -> None:
     """Ten leaders and twenty gateways were killed, and records were given out that were lost
     afterwards.
     """
-    assert story.server.kills == _GATEWAYS_KILLED
-    assert len({batch.epoch for batch in story.truth}) > LEADERS_KILLED
-    assert len(lost(story)) > 0
-    assert story.load.done >= LEADERS_KILLED * LOAD_A_ROUND
+    assert report.server.kills == _GATEWAYS_KILLED
+    assert len({batch.epoch for batch in report.truth}) > LEADERS_KILLED
+    assert len(lost(report)) > 0
+    assert report.load.done >= LEADERS_KILLED * LOAD_A_ROUND
 
 
-def test_the_first_thing_it_took_was_a_snapshot_of_the_quorum(story: Story) -> None:
-    assert story.start > 0
-    assert story.truth[0].base_offset == story.start
+def test_gateway_began_with_a_snapshot_of_the_quorum(report: FailoverReport) -> None:
+    assert report.start > 0
+    assert report.truth[0].base_offset == report.start
     files = [
         file
-        for node in controllers(story.cluster)
-        for file in node.metadata_log_dir.glob(f"{story.start:020d}-*.checkpoint")
+        for node in controllers(report.cluster)
+        for file in node.metadata_log_dir.glob(f"{report.start:020d}-*.checkpoint")
     ]
-    assert story.snapshot in [file.read_bytes() for file in files]
+    assert report.snapshot in [file.read_bytes() for file in files]
 
 
-def test_the_consumer_saw_what_was_committed_and_nothing_else(story: Story) -> None:
+def test_consumer_got_the_committed_records_only(report: FailoverReport) -> None:
     """The snapshot's records; then no gap, no duplicate, nothing that was lost: record for record
     what the quorum has.
     """
-    expected = records_of(story.truth)
-    prefix = [record for record in story.reader.records if record.offset < story.start]
-    seen = [record for record in story.reader.records if story.start <= record.offset < story.end]
+    expected = records_of(report.truth)
+    prefix = [record for record in report.reader.records if record.offset < report.start]
+    seen = [
+        record for record in report.reader.records if report.start <= record.offset < report.end
+    ]
     assert [(record.key, record.value) for record in prefix] == [
-        (record.key, record.value) for record in story.prefix
+        (record.key, record.value) for record in report.prefix
     ]
     assert not first_difference(seen, expected)
     READ.append(("quorum with fail-overs", "confluent-kafka-assign", len(seen), digest(seen)))
 
 
-def test_the_gateway_has_the_quorums_log(story: Story) -> None:
-    """Its files and its answers, byte for byte; and so has every voter, from where its log begins."""
-    assert not first_unequal(clipped(copied(story.data_dir), story.end), story.truth)
-    fetched = fetched_from(story.server.address, story.start, story.end)
-    assert not first_unequal(clipped(fetched, story.end), story.truth)
-    for node_id, log in story.logs.items():
-        first = max(log[0].base_offset, story.start)
-        assert not first_unequal(clipped(log, None, first), clipped(story.truth, None, first)), (
+def test_gateway_serves_the_log_of_the_quorum(report: FailoverReport) -> None:
+    """Its files and its answers, byte for byte; and so has every voter, from where its log
+    begins.
+    """
+    assert not first_unequal(clipped(copied(report.data_dir), report.end), report.truth)
+    fetched = fetched_from(report.server.address, report.start, report.end)
+    assert not first_unequal(clipped(fetched, report.end), report.truth)
+    for node_id, log in report.logs.items():
+        first = max(log[0].base_offset, report.start)
+        assert not first_unequal(clipped(log, None, first), clipped(report.truth, None, first)), (
             f"node {node_id}"
         )
 
 
-def test_a_gateway_that_was_left_behind_takes_the_snapshot(story: Story) -> None:
+def test_gateway_behind_the_log_start_fetches_the_snapshot(report: FailoverReport) -> None:
     """While it is down every voter loses its disk: what it has not seen is in snapshots alone.
 
     It must come back to a snapshot of the leader, byte for byte, and the leader's log behind that;
     and a consumer that begins anew is given the records of the snapshot, and then the log.
     """
-    cluster, server = story.cluster, story.server
+    cluster, server = report.cluster, report.server
     server.kill()
-    left_at = end_of_copy(story.data_dir)
+    left_at = end_of_copy(report.data_dir)
     with_snapshots(cluster, OFTEN)
     lose_disks(cluster, above=left_at, bytes_between=NEVER)
     leader = cluster.wait_for_leader()
@@ -178,7 +183,7 @@ def test_a_gateway_that_was_left_behind_takes_the_snapshot(story: Story) -> None
 
     server.start()
     wait_for_end(server.address, end)
-    start, snapshot = taken_snapshot(story.data_dir)
+    start, snapshot = taken_snapshot(report.data_dir)
     assert start >= log[0].base_offset
     assert snapshot in [
         file.read_bytes() for file in leader.metadata_log_dir.glob(f"{start:020d}-*.checkpoint")
@@ -190,61 +195,63 @@ def test_a_gateway_that_was_left_behind_takes_the_snapshot(story: Story) -> None
     assert prefix == [(record.key, record.value) for record in records_of(split(snapshot))]
 
 
-def test_a_leader_that_hangs_is_left(story: Story) -> None:
+def test_gateway_follows_the_successor_of_a_suspended_leader(report: FailoverReport) -> None:
     """Its connections stay open, and it answers nothing; when it goes on it believes for a while
     that it leads.
     """
-    cluster, hung = story.cluster, story.cluster.wait_for_leader()
+    cluster, hung = report.cluster, report.cluster.wait_for_leader()
     with Load(cluster.controllers.split(",")) as load:
         cluster.pause_node(hung)
         leader = cluster.wait_for_leader()
         load.wait_for(5)
-        wait_for_end(story.server.address, files_of(leader)[-1].last_offset + 1)
+        wait_for_end(report.server.address, files_of(leader)[-1].last_offset + 1)
         cluster.resume_node(hung)
         load.wait_for(20)
-    check_the_same(story)
+    check_the_same(report)
 
 
-def test_without_any_controller_clients_read_on(story: Story) -> None:
-    """The gateway serves committed records, marked as stale, and follows controllers that return."""
-    for node in controllers(story.cluster):
-        story.cluster.kill_node(node)
+def test_gateway_without_controllers_serves_committed_records(report: FailoverReport) -> None:
+    """The gateway serves committed records, marked as stale, and follows controllers that
+    return.
+    """
+    for node in controllers(report.cluster):
+        report.cluster.kill_node(node)
     deadline = time.monotonic() + 20
-    while readiness(story.management)["ready"]:
+    while readiness(report.management)["ready"]:
         assert time.monotonic() < deadline, "it says that it is ready, and there is no controller"
         time.sleep(0.1)
-    start, end = offsets_of(story.server.address)
-    assert fetched_from(story.server.address, start, end)[-1].last_offset == end - 1
-    story.server.kill()
-    story.server.start()
-    assert offsets_of(story.server.address) == (start, end), (
+    start, end = offsets_of(report.server.address)
+    assert fetched_from(report.server.address, start, end)[-1].last_offset == end - 1
+    report.server.kill()
+    report.server.start()
+    assert offsets_of(report.server.address) == (start, end), (
         "what is committed went back over a restart"
     )
-    for node in controllers(story.cluster):
-        story.cluster.start_node(node)
-    with Load(story.cluster.controllers.split(",")) as load:
+    for node in controllers(report.cluster):
+        report.cluster.start_node(node)
+    with Load(report.cluster.controllers.split(",")) as load:
         load.wait_for(10)
-    check_the_same(story)
-    while not readiness(story.management)["ready"]:
-        assert time.monotonic() < deadline + 60, readiness(story.management)
+    check_the_same(report)
+    while not readiness(report.management)["ready"]:
+        assert time.monotonic() < deadline + 60, readiness(report.management)
         time.sleep(0.1)
 
 
-def test_static_voters_become_dynamic(story: Story) -> None:
+def test_gateway_follows_the_upgrade_to_dynamic_voters(report: FailoverReport) -> None:
     """kraft.version 1 is finalized: the voters now stand in the log, in control records."""
     update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
-    with Admin(story.cluster.controllers.split(",")) as admin:
+    with Admin(report.cluster.controllers.split(",")) as admin:
 
         def upgraded() -> bool:
-            # A new leader refuses until every voter has told it, seconds later, what it supports.
+            # A new leader refuses until every voter has report it, seconds later, what it supports.
             answer = admin.send(
                 UpdateFeaturesRequest(feature_updates=[update]), accept={_FEATURE_UPDATE_FAILED}
             )
             return int(answer.error_code) != _FEATURE_UPDATE_FAILED
 
         wait_for(upgraded, "kraft.version 1")
-    first, end = check_the_same(story)
-    found = fetched_from(story.server.address, max(first, end - 200), end)
+    first, end = check_the_same(report)
+    found = fetched_from(report.server.address, max(first, end - 200), end)
     control = {
         int.from_bytes(record.key[2:4], "big")
         for b in found
@@ -255,20 +262,20 @@ def test_static_voters_become_dynamic(story: Story) -> None:
     assert control >= {_KRAFT_VERSION, _KRAFT_VOTERS}
 
 
-def check_the_same(story: Story) -> tuple[int, int]:
+def check_the_same(report: FailoverReport) -> tuple[int, int]:
     """Bring the gateway to the leader's present end, and compare what both have; where that begins
     and ends.
 
     The gateway's log may begin later than this leader's, after a snapshot of another leader. Below
     it the gateway serves the records of that snapshot.
     """
-    leader = story.cluster.wait_for_leader()
+    leader = report.cluster.wait_for_leader()
     end = files_of(leader)[-1].last_offset + 1
-    wait_for_end(story.server.address, end)
+    wait_for_end(report.server.address, end)
     log = wait_for_segments(leader, end)
-    first = max(copied(story.data_dir)[0].base_offset, log[0].base_offset)
+    first = max(copied(report.data_dir)[0].base_offset, log[0].base_offset)
     assert not first_unequal(
-        clipped(fetched_from(story.server.address, first, end), end, first),
+        clipped(fetched_from(report.server.address, first, end), end, first),
         clipped(log, end, first),
     )
     return first, end

@@ -70,11 +70,16 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
     data_dir = tmp_path_factory.mktemp("observer") / "data"
     with (
         kafka(
-            brokers=2, controllers=3, log_dirs=2, properties=QUICK_ELECTIONS, node_properties=node_properties,
-            options=FAST_START, kill_at_end=True,
+            brokers=2,
+            controllers=3,
+            log_dirs=2,
+            properties=QUICK_ELECTIONS,
+            node_properties=node_properties,
+            options=FAST_START,
+            kill_at_end=True,
         ) as cluster,
         gateway(*observing(cluster, data_dir, "--replica-id", str(_REPLICA_ID))) as server,
-    ):  # fmt: skip
+    ):
         readers = {
             way.reader.client: way.on(server.bootstrap, TOPIC_NAME)
             for way in WAYS
@@ -94,7 +99,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
         yield Observed(cluster, server, data_dir, readers, truth)
 
 
-def test_the_cluster_wrote_every_kind_of_record(observed: Observed) -> None:
+def test_cluster_wrote_every_record_type(observed: Observed) -> None:
     assert not RECORD_TYPES - types_of(records_of(observed.truth))
     control = {
         int.from_bytes(record.key[2:4], "big")
@@ -107,16 +112,14 @@ def test_the_cluster_wrote_every_kind_of_record(observed: Observed) -> None:
 
 
 @pytest.mark.parametrize("client", _CLIENTS)
-def test_a_consumer_that_followed_saw_each_record_once_and_in_order(
-    observed: Observed, client: str
-) -> None:
+def test_consumer_got_each_record_once_and_in_order(observed: Observed, client: str) -> None:
     expected = records_of(observed.truth)
     seen = [record for record in observed.readers[client].records if record.offset < observed.end]
     assert not first_difference(seen, expected)
     READ.append(("observed quorum", f"{client}-assign", len(seen), digest(seen)))
 
 
-def test_every_batch_is_byte_for_byte_the_leaders(observed: Observed) -> None:
+def test_every_batch_has_the_bytes_of_the_leader(observed: Observed) -> None:
     start, end = offsets_of(observed.server.bootstrap)
     assert (start, end >= observed.end) == (0, True)
     fetched = fetched_from(observed.server.bootstrap, 0, observed.end)
@@ -125,7 +128,7 @@ def test_every_batch_is_byte_for_byte_the_leaders(observed: Observed) -> None:
     )
 
 
-def test_the_copy_is_read_by_kafkas_own_dump(observed: Observed) -> None:
+def test_kafka_dump_log_reads_the_copy(observed: Observed) -> None:
     """kafka-dump-log of the gateway's segment and of the leader's print the same lines, CRCs
     included.
     """
@@ -140,7 +143,7 @@ def test_the_copy_is_read_by_kafkas_own_dump(observed: Observed) -> None:
     assert dumps[0][:count] == dumps[1][:count]
 
 
-#: What moves between two looks at the same quorum.
+#: Values that change between two descriptions of one quorum.
 _MOVING = (
     "HighWatermark",
     "MaxFollowerLag",
@@ -181,13 +184,13 @@ def at_gateway(observed: Observed, what: str) -> str:
     )
 
 
-def ours(*arguments: str) -> str:
-    """What ``kwire quorum describe`` prints for people."""
+def kwire_quorum(*arguments: str) -> str:
+    """The text output of ``kwire quorum describe``."""
     return run("quorum", "describe", "-o", "text", *arguments)
 
 
 def run(*arguments: str) -> str:
-    """What a command of ours prints; it must succeed."""
+    """The output of a kwire command, which must succeed."""
     done = subprocess.run(
         [*KWIRE, *arguments], capture_output=True, text=True, check=False, timeout=60
     )
@@ -206,7 +209,7 @@ def test_kafka_metadata_quorum_prints_the_same_status_at_the_gateway(observed: O
         status(at_controllers(observed, "--status")),
         status(at_gateway(observed, "--status")),
     )
-    after = status(ours("--status", "--bootstrap-controller", observed.cluster.controllers))
+    after = status(kwire_quorum("--status", "--bootstrap-controller", observed.cluster.controllers))
     assert list(before) == list(through) == list(after)
     assert still(before) == still(through) == still(after)
     assert (
@@ -222,7 +225,7 @@ def test_kafka_metadata_quorum_prints_the_same_replication_at_the_gateway(
         replication(at_gateway(observed, "--replication")),
     )
     ours_of_all = [
-        replication(ours("--replication", *where))
+        replication(kwire_quorum("--replication", *where))
         for where in (
             *(
                 ("--bootstrap-controller", node.controller_address)
@@ -238,7 +241,7 @@ def test_kafka_metadata_quorum_prints_the_same_replication_at_the_gateway(
         assert [still(row) for row in one] == [still(row) for row in before]
 
 
-def test_the_gateway_is_an_observer_with_its_own_directory_id(observed: Observed) -> None:
+def test_gateway_is_an_observer_with_its_own_directory_id(observed: Observed) -> None:
     properties = read_meta_properties(observed.data_dir / FILE_NAME)
     [row] = [
         row
@@ -256,17 +259,19 @@ def lines_of(text: str) -> Sequence[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
-def test_ours_has_kafkas_layout(observed: Observed) -> None:
+def test_kwire_quorum_describe_has_the_layout_of_kafkas_tool(observed: Observed) -> None:
     java_lines, our_lines = (
         lines_of(at_controllers(observed, "--replication")),
-        lines_of(ours("--replication", "--bootstrap-controller", observed.cluster.controllers)),
+        lines_of(
+            kwire_quorum("--replication", "--bootstrap-controller", observed.cluster.controllers)
+        ),
     )
     assert java_lines[0] == our_lines[0]
     assert [len(line) for line in java_lines] == [len(line) for line in our_lines]
 
 
 @pytest.mark.parametrize("endpoint_type", [1, 2], ids=["brokers", "controllers"])
-def test_the_nodes_of_the_cluster_are_the_real_ones(observed: Observed, endpoint_type: int) -> None:
+def test_brokers_of_the_observed_cluster_are_served(observed: Observed, endpoint_type: int) -> None:
     """DescribeCluster through the gateway and at a node of Kafka."""
     request, told = DescribeClusterRequest(endpoint_type=endpoint_type), []
     kafka_node = (
@@ -288,7 +293,7 @@ def test_the_nodes_of_the_cluster_are_the_real_ones(observed: Observed, endpoint
     assert len(told[0][2]) == (2 if endpoint_type == 1 else 3)
 
 
-def test_the_state_is_the_one_that_the_leaders_log_leads_to(observed: Observed) -> None:
+def test_state_is_the_image_of_the_leaders_log(observed: Observed) -> None:
     """``kwire state`` of the leader's files, of the gateway's, and of what the gateway serves."""
     leader = observed.cluster.wait_for_leader()
     sources = (

@@ -44,7 +44,7 @@ _WRITTEN = {
 @pytest.mark.parametrize(
     ("version", "static"), QUORUMS, ids=[f"{v}-{'static' if s else 'dynamic'}" for v, s in QUORUMS]
 )
-def test_a_quorum_is_observed_through_a_fail_over(
+def test_quorum_of_the_release_is_observed_through_a_fail_over(
     version: str, static: bool, tmp_path: Path
 ) -> None:
     need_clients()
@@ -52,11 +52,17 @@ def test_a_quorum_is_observed_through_a_fail_over(
     way = next(way for way in WAYS if (way.reader.client, way.mode) == ("confluent-kafka", ASSIGN))
     with (
         kafka(
-            version=version, brokers=1, controllers=3, static_voters=static, properties=QUICK_ELECTIONS,
-            node_properties=node_properties, options=FAST_START, kill_at_end=True,
+            version=version,
+            brokers=1,
+            controllers=3,
+            static_voters=static,
+            properties=QUICK_ELECTIONS,
+            node_properties=node_properties,
+            options=FAST_START,
+            kill_at_end=True,
         ) as cluster,
         gateway(*observing(cluster, tmp_path / "data")) as server,
-    ):  # fmt: skip
+    ):
         reader = way.on(server.bootstrap, TOPIC_NAME)
         reader.start()
         cluster.kill_node(cluster.wait_for_leader())

@@ -1,5 +1,5 @@
-"""Real brokers of Kafka under three controllers of ours: they serve on whatever happens to them;
-nothing acknowledged is lost.
+"""Kafka brokers under three kwire controllers keep serving through failures, and no
+acknowledged record is lost.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.interop.brokers import Producer, consume, fenced, partitions, until
 from tests.interop.clients import need_java
-from tests.interop.conftest import SAID
+from tests.interop.conftest import FIGURES
 from tools import java
 from tools.kafka import Cluster
 from tools.own_quorum import OwnCluster, own_quorum
@@ -22,7 +22,7 @@ CONTROLLERS = {"broker.session.timeout.ms": SESSIONS["broker.session.timeout.ms"
 BROKERS = {**SESSIONS, "replica.lag.time.max.ms": "5000", "min.insync.replicas": "1"}
 
 
-def test_they_serve_and_lose_nothing(tmp_path: Path) -> None:
+def test_brokers_under_kwire_controllers_lose_no_acknowledged_record(tmp_path: Path) -> None:
     """A broker is killed, the controllers' leader is, a broker shuts down; all the while Java's
     producer produces.
     """
@@ -66,7 +66,7 @@ def test_they_serve_and_lose_nothing(tmp_path: Path) -> None:
 
 
 def errors(own: OwnCluster) -> list[str]:
-    """What our nodes called an error."""
+    """The errors in the logs of the kwire nodes."""
     return [line for line in own.said().splitlines() if '"level": "error"' in line]
 
 
@@ -84,8 +84,9 @@ def a_broker_is_killed(brokers: Cluster, own: OwnCluster, everybody: frozenset[i
         lambda: partitions(brokers, TOPIC),
         lambda told: all(part.leader == survivor.node_id for part in told),
     )
-    SAID.append(
-        f"real brokers: leaders moved {time.monotonic() - since:.1f} s after broker and controller were killed"
+    FIGURES.append(
+        f"real brokers: leaders moved {time.monotonic() - since:.1f} s after broker and "
+        "controller were killed"
     )
     until(
         lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == alone for part in told)
@@ -102,8 +103,8 @@ def a_broker_is_killed(brokers: Cluster, own: OwnCluster, everybody: frozenset[i
 
 
 def a_broker_shuts_down(brokers: Cluster, everybody: frozenset[int]) -> None:
-    """Controlled shutdown: nobody waits for a time-out, and its partitions are led by the other
-    before it is gone.
+    """In a controlled shutdown the broker's partitions are led by the other one before it ends,
+    without a time-out.
     """
     leaving, staying = brokers.nodes
     assert any(part.leader == leaving.node_id for part in partitions(brokers, TOPIC))

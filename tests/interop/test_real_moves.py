@@ -21,11 +21,11 @@ from tools.real_brokers import real_brokers
 TOPIC, PARTITIONS, RECORDS = "moving", 4, 2_000
 #: ELECTION_NOT_NEEDED: a second try finds done what the first did.
 _DONE_ALREADY = (84,)
-#: What a broker calls an error whenever a partition is moved to it.
+#: An error that a broker logs whenever a partition is moved to it.
 _USUAL = "to exist, but it was missing. Creating..."
 
 
-def test_partitions_move_with_their_records(tmp_path: Path) -> None:
+def test_reassigned_partitions_keep_their_records(tmp_path: Path) -> None:
     need_java()
     with (
         own_quorum(1, formatted=True) as own,

@@ -29,7 +29,9 @@ def read() -> Iterator[tuple[Log, dict[Way, Decision]]]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_the_sample_is_read_whole(read: tuple[Log, dict[Way, Decision]], way: Way) -> None:
+def test_client_reads_every_record_of_the_sample(
+    read: tuple[Log, dict[Way, Decision]], way: Way
+) -> None:
     log, outcomes = read
     decision = outcomes[way]
     assert not decision.error

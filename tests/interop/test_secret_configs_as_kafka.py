@@ -1,5 +1,5 @@
-"""Whether the value of a config is secret: every name of the table, and names that nobody knows,
-put to Kafka's own code.
+"""Asks Kafka's own code whether the value of a config is secret: for every name of the table,
+and for unknown names.
 """
 
 from __future__ import annotations
@@ -27,12 +27,18 @@ UNKNOWN = (
 )
 LISTENER = "listener.name.external."
 OF_LISTENERS = (
-    *BROKER_PASSWORDS, "ssl.keystore.location", "ssl.client.auth", "max.connections", "my.plugin.password",
-    "scram-sha-256.sasl.jaas.config", "plain.connections.max.reauth.ms", "plain.sasl.server.callback.handler.class",
-)  # fmt: skip
+    *BROKER_PASSWORDS,
+    "ssl.keystore.location",
+    "ssl.client.auth",
+    "max.connections",
+    "my.plugin.password",
+    "scram-sha-256.sasl.jaas.config",
+    "plain.connections.max.reauth.ms",
+    "plain.sasl.server.callback.handler.class",
+)
 
 
-def test_kafka_hides_what_the_table_hides() -> None:
+def test_kafka_hides_the_configs_that_the_table_hides() -> None:
     need_java()
     asked = [
         (kind, name)
@@ -45,8 +51,12 @@ def test_kafka_hides_what_the_table_hides() -> None:
     class_path = os.pathsep.join(map(str, java.class_path()))
     done = subprocess.run(
         [java.java(), *java.QUICK_START, "-cp", class_path, str(PROGRAM)],
-        input="".join(f"{kind} {name}\n" for kind, name in asked), capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        input="".join(f"{kind} {name}\n" for kind, name in asked),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     said = [line == "true" for line in done.stdout.split()]
     shown = [(kind, name) for (kind, name), secret in zip(asked, said, strict=True) if not secret]

@@ -11,12 +11,8 @@ import importlib.util
 import json
 import os
 import re
-import shutil
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +22,6 @@ import pytest
 if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
 
-from gateway.ports import TOPIC_NAME
 from kwire.spark import decode, kafka_options, typed
 from kwire.spark.options import Way
 from tests.interop.clients import need_java
@@ -34,59 +29,27 @@ from tests.interop.conftest import READ
 from tests.interop.quorum import wait_for_end
 from tests.interop.reading import Record, digest, first_difference
 from tests.interop.spark_queries import CutOff, batch, following, records, run_to_the_end, stream
-from tests.interop.test_logs import check_prefix, copied, new_batches
-from tests.interop.truth import Log
+from tests.interop.spark_serving import BY, EXAMPLES, ROOT, Served, serving, submitted, wait_until
+from tests.interop.test_logs import check_prefix, new_batches
 from tests.kwire.spark.session import spark_session
 from tests.shared import needs_shared
 from tools.gateway_process import gateway
 from tools.kafka import kafka
-from tools.process import Process
-from tools.spark_jars import spark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = needs_shared
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-EXAMPLES = ROOT / "docs" / "examples"
+_EVERYTHING = 10_000_000
 #: A log from offset 0, and one that starts at a snapshot, so that its records come first.
 WHOLE, CUT = ("p-one-basic", "nodes/1"), ("p-one-segments", "nodes/7")
-BY: dict[Way, str] = {
-    "subscribe": TOPIC_NAME,
-    "subscribePattern": "__cluster_meta.*",
-    "assign": TOPIC_NAME,
-}
 ALL_BY = pytest.mark.parametrize("by", BY)
 
 
 @pytest.fixture(scope="module")
 def spark() -> SparkSession:
     return spark_session(kafka=True)
-
-
-@dataclass
-class Served:
-    """A log, where it is served, and its directory, which may be written to."""
-
-    name: str
-    log: Log
-    bootstrap: str
-    directory: Path
-    truth: Path
-
-    def options(self, by: Way, **more: Any) -> dict[str, str]:
-        return kafka_options(self.bootstrap, by=by, topic=BY[by], **more)
-
-
-@contextmanager
-def serving(logs: Any, which: tuple[str, str], into: Path) -> Iterator[Served]:
-    name, node = which
-    log, directory = copied(logs(name), node, into)
-    with gateway("--source", "log", "--log-dir", str(directory)) as server:
-        yield Served(
-            name, log, server.bootstrap, directory, logs(name) / node.replace("nodes", "truth")
-        )
 
 
 @pytest.fixture(scope="module", params=[WHOLE, CUT], ids=["from-0", "from-a-snapshot"])
@@ -105,13 +68,6 @@ def whole(logs: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
 def growing(logs: Any, tmp_path: Path) -> Iterator[Served]:
     with serving(logs, WHOLE, tmp_path) as one:
         yield one
-
-
-def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"
-        time.sleep(0.02)
 
 
 def check_whole(
@@ -287,7 +243,7 @@ def test_decoded_columns_are_what_kafka_says(spark: SparkSession, served: Served
 
 
 def truth(served: Served) -> Iterator[dict[str, Any]]:
-    """What kafka-dump-log prints of the log's segments."""
+    """The output of kafka-dump-log for the log's segments."""
     for segment in served.log.segments:
         with (served.truth / f"{segment.name}.jsonl").open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
@@ -359,39 +315,6 @@ def _offsets(df: DataFrame) -> list[int]:
     return [row.offset for row in df.select("offset").orderBy("offset").collect()]
 
 
-@contextmanager
-def submitted(script: str, arguments: Sequence[str], into: Path) -> Iterator[Process]:
-    """An example as a user starts it, by spark-submit in a process of its own."""
-    jars = ["--jars", str(spark_jars()), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
-    command = [
-        _spark_submit(),
-        *jars,
-        "--conf",
-        "spark.driver.host=127.0.0.1",
-        str(EXAMPLES / script),
-        *arguments,
-    ]
-    environment = {
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(
-            os.pathsep
-        ),
-    }
-    job = Process("spark-submit", command, into / "printed", environment)
-    try:
-        yield job
-    finally:
-        job.stop()
-
-
-def _spark_submit() -> str:
-    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    found = shutil.which("spark-submit", path=beside)
-    assert found is not None, "PySpark is installed, but not its spark-submit"
-    return found
-
-
 def test_the_code_of_the_page_runs(
     spark: SparkSession, whole: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -433,6 +356,3 @@ def test_a_long_running_stream_prints_a_topic_created_on_real_kafka(
                 f"Spark printed {name} {time.monotonic() - answered:.2f} s after Kafka had answered"
             )
         admin.close()
-
-
-_EVERYTHING = 10_000_000

@@ -89,8 +89,8 @@ class Environment:
 
 
 def _environ() -> dict[str, str]:
-    """Ours, without a Spark that is named in it; the Python workers find kwire by its path, as it
-    is not installed there.
+    """This process's environment without a named Spark. Python workers find kwire by its path,
+    because it is not installed there.
     """
     kept = {
         name: value
@@ -124,7 +124,8 @@ def _installed(directory: Path) -> Environment:
         run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if run.returncode:
             missing(
-                f"an environment with PySpark {RELEASE} cannot be made: {(run.stderr or run.stdout).strip()[-2_000:]}"
+                f"an environment with PySpark {RELEASE} cannot be made: "
+                f"{(run.stderr or run.stdout).strip()[-2_000:]}"
             )
     ask = [python, "-c", "import pyspark; print(pyspark.__version__)"]
     version = subprocess.run(
@@ -135,8 +136,8 @@ def _installed(directory: Path) -> Environment:
 
 
 def _requirements() -> str:
-    """What pip would install for ``.[spark,test]``, without an installation that builds and writes
-    in the tree.
+    """The packages that pip would install for ``.[spark,test]``, without an installation that
+    writes to the tree.
     """
     setup = configparser.ConfigParser(interpolation=None)
     setup.read(ROOT / "setup.cfg", encoding="utf-8")

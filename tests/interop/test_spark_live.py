@@ -177,7 +177,8 @@ def test_a_created_topic_is_in_the_table_within_two_seconds_of_the_trigger(
     whole = [one.seen - one.answered for one in sightings]
     for what, found in (("of the trigger", waits), ("of Kafka's answer", whole)):
         print(
-            f"{source}: in the table within {statistics.median(found):.2f} s {what}, at worst {max(found):.2f} s"
+            f"{source}: in the table within {statistics.median(found):.2f} s {what}, at worst "
+            f"{max(found):.2f} s"
         )
     assert max(waits) < WITHIN_S
     assert {one.name for one in sightings} <= {

@@ -82,7 +82,10 @@ def test_with_a_wrong_password_the_error_tells_what_happened_to_the_connections(
 ) -> None:
     # Kafka closes the connection behind its refusal, so that a client may see the one or the other
     # first.
-    reason = f"cannot read __cluster_metadata from {place.bootstrap}: .*(invalid credentials|socket disconnected)"
+    reason = (
+        f"cannot read __cluster_metadata from {place.bootstrap}: .*(invalid credentials|socket "
+        f"disconnected)"
+    )
     with pytest.raises(ServerError, match=reason):
         place.log(place.trust, sasl_client_properties("SCRAM-SHA-512", ADMIN, "wrong"))
 

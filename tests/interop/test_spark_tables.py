@@ -26,8 +26,8 @@ from kwire.spark.table.build import TABLES, read_table, tables
 from kwire.spark.table.directory import directory_rows
 from kwire.spark.table.kinds import KINDS
 from tests.interop.spark_killed import Query, driver
+from tests.interop.spark_serving import wait_until
 from tests.interop.test_logs import copied, new_batches
-from tests.interop.test_spark import wait_until
 from tests.kwire.spark.session import spark_session
 from tests.kwire.spark.table_rows import load, rows_of
 from tests.shared import LOG_NAMES, needs_shared
@@ -76,10 +76,12 @@ def said(image: Image, table: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", LOG_NAMES)
-def test_the_tables_of_a_log_are_its_image(
+def test_tables_of_a_log_are_its_image(
     spark: SparkSession, name: str, logs: Any, tmp_path: Path
 ) -> None:
-    """The current state, and the partitions and configs as of some offsets, from a copy of the log."""
+    """The current state, and the partitions and configs as of some offsets, from a copy of
+    the log.
+    """
     node = min((logs(name) / "nodes").iterdir())
     directory, path = node / "__cluster_metadata-0", str(tmp_path / "tables")
     assert tables(spark, str(directory), path) is None
@@ -120,11 +122,11 @@ KILLS = 10
 
 
 @pytest.mark.timeout(900)
-def test_killed_at_ten_random_moments_the_tables_are_the_same(
+def test_tables_are_the_same_after_ten_kills_of_the_driver(
     spark: SparkSession, logs: Any, tmp_path: Path
 ) -> None:
-    """Each a moment after both sources' queries have committed something again: before, in and
-    after a commit of theirs.
+    """Each kill comes a moment after the queries of both sources have committed again: before, in
+    or after a commit.
     """
     spark_session(kafka=True)
     rng = random.Random("kill -9")
@@ -187,7 +189,7 @@ def _next_offset(path: str) -> int:
     return Store(path).manifest.next_offset
 
 
-def test_two_copies_of_a_log_one_after_the_other(
+def test_second_copy_of_the_log_continues_the_tables(
     spark: SparkSession, logs: Any, tmp_path: Path
 ) -> None:
     """The second copy brings what is new; one whose log has left the tables behind is refused, as
@@ -216,7 +218,9 @@ def test_two_copies_of_a_log_one_after_the_other(
         directory_rows(spark, str(logs("p-one-segments") / "nodes" / "7"), 800)
 
 
-def test_what_will_not_do_is_a_sentence(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
+def test_unsupported_use_is_refused_with_a_sentence(
+    spark: SparkSession, logs: Any, tmp_path: Path
+) -> None:
     register(spark)
     directory = str(logs("p-old") / "nodes" / "1")
     batch = spark.read.format("kwire").load(directory)

@@ -202,12 +202,12 @@ def test_tls_verifies_the_node(place: Place) -> None:
     assert place.ask("TLS", place.trust(), host="localhost") == LET_IN
 
 
-def test_another_authority_is_not_believed(place: Place) -> None:
+def test_certificate_of_another_authority_is_refused(place: Place) -> None:
     text = refused(place, TlsFailed, "TLS", place.trust(Authority("Another CA")))
     assert "certificate was refused" in text and "ssl.truststore.location" in text
 
 
-def test_the_certificate_must_be_for_the_host(place: Place) -> None:
+def test_certificate_for_another_host_is_refused(place: Place) -> None:
     text = refused(place, TlsFailed, "ELSEWHERE", place.trust())
     assert "certificate was refused" in text and "ssl.endpoint.identification.algorithm" in text
     assert (
@@ -216,11 +216,11 @@ def test_the_certificate_must_be_for_the_host(place: Place) -> None:
     )
 
 
-def test_only_the_older_tls(place: Place) -> None:
+def test_listener_with_an_older_tls_is_observed(place: Place) -> None:
     assert place.ask("TLS", place.trust(), {"ssl.enabled.protocols": "TLSv1.2"}) == LET_IN
 
 
-def test_stores_in_pkcs12(place: Place) -> None:
+def test_pkcs12_stores_are_read(place: Place) -> None:
     trust, own = place.directory / "trust.p12", place.directory / "friend.p12"
     trust.write_bytes(place.authority.java_truststore())
     own.write_bytes(place.authority.issue("friend").pkcs12())
@@ -233,7 +233,7 @@ def test_stores_in_pkcs12(place: Place) -> None:
     assert place.ask("MTLS", stores) == LET_IN
 
 
-def test_mutual_tls(place: Place) -> None:
+def test_mutual_tls_authenticates_the_client(place: Place) -> None:
     assert place.ask("MTLS", place.trust(), place.identity("friend")) == LET_IN
     # Known, but without CLUSTER_ACTION.
     assert (
@@ -242,7 +242,7 @@ def test_mutual_tls(place: Place) -> None:
     )
 
 
-def test_mutual_tls_without_a_certificate_that_is_trusted(place: Place) -> None:
+def test_untrusted_client_certificate_is_refused(place: Place) -> None:
     for parts in ([place.trust()], [place.trust(), place.identity("forged", Authority("Forger"))]):
         with pytest.raises((TlsFailed, ConnectionClosed)) as caught:
             place.ask("MTLS", *parts)
@@ -251,7 +251,9 @@ def test_mutual_tls_without_a_certificate_that_is_trusted(place: Place) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("listener", ["SASL", "SASLTLS"])
-def test_sasl(place: Place, listener: str, mechanism: str) -> None:
+def test_sasl_mechanism_authenticates_the_client(
+    place: Place, listener: str, mechanism: str
+) -> None:
     trust = place.trust() if listener == "SASLTLS" else {}
     good = sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD)
     assert place.ask(listener, trust, good) == LET_IN
@@ -272,7 +274,7 @@ def test_sasl(place: Place, listener: str, mechanism: str) -> None:
         )
 
 
-def test_a_mechanism_that_the_node_does_not_have(place: Place) -> None:
+def test_unsupported_mechanism_is_reported(place: Place) -> None:
     text = refused(
         place,
         AuthenticationFailed,
@@ -282,7 +284,7 @@ def test_a_mechanism_that_the_node_does_not_have(place: Place) -> None:
     assert "does not have SCRAM-SHA-512" in text and "PLAIN" in text and "sasl.mechanism" in text
 
 
-def test_a_session_is_renewed_on_its_connection(place: Place) -> None:
+def test_session_is_reauthenticated_on_its_connection(place: Place) -> None:
     """KIP-368: the controller closes a connection that is used later than
     ``connections.max.reauth.ms``.
     """
@@ -306,7 +308,7 @@ def test_a_session_is_renewed_on_its_connection(place: Place) -> None:
     trio.run(run)
 
 
-#: What the listener is, what the client was told, and the words that must be in the sentence.
+#: (listener, protocol of the client, words that the error must contain)
 MISTAKES = [
     ("TLS", "PLAINTEXT", "set security.protocol to SSL or SASL_SSL"),
     ("SASLTLS", "SASL_PLAINTEXT", "set security.protocol to SSL or SASL_SSL"),
@@ -318,7 +320,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("listener", "protocol", "words"), MISTAKES)
-def test_the_wrong_protocol_is_told_apart(
+def test_wrong_protocol_is_named_in_the_error(
     place: Place, listener: str, protocol: str, words: str
 ) -> None:
     sasl = (
@@ -332,7 +334,7 @@ def test_the_wrong_protocol_is_told_apart(
     )
 
 
-def test_a_password_with_everything_in_it(place: Place) -> None:
+def test_password_with_special_characters_authenticates(place: Place) -> None:
     """The controller read it with Java's properties and Kafka's JAAS parser; the same text means
     the same to us.
     """

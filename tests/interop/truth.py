@@ -1,9 +1,9 @@
-"""What a metadata log directory holds, read from the bytes without kwire and checked against
-Kafka's own dump.
+"""Reads the records of a metadata log directory from its bytes, without kwire's codec; Kafka's
+own dump checks the result.
 
-Kafka writes these logs uncompressed, so a record is a few varints. Batches are kept as bytes too: a
-followed log is fed by appending real batches at new offsets, which neither the CRC nor the records
-depend on.
+Kafka writes these logs uncompressed, so a record is a few varints. Batches are kept as bytes, too:
+a followed log grows by real batches at new offsets, which neither the CRC nor the records depend
+on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Batch:
             length, position = _varint(self.data, position)
             record, end = self._record(position + 1, base_timestamp)
             position += length
-            # What lies between is the header count, 0 in this log.
+            # The rest is the header count, 0 in this log.
             assert end + 1 == position, "a record of the metadata log has no headers"
             yield record
 
@@ -151,7 +151,7 @@ class Log:
         return [batch for batch in self.batches if not batch.control]
 
     def records(self) -> list[Record]:
-        """What clients must see from the log start on: data records, in order."""
+        """The data records that clients must see from the log start on, in order."""
         start = self.start_offset
         return [
             record
@@ -174,10 +174,12 @@ def _check_against_dump(file: Path, dump: Path) -> None:
     """Our reading and kafka-dump-log's name the same offsets, epochs, timestamps and sizes."""
     with dump.open(encoding="utf-8") as lines:
         said = [json.loads(line) for line in lines]
-    ours = [(batch.epoch, record) for batch in batches(file) for record in batch.records()]
-    assert [(epoch, r.offset, r.timestamp, _size(r.key), _size(r.value)) for epoch, r in ours] == [
-        (s["epoch"], s["offset"], s["timestamp"], s["keySize"], s["valueSize"]) for s in said
-    ], f"{file} and {dump} do not name the same records"
+    kwires = [(batch.epoch, record) for batch in batches(file) for record in batch.records()]
+    assert [
+        (epoch, r.offset, r.timestamp, _size(r.key), _size(r.value)) for epoch, r in kwires
+    ] == [(s["epoch"], s["offset"], s["timestamp"], s["keySize"], s["valueSize"]) for s in said], (
+        f"{file} and {dump} do not name the same records"
+    )
 
 
 def _size(part: bytes | None) -> int:

@@ -99,7 +99,8 @@ class Tally:
         per_second = self.events / self.seconds if self.seconds else 0.0
         return (
             f"{self.schedules} schedules, {self.events} events ({per_second:.0f}/s), "
-            f"{self.leaders} leaders, {self.acked} proposals acknowledged, from healing to a commit "
+            f"{self.leaders} leaders, {self.acked} proposals acknowledged, from healing to a "
+            "commit "
             f"p50 {self.recovery(0.5):.2f} s, p99 {self.recovery(0.99):.2f} s"
         )
 

@@ -1,0 +1,94 @@
+"""Serves a log for Spark, and runs a script with spark-submit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.ports import TOPIC_NAME
+from kwire.spark import kafka_options
+from kwire.spark.options import Way
+from tests.interop.test_logs import copied
+from tests.interop.truth import Log
+from tools.gateway_process import gateway
+from tools.process import Process
+from tools.spark_jars import spark_jars
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = ROOT / "docs" / "examples"
+BY: dict[Way, str] = {
+    "subscribe": TOPIC_NAME,
+    "subscribePattern": "__cluster_meta.*",
+    "assign": TOPIC_NAME,
+}
+
+
+@dataclass
+class Served:
+    """A log, where it is served, and its directory, which may be written to."""
+
+    name: str
+    log: Log
+    bootstrap: str
+    directory: Path
+    truth: Path
+
+    def options(self, by: Way, **more: Any) -> dict[str, str]:
+        return kafka_options(self.bootstrap, by=by, topic=BY[by], **more)
+
+
+@contextmanager
+def serving(logs: Any, which: tuple[str, str], into: Path) -> Iterator[Served]:
+    name, node = which
+    log, directory = copied(logs(name), node, into)
+    with gateway("--source", "log", "--log-dir", str(directory)) as server:
+        yield Served(
+            name, log, server.bootstrap, directory, logs(name) / node.replace("nodes", "truth")
+        )
+
+
+def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"
+        time.sleep(0.02)
+
+
+@contextmanager
+def submitted(script: str, arguments: Sequence[str], into: Path) -> Iterator[Process]:
+    """An example as a user starts it, by spark-submit in a process of its own."""
+    jars = ["--jars", str(spark_jars()), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    command = [
+        _spark_submit(),
+        *jars,
+        "--conf",
+        "spark.driver.host=127.0.0.1",
+        str(EXAMPLES / script),
+        *arguments,
+    ]
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(
+            os.pathsep
+        ),
+    }
+    job = Process("spark-submit", command, into / "printed", environment)
+    try:
+        yield job
+    finally:
+        job.stop()
+
+
+def _spark_submit() -> str:
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    found = shutil.which("spark-submit", path=beside)
+    assert found is not None, "PySpark is installed, but not its spark-submit"
+    return found
