@@ -88,7 +88,7 @@ def _management(node: Node, path: str) -> bytes:
 
 @dataclass
 class Seen:
-    """What the bystander measured; complete after the block of :func:`bystander`."""
+    """The measurements, complete after the block of :func:`bystander`."""
 
     latencies_s: dict[int, list[float]] = field(default_factory=dict)  #: of ApiVersions, by node id
     #: rounds that succeeded: ApiVersions, connect, group

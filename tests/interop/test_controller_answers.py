@@ -19,7 +19,9 @@ from tools.wire_client import WireClient
 
 #: kwire's values where they differ from Kafka's on purpose, and the reason.
 DELIBERATE: Final = {
-    "describe topics: .results[4].says why": "a sentence for a topic that does not exist, where Kafka has none",
+    "describe topics: .results[4].says why": (
+        "a sentence for a topic that does not exist, where Kafka has none"
+    ),
 }
 #: Fields that differ between any two clusters, or hold kwire's own sentences.
 _NOT_COMPARED: Final = frozenset({"topicId", "errorMessage", "documentation", "throttleTimeMs"})

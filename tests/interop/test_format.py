@@ -186,7 +186,8 @@ def test_kafka_and_kwire_start_on_each_others_directories(static: bool) -> None:
 def _own_properties(node: Node, voters: str) -> Path:
     file = node.directory / "kwire.properties"
     file.write_text(
-        f"controller.quorum.voters={voters}\nlisteners=PLAINTEXT://127.0.0.1:0,CONTROLLER://{node.controller_address}\n"
+        f"controller.quorum.voters={voters}\n"
+        f"listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://{node.controller_address}\n"
     )
     return file
 

@@ -60,8 +60,8 @@ def test_brokers_under_kwire_controllers_lose_no_acknowledged_record(tmp_path: P
         problems = brokers.errors() + errors(own)
         assert problems == [], "\n".join(problems)
         assert (
-            '"api": "CreateTopics", "principal": "User:ANONYMOUS", "host": "127.0.0.1", "client_id": "admin'
-            in own.said()
+            '"api": "CreateTopics", "principal": "User:ANONYMOUS", "host": "127.0.0.1", '
+            '"client_id": "admin' in own.said()
         )
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tests.sim.node import Node
     from tests.sim.world import World
 
-#: A record must be committed within this time after healing. The slowest clock runs at half the true
-#: rate, and timeouts are 2 s.
+#: A record must be committed within this time after healing. The slowest clock runs at half the
+#: true rate, and timeouts are 2 s.
 COMMIT_S: Final = 25.0
 #: Every node must have it within this time after that.
 CATCH_UP_S: Final = 10.0

@@ -67,7 +67,7 @@ async def ask(client: Client, correlation_id: int = 1) -> None:
 async def names(client: Client, correlation_id: int = 1) -> list[str]:
     found, response = await client.answer(LIST_GROUPS, 4)
     assert found == correlation_id
-    return [group.group_id for group in response.groups]  # type: ignore[attr-defined]
+    return [group.group_id for group in response.groups]
 
 
 def test_other_connections_are_served_between_slices() -> None:
