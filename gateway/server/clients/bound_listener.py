@@ -1,5 +1,7 @@
-"""Listening sockets: opening them, and accepting from them for as long as the server wants
-connections.
+"""Opens the listening sockets of the configuration and accepts connections from them.
+
+It decides on no connection: ``connections`` admits or closes each. Kafka's counterpart is
+``SocketServer.Acceptor``.
 """
 
 from __future__ import annotations
@@ -18,16 +20,17 @@ if TYPE_CHECKING:
     from gateway.server.clients.connections import Connections
     from gateway.server.logs import Reports
 
-#: The system, or this process, has no room for another connection just now.
+#: Errors of accept(2) that mean: no descriptor or memory is left for another connection now.
 _FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+#: Delay until the next attempt after such an error, s.
 _FULL_WAIT_S: Final = 0.1
-#: Connections accepted before others get their turn.
+#: Connections accepted before other tasks run.
 _ACCEPTS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class BoundListener:
-    """An open listener: its name, socket, and the address it really has."""
+    """A listening socket, with the address that the system gave it (port 0 in, a free one out)."""
 
     name: str
     sock: socket.socket
@@ -39,8 +42,9 @@ class BoundListener:
 
 
 def bind_listeners(config: Config) -> list[BoundListener]:
-    """Listen on every listener of the configuration. Raises ConfigError naming the one that cannot
-    be had.
+    """Listen on every listener of the configuration, or on none.
+
+    Raises ConfigError, which names the listener that failed.
     """
     bound_listeners: list[BoundListener] = []
     try:
@@ -73,8 +77,10 @@ def _open(listener: Listener, backlog: int) -> BoundListener:
 
 
 async def accept(bound_listener: BoundListener, connections: Connections, reports: Reports) -> None:
-    """Accept for ever. What goes wrong with one connection costs that one; a full system is waited
-    out.
+    """Accept connections for ever.
+
+    An error of one connection costs that one. While descriptors or memory are short, the task waits
+    and tries again; connections queue up in the backlog meanwhile.
     """
     accepted = 0
     while True:
@@ -88,7 +94,7 @@ async def accept(bound_listener: BoundListener, connections: Connections, report
                     "connections not accepted", listener=bound_listener.name, error=error.strerror
                 )
                 await trio.sleep(_FULL_WAIT_S)
-            else:  # the peer is gone again (ECONNABORTED and others of accept(2))
+            else:  # the peer has disconnected: ECONNABORTED and others
                 reports.counts["accept failed"] += 1
                 await trio.lowlevel.checkpoint()
         else:

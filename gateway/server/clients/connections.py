@@ -1,5 +1,7 @@
-"""All connections of the server: how many there may be, which have outstayed a limit of time, and
-how they end.
+"""Keeps the set of all client connections: admits them, ends overdue ones, drains them at the end.
+
+It does not serve a connection: ``connection`` does. ``ConnectionQuotas`` decides how many there may
+be.
 """
 
 from __future__ import annotations
@@ -26,22 +28,22 @@ if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.server.server_context import ServerContext
 
-#: File descriptors kept for what is opened later and is no connection: segments of logs, snapshots,
-#: connections to other nodes. As many again are kept for connections that were displaced and are
-#: not closed yet.
+#: File descriptors that are not given to connections: segments of logs, snapshots and connections
+#: to other nodes need some later, and a connection that makes way for another one is not closed yet
+#: when the other one is accepted.
 _FILES_RESERVED: Final = 128
-#: A peer on this machine, as Linux writes its address.
+#: An address of a peer on the same host, as Linux writes it.
 _LOCAL: Final = re.compile(r"(::ffff:)?127\.|::1$")
-#: How such a peer is sent to. There is no path to probe, and the pacing of BBR, the default of some
-#: systems, takes up to half of the time of a large answer. Every kernel has this one, and lets
-#: everybody use it.
+#: The congestion control for such a peer. There is no path to probe, and the pacing of BBR, the
+#: default of some systems, takes up to half of the time of a large response. Every kernel has reno
+#: and lets unprivileged processes use it.
 _LOCAL_CONGESTION: Final = b"reno"
-#: Connections looked at by the reaper before others get their turn.
+#: Connections that the reaper examines before other tasks run.
 _SLICE: Final = 1000
 
 
 class Connections:
-    """Admits connections, runs a task each in ``nursery``, and ends the overdue ones."""
+    """The open connections; each has a task in ``nursery``."""
 
     def __init__(self, server_context: ServerContext, nursery: trio.Nursery) -> None:
         self._server_context = server_context
@@ -58,8 +60,10 @@ class Connections:
         return len(self._all)
 
     def admit(self, sock: socket.socket, listener: str, address: tuple[str, int]) -> None:
-        """Serve an accepted socket. Beyond a limit it is closed at once, or another connection that
-        has to make room.
+        """Serve an accepted socket from ``address``, its peer's host and port.
+
+        Above a limit, either another connection is cut in its favour or it is closed at once
+        (``ConnectionQuotas.victim``).
         """
         host, port = address
         config, reports = self._server_context.config, self._server_context.reports
@@ -91,8 +95,9 @@ class Connections:
         self._nursery.start_soon(self._serve, connection)
 
     async def reap(self) -> None:
-        """Cut connections that are overdue, for ever; a limit is noticed a tenth of it late at
-        most.
+        """Cut connections that exceed a time limit, for ever.
+
+        A connection is cut at most a tenth of its limit too late.
         """
         config = self._server_context.config
         shortest_ms = min(
@@ -111,7 +116,10 @@ class Connections:
                     connection.cut(reason)
 
     async def drain(self, last_call: Callable[[], None], timeout_s: float) -> None:
-        """Let every connection send what it has, for at most ``timeout_s``, then cut the rest."""
+        """Let every connection send its responses for at most ``timeout_s``, then cut the rest.
+
+        Pending responses are expired; ``last_call`` is called after that, to complete others.
+        """
         for connection in list(self._all):
             connection.drain()
         self._server_context.purgatory.expire_all()
@@ -135,8 +143,9 @@ class Connections:
 
 
 def connection_limit(config: Config) -> int:
-    """``max.connections``, or what the system's limit of open files leaves room for; raises that
-    limit as far as it may.
+    """``max.connections``, or fewer if the system's limit of open files requires it.
+
+    Raises that limit as far as the process may.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     reserved = _FILES_RESERVED + _open_files()
@@ -155,7 +164,7 @@ def connection_limit(config: Config) -> int:
 
 
 def _open_files() -> int:
-    """The file descriptors that this process holds, where the system tells."""
+    """The number of file descriptors of this process; 0 where the system has no /proc."""
     with contextlib.suppress(OSError):
         return len(os.listdir("/proc/self/fd"))
     return 0

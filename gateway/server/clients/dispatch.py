@@ -1,8 +1,8 @@
-"""From a frame to a handler, from its answer to bytes. No sockets: what cannot be served raises,
-and the connection closes.
+"""Decodes a frame, calls the handler of its API, and encodes the response.
 
-As in Kafka an unknown API or version has no answer but the end of the connection, except that an
-ApiVersions request of any version is told which ones there are (KIP-511).
+It knows no sockets: for a request that is not served it raises, and the connection closes. As in
+Kafka, an unknown API or version closes the connection without a response, except that ApiVersions
+of an unknown version is answered with the list of versions (KIP-511).
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ if TYPE_CHECKING:
     from kwire.message import Message
 
 _SASL_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE
-#: The first version of ApiVersions in which clients say what software they are (KIP-511).
+#: The first version of ApiVersions that names the client's software (KIP-511).
 _NAMES_SOFTWARE: Final = 3
 _size = struct.Struct(">i")
 
 
 class Refusal(Exception):
-    """A request that this server does not serve. ``rule`` is a short stable name, ``fields`` say
-    more.
+    """A request that this server does not serve.
+
+    ``rule`` is a short stable name of the reason; ``fields`` are for the log.
     """
 
     def __init__(self, rule: str, **fields: Any) -> None:
@@ -52,8 +53,9 @@ class Refusal(Exception):
 
 
 class Malformed(Exception):
-    """A request whose body does not follow the protocol. ``error`` is why, ``fields`` say which
-    request it was.
+    """A request whose body does not follow the protocol.
+
+    ``error`` is the reason; ``fields`` identify the request in the log.
     """
 
     def __init__(self, error: DecodeError, fields: dict[str, Any]) -> None:
@@ -64,22 +66,21 @@ class Malformed(Exception):
 
 @dataclass(slots=True)
 class InFlightRequest:
-    """One request that was read: what its answer needs, and what a log line says about it."""
+    """A request that was read: the values that its response and its log lines need."""
 
     api_key: int
     api: str
-    version: int  #: that the answer is encoded at
+    version: int  #: of the response
     correlation_id: int
     client_id: str | None
-    software: str | None = None  #: name/version, where this request told it
-    notes: dict[str, Any] | None = None  #: what the handler wants the log to say
-    is_bare: bool = False  #: a token of SASL without a header, answered likewise
-    is_old: bool = (
-        False  #: of a version that newer Kafka dropped: the answer's class says which header it has
-    )
+    software: str | None = None  #: name/version of the client's software, if this request has it
+    notes: dict[str, Any] | None = None  #: further fields for the log, from the handler
+    is_bare: bool = False  #: a SASL token without a header; so is its response
+    #: Of a version that newer Kafka dropped: the response's class knows the version of its header.
+    is_old: bool = False
 
     def fields(self) -> dict[str, Any]:
-        """For the log."""
+        """The fields of a log event that identify the request."""
         return {
             "api": self.api,
             "version": self.version,
@@ -89,10 +90,10 @@ class InFlightRequest:
 
 
 class Dispatcher:
-    """Finds and calls handlers. ``element_budget`` bounds array elements and unknown tags of one
-    request.
+    """Finds and calls handlers, by API key.
 
-    ``by_listener``: the tables of those listeners that do not serve ``handlers``.
+    ``element_budget`` bounds the array elements and unknown tags of one request. ``by_listener``:
+    the tables of listeners that do not serve ``handlers``.
     """
 
     def __init__(
@@ -115,11 +116,10 @@ class Dispatcher:
     def handle(
         self, frame: bytes, peer: Peer, now: float, session: SaslSession | None = None
     ) -> tuple[InFlightRequest, Message | PendingResponse | Streamed | Work | None]:
-        """Carry out the request in ``frame``; ``now`` is the loop's clock, s. Raises DecodeError,
-        Malformed, Refusal.
+        """Handle the request in ``frame``. Raises DecodeError, Malformed and Refusal.
 
-        ``session``: where the connection has to authenticate. Until it has, little more than its
-        requests are read.
+        ``now`` is s on the event loop's clock. ``session``: of a listener with SASL; before it is
+        open, only the requests of authentication are served.
         """
         if session is not None and session.takes_bare_tokens:
             return self._token(frame, peer, now, session)
@@ -151,8 +151,8 @@ class Dispatcher:
         context.apis = apis
         in_flight.notes = context.notes
         budget = self._elements(handler, len(frame), context)
-        # Bytes behind the body are ignored, as Kafka does: librdkafka's Metadata of all topics has
-        # three.
+        # Bytes behind the body are ignored, as in Kafka: librdkafka's Metadata request for all
+        # topics has three.
         decode = partial(
             handler.request_type(version).decode_from, frame, version, body_at, budget=budget
         )
@@ -170,8 +170,9 @@ class Dispatcher:
         return in_flight, answer
 
     def _elements(self, handler: Handler, size: int, context: Context) -> int:
-        """How many elements the request may have: of a node that has CLUSTER_ACTION as many as its
-        bytes can hold.
+        """The most elements that the request may have.
+
+        A node with CLUSTER_ACTION may send as many as the bytes of its request can hold.
         """
         if handler.elements_max is not None:
             return min(self._budget, handler.elements_max)
@@ -187,7 +188,7 @@ class Dispatcher:
     def _token(
         self, frame: bytes, peer: Peer, now: float, session: SaslSession
     ) -> tuple[InFlightRequest, Message | PendingResponse | Streamed | Work | None]:
-        """A frame that is a token and nothing else, as clients send them after SaslHandshake 0."""
+        """Handle a frame that is only a SASL token, as clients send them after SaslHandshake 0."""
         handler = self._handlers[_SASL_AUTHENTICATE]
         context = self._context(0, None, peer, now, session)
         in_flight = InFlightRequest(
@@ -231,7 +232,8 @@ def _decode_in_thread(
 
 
 def encode_answer(in_flight: InFlightRequest, response: Message | EncodedResponse) -> list[Any]:
-    """The frame of an answer, in parts: bytes-like, Spliced as the handler left it, SharedBytes.
+    """The frame of a response, in parts: bytes-like, FileRecords or SharedBytes.
+
     Raises EncodeError.
     """
     if in_flight.is_bare:
@@ -247,7 +249,7 @@ def encode_answer(in_flight: InFlightRequest, response: Message | EncodedRespons
 
 
 def _bare_token(answer: Any) -> list[Any]:
-    """A token in nothing but a frame. Of a failure there is nothing to say: the connection ends."""
+    """A frame that is only a SASL token; nothing for a failure, after which the connection ends."""
     return [] if answer.error_code else [_size.pack(len(answer.auth_bytes)) + answer.auth_bytes]
 
 

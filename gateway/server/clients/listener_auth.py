@@ -1,5 +1,6 @@
-"""What stands between a listener and its requests: TLS, and who a peer is. Made once a listener
-from what was configured.
+"""Makes the security of a listener: its TLS context and its SASL mechanisms.
+
+It does not run an authentication: ``SaslSession`` does, with the mechanisms made here.
 """
 
 from __future__ import annotations
@@ -37,16 +38,18 @@ if TYPE_CHECKING:
     from kwire.cluster.image import Image
 
 _NONCE_BYTES: Final = 24
-#: How long it may take until decoys follow the form of the credentials that exist, s.
+#: Interval at which decoys are adapted to the form of the existing credentials, s.
 _FORM_S: Final = 10.0
-#: Credentials of all mechanisms among which those of one are looked for.
+#: Most credentials that are examined for that form.
 _LOOKED_AT_MAX: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerAuth:
-    """One listener's. ``tls``: None without it. ``mechanisms``: of SASL, None without it. ``rules``
-    make names of subjects.
+    """The security of one listener.
+
+    ``tls``: None without TLS. ``mechanisms``: by name, None without SASL. ``rules`` map the subject
+    of a certificate to a name (``ssl.principal.mapping.rules``).
     """
 
     tls: ssl.SSLContext | None = None
@@ -54,12 +57,13 @@ class ListenerAuth:
     rules: PrincipalRules = field(default_factory=PrincipalRules)
 
     def session(self) -> SaslSession | None:
-        """The authentication of a new connection, if one is wanted."""
+        """The authentication of a new connection; None without SASL."""
         return None if self.mechanisms is None else SaslSession(self.mechanisms)
 
     def principal(self, certificate: bytes | None) -> str:
-        """Who showed this certificate (DER), before anything else was said. Raises ValueError where
-        no rule names it.
+        """The principal of a peer with this certificate (DER), before it authenticates by SASL.
+
+        Raises ValueError if no rule matches the certificate's subject.
         """
         if certificate is None or self.mechanisms is not None:
             return ANONYMOUS
@@ -72,11 +76,10 @@ def listener_auths_of(
     token_key: Secret | None = None,
     cluster_id: Callable[[], str] = str,
 ) -> dict[str, ListenerAuth]:
-    """By listener, those that need one. ``image``: whose SCRAM credentials and delegation tokens
-    hold, these with ``token_key``.
+    """The security of each listener that is not PLAINTEXT, by name. Raises ssl.SSLError, OSError.
 
-    ``cluster_id`` is asked at the first login. Takes ms: keys are loaded. Raises ssl.SSLError and
-    OSError.
+    SCRAM credentials and delegation tokens are those of ``image``; ``token_key`` verifies the
+    tokens. ``cluster_id`` is called at the first login. Loading keys takes some ms.
     """
     credentials = _Credentials(image, token_key, cluster_id)
     return {
@@ -113,7 +116,7 @@ def _maker(
 
 
 class _Counted(NamedTuple):
-    """The form of the credentials of one mechanism, when it was found and among how many."""
+    """The form of one mechanism's credentials, with the time of the count and the users then."""
 
     counted_at: float
     users: int
@@ -121,7 +124,7 @@ class _Counted(NamedTuple):
 
 
 class _Credentials:
-    """SCRAM credentials and delegation tokens as the records of the log say, committed ones only."""
+    """SCRAM credentials and delegation tokens of the committed image."""
 
     def __init__(
         self, image: Callable[[], Image], token_key: Secret | None, cluster_id: Callable[[], str]
@@ -131,13 +134,14 @@ class _Credentials:
         self._cluster_id = cluster_id
         self._decoys: ScramDecoys | None = None
         self._forms: dict[int, _Counted] = {}
-        # Working one out takes some ms of the processor; as in Kafka it is done once for each token
+        # A credential takes some ms to compute; as in Kafka, it is computed once for each token
         # and mechanism.
         self._of_tokens: dict[tuple[str, str], ScramCredential] = {}
 
     def decoy(self, mechanism: str, name: str, by_token: bool) -> ScramCredential:
-        """What a client is shown where neither a user nor, ``by_token``, a delegation token has
-        this name.
+        """The credential for a name that no user has, or (``by_token``) no delegation token.
+
+        It lets the exchange go on to its end, so that a client cannot find out which names exist.
         """
         decoys = self._shared_decoys()
         if by_token:
@@ -150,8 +154,9 @@ class _Credentials:
         return self._decoys
 
     def _form(self, mechanism: int) -> Form:
-        """How most credentials of this mechanism look; counted again when there are more or fewer,
-        and every ``_FORM_S``.
+        """The form that most credentials of this mechanism have.
+
+        It is counted again when the number of credentials changes, and every ``_FORM_S``.
         """
         now, scram = time.monotonic(), self._image().scram
         found = self._forms.get(mechanism)

@@ -1,7 +1,7 @@
-"""What one connection still has to send, in order: bytes, and ranges of files that go from the page
-cache to the socket.
+"""Queues the output of one connection, and sends it in order: bytes, and ranges of files.
 
-It never waits: :meth:`Output.send` sends what the socket takes now. Knows nothing of messages.
+Ranges go from the page cache to the socket (sendfile). :meth:`Output.send` never waits: it sends
+what the socket takes now. It knows nothing of messages.
 """
 
 from __future__ import annotations
@@ -14,28 +14,33 @@ from typing import Any, Final
 
 from gateway.ports import FileRange, FileRecords, Read
 
-#: Shorter ranges are read and sent with the bytes around them: one system call less than sendfile,
-#: and it costs less than setting one up (sendfile wins from about here on).
+#: Shorter ranges are read and sent with the bytes around them, which saves a system call and the
+#: setup of sendfile: up to about this size it is faster.
 COPY_MAX: Final = 16 * 1024
-#: Bytes that one send call may gather, and one call of sendfile may read from disk while the loop
-#: waits.
+#: Bytes that one send call may gather, and that one call of sendfile may read from disk, while the
+#: event loop waits.
 _GATHER_MAX: Final = 256 * 1024
 _SENDFILE_MAX: Final = 1024 * 1024
-#: After so many bytes the others get their turn, however fast this peer reads.
+#: After so many bytes other connections run, however fast this peer reads.
 _TURN_MAX: Final = 2 * 1024 * 1024
-#: "More follows at once": Linux then puts the bytes before a range into one packet with it.
+#: Announces more bytes: Linux then puts the bytes before a range into one packet with it.
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 
 class FileTooShort(OSError):
-    """A file no longer has the bytes that were promised: its log was cut under us."""
+    """A file no longer has the bytes that the response announces: its log was truncated."""
+
+    def __init__(self, missing: FileRange) -> None:
+        super().__init__(
+            f"{missing.length} bytes from position {missing.position} were announced,"
+            " and the file does not have them any more"
+        )
 
 
 class SharedBytes:
-    """Bytes of an answer that several connections may send: ``chunks`` of some 64 KiB, or a little
-    more.
+    """Bytes of a response that several connections send, in ``chunks`` of about 64 KiB.
 
-    ``freed`` is called with their number when the last holder has released them.
+    ``freed`` is called with the number of bytes when the last holder has released them.
     """
 
     __slots__ = ("_freed", "_holders", "chunks", "size")
@@ -50,11 +55,11 @@ class SharedBytes:
         return self.size
 
     def hold(self) -> None:
-        """One more holder."""
+        """Add a holder."""
         self._holders += 1
 
     def release(self) -> None:
-        """One holder less."""
+        """Remove a holder."""
         self._holders -= 1
         if not self._holders:
             self.chunks = []
@@ -62,34 +67,38 @@ class SharedBytes:
 
 
 class Output:
-    """The queue. ``unsent`` counts its bytes in memory (ranges of files cost none), ``shared``
-    those in SharedBytes among them that are not wholly sent.
+    """The queue of one connection.
+
+    ``unsent`` counts its bytes in memory, without ranges of files. ``shared`` counts those among
+    them that are in SharedBytes, until the whole SharedBytes is sent.
     """
 
     __slots__ = ("_items", "_sock", "progress", "shared", "unsent")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        # bytes and memoryviews | FileRange | a callable: release the read whose last chunk was
-        # before it
+        # bytes and memoryviews | FileRange | a callable, which releases the read before it
         self._items: deque[Any] = deque()
         self.unsent = 0
         self.shared = 0
-        self.progress = 0  #: bytes sent so far, for those who look whether anything moves
+        self.progress = 0  #: bytes sent so far; the caller compares it to see progress
 
     def __bool__(self) -> bool:
         return bool(self._items)
 
     def is_longer_than(self, size: int) -> bool:
-        """Whether more than ``size`` bytes in memory, or a range of a file, are to be sent next."""
+        """Whether more than ``size`` bytes in memory, or a range of a file, come next."""
         return self.unsent > size or (bool(self._items) and type(self._items[0]) is FileRange)
 
     def add(self, parts: Iterable[Any]) -> None:
-        """Queue the parts of one answer: bytes-like, Spliced or SharedBytes. Raises FileTooShort."""
+        """Queue the parts of one response: bytes-like, FileRecords or SharedBytes.
+
+        Raises FileTooShort for a short range of a file, which is read at once.
+        """
         memory: list[Any] = []
         for part in parts:
             if type(part) is FileRecords:
-                self._splice(part.read, memory)
+                self._add_records(part.read, memory)
             elif type(part) is SharedBytes:
                 self._share(part, memory)
             else:
@@ -97,8 +106,9 @@ class Output:
         self._flush_memory(memory)
 
     def send(self) -> bool:
-        """Send what the socket takes now; true if nothing is left. Raises OSError if the peer is
-        gone, FileTooShort.
+        """Send what the socket takes now; True if nothing is left.
+
+        Raises FileTooShort, and OSError if the peer has disconnected.
         """
         items, end = self._items, self.progress + _TURN_MAX
         try:
@@ -118,7 +128,7 @@ class Output:
         return True
 
     def discard(self) -> None:
-        """Forget what is left, releasing the reads in it."""
+        """Drop everything that is queued, and release its reads."""
         items, self._items = self._items, deque()
         self.unsent = 0
         for item in items:
@@ -138,13 +148,13 @@ class Output:
 
         self._items.append(sent)
 
-    def _splice(self, read: Read, memory: list[Any]) -> None:
+    def _add_records(self, read: Read, memory: list[Any]) -> None:
         held = False
         try:
             for chunk in read.chunks:
                 if not isinstance(chunk, FileRange):
                     memory.append(chunk)
-                    # A view may be of something that ends with the read, as a mapped file does.
+                    # A view may be of memory that ends with the read, as a mapped file does.
                     held = held or not isinstance(chunk, bytes)
                 elif chunk.length <= COPY_MAX:
                     memory.append(_read(chunk))
@@ -169,10 +179,10 @@ class Output:
             memory.clear()
 
     def _send_memory(self) -> bool:
-        """Send the bytes at the head, gathered; false if the socket took only some of them."""
+        """Send the bytes at the head of the queue; False if the socket took only some of them."""
         items = self._items
         data = items.popleft()
-        # Answers of pipelined requests go out together: worth a factor of three.
+        # Gathering the responses to pipelined requests makes them three times as fast.
         if items and len(data) < _GATHER_MAX and _is_memory(items[0]):
             gathered = [data]
             size = len(data)
@@ -198,9 +208,7 @@ class Output:
             self._sock.fileno(), item.fd, item.position, min(item.length, _SENDFILE_MAX)
         )
         if sent == 0:
-            raise FileTooShort(
-                f"{item.length} bytes promised from position {item.position} are not there any more"
-            )
+            raise FileTooShort(item)
         self._moved(sent)
         self._items.popleft()
         if sent < item.length:
@@ -218,7 +226,5 @@ def _is_memory(item: Callable[[], None] | Any) -> bool:
 def _read(chunk: FileRange) -> bytes:
     data = os.pread(chunk.fd, chunk.length, chunk.position)
     if len(data) < chunk.length:
-        raise FileTooShort(
-            f"{chunk.length} bytes promised from position {chunk.position} are not there any more"
-        )
+        raise FileTooShort(chunk)
     return data

@@ -1,8 +1,8 @@
-"""Where answers wait: for a deadline, for the partition to advance, or both. Knows no sockets and
-no APIs.
+"""Completes pending responses at their deadlines, or when the partition advances.
 
-One task and one heap serve every parked request; nothing is spent on one while it waits. Completing
-is a direct call of the connection's callback, which costs a quarter of waking a task each.
+It knows no sockets and no APIs. One task and one heap serve all of them, and a response that waits
+costs no time. Completing one calls the connection's callback directly, at a quarter of the cost of
+waking a task. Kafka's counterpart is ``DelayedOperationPurgatory``.
 """
 
 from __future__ import annotations
@@ -19,49 +19,51 @@ if TYPE_CHECKING:
     from gateway.handlers.context import PendingResponse
     from kwire.message import Message
 
-#: So many waiters are asked, or deadlines met, before other tasks get their turn: about 10 ms.
+#: Responses that are tried, or expired, before other tasks run: about 10 ms.
 SLICE: Final = 256
-#: The heap is rebuilt when more than half of it, and more than so many entries, are answers that
-#: came another way.
+#: The heap is rebuilt when more than so many entries, and more than half of it, are of responses
+#: that are complete already.
 _DEAD_MAX: Final = 1024
 
 
 class Purgatory:
-    """The Waiters port, and the deadlines of every :class:`PendingResponse` that a connection waits
-    for. One task runs :meth:`run`.
+    """``gateway.ports.FetchPurgatory``, and the deadlines of all pending responses.
+
+    One task runs :meth:`run`.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[PendingResponse, Callable[[], Message | None]] = {}
-        self._to_ask: dict[
-            PendingResponse, None
-        ] = {}  # a queue: those waiting when the partition advanced, in order
+        # A queue: those that waited when the partition advanced, in order.
+        self._to_try: dict[PendingResponse, None] = {}
         self._failed: dict[PendingResponse, Callable[[Exception], None]] = {}
         self._heap: list[tuple[float, int, PendingResponse]] = []
         self._number = itertools.count()
-        self._alive = 0  # entries of the heap that somebody still waits for
+        self._alive = 0  # entries of the heap whose response is still pending
         self._wake = trio.Event()
-        self._wakes_at = -math.inf  # when the task looks at the heap next; -inf while it is awake
+        self._wakes_at = -math.inf  # when the task examines the heap next; -inf while it runs
 
     @property
     def parked(self) -> int:
-        """Answers that connections wait for."""
+        """The number of pending responses."""
         return len(self._failed)
 
     @property
     def waiting(self) -> int:
-        """Those of them that wait for the partition: fetches."""
+        """The number of pending responses to Fetch, which wait for the partition to advance."""
         return len(self._waiting)
 
     def park(self, pending: PendingResponse, ready: Callable[[], Message | None]) -> None:
-        """Ask ``ready`` whenever the partition advances; a message it returns completes
-        ``pending``.
+        """Call ``ready`` whenever the partition advances; its message completes ``pending``.
+
+        ``ready`` returns None as long as there is nothing to respond.
         """
         self._waiting[pending] = ready
 
     def watch(self, pending: PendingResponse, failed: Callable[[Exception], None]) -> None:
-        """A connection waits for ``pending``: see to its deadline; ``failed`` is told what
-        ``ready`` or ``expire`` raised.
+        """Complete ``pending`` at its deadline.
+
+        ``failed`` is called with an exception that its ``ready`` or ``expire`` raises.
         """
         self._failed[pending] = failed
         if pending.deadline is not None:
@@ -71,9 +73,9 @@ class Purgatory:
                 self._wake.set()
 
     def forget(self, pending: PendingResponse) -> None:
-        """``pending`` is answered, or nobody waits for it any more."""
+        """Drop ``pending``: it is complete, or its connection is closed."""
         self._waiting.pop(pending, None)
-        self._to_ask.pop(pending, None)
+        self._to_try.pop(pending, None)
         if self._failed.pop(pending, None) is not None and pending.deadline is not None:
             self._alive -= 1
             dead = len(self._heap) - self._alive
@@ -82,21 +84,21 @@ class Purgatory:
                 heapq.heapify(self._heap)
 
     def advanced(self) -> None:
-        """The partition moved: everybody who waits is asked, soon and in order."""
+        """The partition has advanced: the task tries every response that waits for it, in order."""
         if self._waiting:
             for pending in self._waiting:
-                self._to_ask.setdefault(pending)
+                self._to_try.setdefault(pending)
             self._wake.set()
 
     def expire_all(self) -> None:
-        """Every deadline is now: the server is about to stop."""
+        """Expire every pending response now, because the server stops."""
         for pending in list(self._failed):
             self._expire(pending)
 
     async def run(self) -> None:
-        """Ask and expire, for ever."""
+        """Try and expire responses for ever."""
         while True:
-            if self._ask_some() or self._expire_some():
+            if self._try_some() or self._expire_some():
                 await trio.lowlevel.checkpoint()
                 continue
             self._wakes_at = self._heap[0][0] if self._heap else math.inf
@@ -105,19 +107,18 @@ class Purgatory:
             self._wakes_at = -math.inf
             self._wake = trio.Event()
 
-    def _ask_some(self) -> bool:
-        """Ask a slice of those to be asked; true if some are left."""
-        for pending in list(itertools.islice(self._to_ask, SLICE)):
-            self._to_ask.pop(
-                pending, None
-            )  # gone already if answering another one closed its connection
+    def _try_some(self) -> bool:
+        """Try up to ``SLICE`` responses; True if more are left."""
+        for pending in list(itertools.islice(self._to_try, SLICE)):
+            # It is gone already if completing another response closed its connection.
+            self._to_try.pop(pending, None)
             ready = self._waiting.get(pending)
             if ready is not None:
                 self._complete(pending, ready)
-        return bool(self._to_ask)
+        return bool(self._to_try)
 
     def _expire_some(self) -> bool:
-        """Expire a slice of what is due; true if more may be due."""
+        """Expire up to ``SLICE`` responses that are due; True if more may be due."""
         now = trio.current_time()
         for _ in range(SLICE):
             if not self._heap or self._heap[0][0] > now:
@@ -137,7 +138,7 @@ class Purgatory:
         failed = self._failed.get(pending)
         try:
             response = answer()
-        except Exception as error:  # a bug of a handler: it costs the connection, not the server
+        except Exception as error:  # a bug of a handler costs its connection, not the server
             self.forget(pending)
             if failed is not None:
                 failed(error)

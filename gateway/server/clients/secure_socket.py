@@ -116,9 +116,7 @@ class SecureOutput(Output):
     def _send_range(self, item: FileRange) -> bool:
         data = os.pread(item.fd, min(item.length, _READ_MAX), item.position)
         if not data:
-            raise FileTooShort(
-                f"{item.length} bytes promised from position {item.position} are not there any more"
-            )
+            raise FileTooShort(item)
         sent = self._sock.send(data)
         self._moved(sent)
         self._items.popleft()

@@ -1,8 +1,7 @@
-"""HTTP/1.1 connections of the management port: how many, how long, and what h11 makes of their
-bytes. Knows no page.
+"""Serves the HTTP/1.1 connections of the management port: limits their number and their times.
 
-Whoever holds a connection without asking anything is the first to go when another comes, so that
-slow or silent peers keep nobody out.
+h11 parses the requests. It knows no page. When there are too many connections, the one that has
+been without a request for longest is closed, so that slow or silent peers keep no other peer out.
 """
 
 from __future__ import annotations
@@ -18,25 +17,24 @@ import trio
 if TYPE_CHECKING:
     from gateway.server.logs import Reports
 
-#: Connections at one time: a few scrapers, probes and people. Beyond it the one that waited longest
-#: for a request goes.
+#: Connections at one time: a few scrapers, probes and people.
 CONNECTIONS_MAX: Final = 32
 #: Bytes of a request's line and headers together.
 HEAD_MAX: Final = 8 * 1024
-#: From the first byte of a request to its end; between requests (scrapes are a minute apart at
-#: most); for an answer, s.
+#: Time from the first byte of a request to its end; between two requests (scrapes are a minute
+#: apart at most); and for sending a response, s.
 HEAD_TIMEOUT_S: Final = 5.0
 IDLE_TIMEOUT_S: Final = 75.0
 SEND_TIMEOUT_S: Final = 10.0
-#: After the last answer what the peer still sends is thrown away for so long, s, lest a reset
-#: overtake the answer.
+#: Time, s, and bytes for which input is discarded after the last response: closing a socket with
+#: unread input resets the connection, and the reset may overtake the response.
 _LINGER_S: Final = 1.0
 _LINGER_BYTES: Final = 256 * 1024
 _RECEIVE_BYTES: Final = 4096
 
 
 class Answer(NamedTuple):
-    """What is said to a request."""
+    """A response."""
 
     status: int
     body: bytes
@@ -44,7 +42,8 @@ class Answer(NamedTuple):
     more: tuple[tuple[str, str], ...] = ()  #: further headers
 
 
-#: Gives the answer to a request's head; told whether a body follows, which nobody reads.
+#: Makes the response to the head of a request; the bool says whether a body follows, which is not
+#: read.
 Answering = Callable[[h11.Request, bool], Awaitable[Answer]]
 
 
@@ -56,21 +55,22 @@ class HttpConnections:
         self._answer = answer
         self._reports = reports
         self._all: dict[HttpConnection, None] = {}  # the oldest first
-        self._waiting: dict[
-            HttpConnection, None
-        ] = {}  # those between two requests, who waits longest first
+        # Those between two requests; the one that has waited for longest comes first.
+        self._waiting: dict[HttpConnection, None] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
     def admit(self, stream: trio.SocketStream) -> None:
-        """Serve one more; if there are too many, in the place of one that asks nothing, or else
-        takes no answer.
+        """Serve a new connection.
+
+        At the limit it takes the place of the one that has waited for a request for longest or, if
+        none waits, of the oldest, which does not take its response.
         """
         if len(self._all) >= CONNECTIONS_MAX:
-            leaves = next(iter(self._waiting or self._all))
-            leaves.scope.cancel()
-            self._forget(leaves)
+            victim = next(iter(self._waiting or self._all))
+            victim.scope.cancel()
+            self._forget(victim)
         http_connection = HttpConnection(stream, self._waits)
         self._all[http_connection] = None
         self._nursery.start_soon(self._serve, http_connection)
@@ -80,7 +80,7 @@ class HttpConnections:
             with http_connection.scope:
                 await http_connection.converse(self._answer)
         except trio.BrokenResourceError:
-            pass  # the peer is gone
+            pass  # the peer has disconnected
         except Exception as error:
             self._reports.bug("internal error", error, listener="management")
         finally:
@@ -98,10 +98,9 @@ class HttpConnections:
 
 
 class HttpConnection:
-    """One connection: request, answer, and again for as long as both sides want. Whoever made it
-    closes the stream.
+    """One connection, for as many requests as both sides want. Its maker closes ``stream``.
 
-    ``waits`` is told when it begins, and ends, to wait for a request.
+    ``waits`` is called when it begins (True) and ends (False) to wait for a request.
     """
 
     def __init__(
@@ -113,9 +112,7 @@ class HttpConnection:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
 
     async def converse(self, answer: Answering) -> None:
-        """Answer requests. Raises trio.BrokenResourceError if the peer goes away before its answer
-        is sent.
-        """
+        """Answer requests. Raises trio.BrokenResourceError if the peer disconnects before that."""
         goes_on = True
         while goes_on:
             self._waits(self, True)
@@ -132,8 +129,9 @@ class HttpConnection:
                 goes_on = await self._send(_refusal(error), with_body=True)
 
     async def _next_request(self) -> h11.Request | None:
-        """The head of the next request; None if the peer has enough, or takes too long. Raises
-        h11.RemoteProtocolError.
+        """The head of the next request; None if the peer closes or takes too long.
+
+        Raises h11.RemoteProtocolError.
         """
         began = bool(self._http.trailing_data[0])
         deadline = trio.current_time() + (HEAD_TIMEOUT_S if began else IDLE_TIMEOUT_S)
@@ -141,9 +139,7 @@ class HttpConnection:
             event = self._http.next_event()
             if isinstance(event, h11.Request):
                 if not event.http_version.startswith(b"1."):
-                    raise h11.RemoteProtocolError(
-                        "only HTTP/1 is spoken here", error_status_hint=505
-                    )
+                    raise h11.RemoteProtocolError("only HTTP/1 is served", error_status_hint=505)
                 return event
             if event is not h11.NEED_DATA:
                 return None
@@ -162,7 +158,7 @@ class HttpConnection:
             return True
 
     async def _send(self, answer: Answer, *, with_body: bool) -> bool:
-        """Send a whole answer; true if another request may follow it."""
+        """Send a response; True if another request may follow it."""
         http = self._http
         headers = [
             ("Content-Type", answer.content_type),
@@ -173,9 +169,8 @@ class HttpConnection:
             *answer.more,
         ]
         if http.their_state is not h11.DONE:
-            headers.append(
-                ("Connection", "close")
-            )  # what follows is a body, or worse, and nobody will read it
+            # A body follows, or no HTTP at all: neither is read.
+            headers.append(("Connection", "close"))
         phrase = HTTPStatus(answer.status).phrase
         events = [
             h11.Response(status_code=answer.status, reason=phrase, headers=headers),
@@ -190,13 +185,11 @@ class HttpConnection:
         if http.our_state is h11.DONE and http.their_state is h11.DONE:
             http.start_next_cycle()
             return True
-        await self._see_off()
+        await self._linger()
         return False
 
-    async def _see_off(self) -> None:
-        """Close in such a way that the answer arrives: unread bytes would make a reset of it, which
-        may overtake the answer.
-        """
+    async def _linger(self) -> None:
+        """Close our side, and discard input for a while so that the response arrives."""
         await self.stream.send_eof()
         left = _LINGER_BYTES
         with trio.move_on_after(_LINGER_S):
@@ -205,7 +198,7 @@ class HttpConnection:
 
 
 def _refusal(error: h11.RemoteProtocolError) -> Answer:
-    """What is said to bytes that are no request."""
+    """The response to bytes that are not a request."""
     if error.error_status_hint == 431:
         return Answer(431, f"A request's line and headers may have {HEAD_MAX} bytes.\n".encode())
     return Answer(error.error_status_hint, b"This is no request of HTTP/1.1.\n")

@@ -1,8 +1,8 @@
-"""The management port: ``/metrics``, ``/livez``, ``/readyz`` and ``/status`` over HTTP/1.1, apart
-from the clients of Kafka.
+"""Serves ``/metrics``, ``/livez``, ``/readyz`` and ``/status`` over HTTP/1.1, on a port of its own.
 
-GET and HEAD only, no bodies, and no request changes anything. Only one page is made in each turn of
-the loop, so that nobody here keeps it from its clients. What the pages say is made elsewhere.
+Only GET and HEAD are served, without bodies, and no request changes anything. At most one page is
+made in a turn of the event loop, so that many scrapers do not delay Kafka's clients. The content of
+the pages is made by ``metrics`` and ``status``.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from gateway.server.management.status import readyz, status
 if TYPE_CHECKING:
     from gateway.server.management.facts import Facts
 
-_MISDIRECTED: Final = b"The host %s is not served here: ask for an IP address or localhost, or name the host in management.allowed.hosts.\n"
-#: After an accept that failed, s.
+_MISDIRECTED: Final = (
+    b"The host %s is not served here: ask for an IP address or localhost, or name the host in"
+    b" management.allowed.hosts.\n"
+)
+#: Delay after an accept that failed, s.
 _FULL_WAIT_S: Final = 0.1
 
 
 def management_address(text: str) -> Address:
-    """``HOST:PORT``, ``[IPV6]:PORT`` or ``PORT`` (on loopback), with ``http://`` before it or not;
-    port 0 is one too.
+    """Parse ``HOST:PORT``, ``[IPV6]:PORT`` or ``PORT`` (on loopback). Raises ConfigError.
 
-    Raises ConfigError.
+    ``http://`` may stand before it. Port 0 is allowed: the system picks a free one.
     """
     where = text.strip()
     scheme, separator, rest = where.partition("://")
@@ -43,25 +45,27 @@ def management_address(text: str) -> Address:
         where = rest.removesuffix("/")
     elif separator:
         raise ConfigError(
-            f"management.listener: {shown(where)}: only http is served; put a proxy before it for TLS, and give HOST:PORT"
+            f"management.listener: {shown(where)}: only http is served;"
+            " put a proxy before it for TLS, and give HOST:PORT"
         )
     try:
         return parse_address(f"127.0.0.1:{where}" if where.isdecimal() else where, least_port=0)
     except ValueError as error:
         raise ConfigError(
-            f"management.listener: {error}: 127.0.0.1:9464 serves this machine alone, 0.0.0.0:9464 everybody"
+            f"management.listener: {error}:"
+            " 127.0.0.1:9464 serves this machine alone, 0.0.0.0:9464 every host"
         ) from None
 
 
 def open_management(text: str) -> BoundListener:
-    """Listen at the address that ``text`` gives (port 0 picks one). Raises ConfigError."""
+    """Listen at an address that :func:`management_address` can parse. Raises ConfigError."""
     host, port = management_address(text)
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         sock = socket.create_server(address, family=family, backlog=CONNECTIONS_MAX)
-    except (OSError, UnicodeError) as error:  # a name that can be none of a host is a UnicodeError
+    except (OSError, UnicodeError) as error:  # a name that cannot be a host is a UnicodeError
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"management.listener: cannot listen at {text.strip()}: {reason}"
@@ -77,8 +81,9 @@ async def serve_management(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer at ``sock``, which listens, until cancelled; closes it then. ``allowed_hosts``: see
-    AllowedHosts.
+    """Serve the listening socket ``sock`` until cancelled, then close it.
+
+    ``allowed_hosts``: host names that a request may name (``AllowedHosts``).
     """
     reports = facts.server_context.reports
     async with (
@@ -92,7 +97,8 @@ async def serve_management(
         while True:
             try:
                 stream = await listener.accept()
-            except OSError as error:  # no file descriptor or memory is left; trio passes over what went wrong with a peer
+            except OSError as error:
+                # No file descriptor or memory is left; trio itself handles errors of one peer.
                 reports.report(
                     "connections not accepted", listener="management", error=error.strerror
                 )
@@ -102,13 +108,13 @@ async def serve_management(
 
 
 class Pages:
-    """Answers the requests for the pages."""
+    """Answers requests for the pages."""
 
     def __init__(self, facts: Facts, hosts: AllowedHosts) -> None:
         self._facts = facts
         self._hosts = hosts
         self._metrics = Metrics(facts)
-        self._one = trio.Lock()  # held by who makes a page
+        self._one = trio.Lock()  # held while a page is made
         self._pages: dict[str, Callable[[h11.Request], Answer]] = {
             "/metrics": self._show_metrics,
             "/livez": self._show_livez,
@@ -117,7 +123,7 @@ class Pages:
         }
 
     async def answer(self, request: h11.Request, has_body: bool) -> Answer:
-        """The page, or a status that says why there is none."""
+        """The page, or a response with an HTTP status and the reason."""
         host = self._hosts.refused(request)
         if host is not None:
             return Answer(421, _MISDIRECTED % shown(host).encode("ascii", "backslashreplace"))
@@ -146,19 +152,20 @@ class Pages:
         return Answer(200, body, content_type)
 
     def _show_livez(self, request: h11.Request) -> Answer:
-        return _json(200, {"live": True})  # who can say so, lives
+        return _json(200, {"live": True})  # a process that can answer lives
 
     def _show_readyz(self, request: h11.Request) -> Answer:
-        ready, said = readyz(self._facts)
-        return _json(200 if ready else 503, said)
+        ready, document = readyz(self._facts)
+        return _json(200 if ready else 503, document)
 
     def _show_status(self, request: h11.Request) -> Answer:
         return _json(200, status(self._facts))
 
 
 def _path(target: bytes) -> str:
-    """The path alone. Proxies send the absolute form, which every server must take (RFC 9112,
-    3.2.2).
+    """The path of a request target, without its query.
+
+    Proxies send the absolute form, which every server must accept (RFC 9112, 3.2.2).
     """
     text = target.decode("ascii", "replace")
     if not text.startswith("/"):
@@ -166,7 +173,9 @@ def _path(target: bytes) -> str:
     return text.partition("?")[0]
 
 
-def _json(status_code: int, said: dict[str, Any]) -> Answer:
+def _json(status_code: int, document: dict[str, Any]) -> Answer:
     return Answer(
-        status_code, (json.dumps(said, indent=1) + "\n").encode(), "application/json; charset=utf-8"
+        status_code,
+        (json.dumps(document, indent=1) + "\n").encode(),
+        "application/json; charset=utf-8",
     )
