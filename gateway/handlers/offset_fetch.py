@@ -23,7 +23,7 @@ from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import topic_named, topic_with_id
 from gateway.handlers.group_requests import ask, may_on_group
 from gateway.handlers.streamed import Streamed, filled, respond
-from gateway.handlers.work import Work, in_slices
+from gateway.handlers.work import WHOLE_MAX, Work, in_slices
 from gateway.slices import Slices
 from kwire.messages.offset_fetch_request import OffsetFetchRequest
 from kwire.messages.offset_fetch_response import (
@@ -82,10 +82,16 @@ def handle(request: OffsetFetchRequest, context: Context) -> Any:
         groups = [(request.group_id, request.topics)]
     else:
         groups = [(group.group_id, group.topics) for group in request.groups]
-    size = sum(
-        1 + sum(1 + len(topic.partition_indexes) for topic in topics or ()) for _, topics in groups
+    return in_slices(_ask(groups, context), _size(groups))
+
+
+def _size(groups: list[tuple[str, Any]]) -> int:
+    size = len(groups)
+    if size > WHOLE_MAX:
+        return size  # it is enough to know that they are many
+    return size + sum(
+        1 + len(topic.partition_indexes) for _, some in groups for topic in some or ()
     )
-    return in_slices(_ask(groups, context), size)
 
 
 def _ask(groups: list[tuple[str, Any]], context: Context) -> Work:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from kwire.header import encode_request_header
-from tests.hostile.bystander import attacked_quorum, bystander
+from tests.hostile.bystander import assert_others_undisturbed, attacked_quorum, bystander
 from tools.own_quorum import OwnCluster
 
 
@@ -49,6 +49,40 @@ def test_suspended_process_is_reported_as_latency(cluster: OwnCluster) -> None:
         node.running_process().resume()
     assert any("ApiVersions took" in text for text in seen.disturbances()), seen.disturbances()
     seen.assert_undisturbed(latency_ms=2000)
+
+
+def test_attack_that_holds_a_server_in_each_round_fails(cluster: OwnCluster) -> None:
+    process = cluster.nodes[0].running_process()
+    rounds = 0
+
+    def attack() -> None:
+        nonlocal rounds
+        rounds += 1
+        process.pause()
+        time.sleep(0.3)
+        process.resume()
+
+    with pytest.raises(AssertionError, match="ApiVersions took"):
+        assert_others_undisturbed(cluster, attack)
+    assert rounds == 3
+
+
+def test_attack_that_harms_otherwise_fails_in_its_first_round(
+    cluster: OwnCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.hostile.bystander._SETTLE_S", 0.5)
+    idle: list[socket.socket] = []
+
+    def attack() -> None:
+        port = cluster.nodes[0].broker_port
+        idle.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(20))
+        time.sleep(0.3)
+
+    with pytest.raises(AssertionError, match="connections at BROKER"):
+        assert_others_undisturbed(cluster, attack)
+    assert len(idle) == 20
+    for one in idle:
+        one.close()
 
 
 def test_leader_suspended_for_long_is_reported_as_an_election(cluster: OwnCluster) -> None:

@@ -4,6 +4,7 @@ others commit and join.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ from kwire.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.hostile.bystander import attacked_quorum, bystander
+from tests.hostile.bystander import assert_others_undisturbed, attacked_quorum, bystander
+from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
 
@@ -44,38 +46,40 @@ def cluster() -> Iterator[OwnCluster]:
 
 
 def test_commits_that_fill_the_groups_memory_leave_others_undisturbed(cluster: OwnCluster) -> None:
-    with bystander(cluster) as seen:
+    def attack() -> None:
         for node in cluster.nodes:
-            with WireClient(node.broker_address) as client:
-                client.call(
-                    ApiVersionsRequest(
-                        client_software_name="attacker", client_software_version="1"
-                    ),
-                    3,
-                )
+            with attacker_at(node) as client:
                 errors = [commit(client, f"fill-{i}") for i in range(24)]
             assert 44 in errors and 0 in errors
-    seen.assert_undisturbed(latency_ms=250, memory_mib=160)
-    with bystander(cluster) as after:
-        time.sleep(0.5)
-    after.assert_undisturbed()
+
+    assert_others_undisturbed(cluster, attack, memory_mib=160)
+    assert_others_undisturbed(cluster, lambda: time.sleep(0.5))
 
 
 def test_joins_that_fill_the_groups_memory_leave_others_undisturbed(cluster: OwnCluster) -> None:
-    with bystander(cluster) as seen:
+    first: list[int] = []
+
+    def attack() -> None:
         for node in cluster.nodes:
             errors = []
             for i in range(38):
-                with WireClient(node.broker_address) as client:
-                    client.call(
-                        ApiVersionsRequest(
-                            client_software_name="attacker", client_software_version="1"
-                        ),
-                        3,
-                    )
+                with attacker_at(node) as client:
                     errors.append(join(client, f"join-{i}"))
-            assert errors[0] == 0 and errors[-1] == 81
-    seen.assert_undisturbed(latency_ms=250, memory_mib=160)
+            first.append(errors[0])
+            assert errors[-1] == 81
+
+    assert_others_undisturbed(cluster, attack, memory_mib=160)
+    assert first[: len(cluster.nodes)] == [0] * len(cluster.nodes)
+
+
+@contextlib.contextmanager
+def attacker_at(node: Node) -> Iterator[WireClient]:
+    """A client that has sent its first valid request: larger ones are taken behind it."""
+    with WireClient(node.broker_address) as client:
+        client.call(
+            ApiVersionsRequest(client_software_name="attacker", client_software_version="1"), 3
+        )
+        yield client
 
 
 def test_retention_times_beyond_int64_leave_others_undisturbed(cluster: OwnCluster) -> None:

@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -16,16 +17,13 @@ from kwire.header import encode_request_header
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.messages.metadata_request import MetadataRequest
-from tests.hostile.bystander import attacked_quorum, bystander
+from tests.hostile.bystander import assert_others_undisturbed, attacked_quorum
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
 
 TOPICS, PARTITIONS = 2000, 100
 NAMES = 19_000
 GROUP = 32
-#: The most that one ApiVersions may take, ms, on a machine that also runs the attacker and three
-#: nodes.
-LATENCY_MS = 300
 
 
 @pytest.fixture(scope="module")
@@ -63,20 +61,26 @@ def bytes_of_all(address: str) -> int:
 
 def test_metadata_of_all_topics_leaves_others_undisturbed(cluster: OwnCluster) -> None:
     address = cluster.wait_for_leader().broker_address
-    with bystander(cluster) as seen, WireClient(address) as client:
-        answer = client.call(MetadataRequest(topics=None), 12)
-    assert sum(len(topic.partitions) for topic in answer.topics) >= TOPICS * PARTITIONS
-    seen.assert_undisturbed(latency_ms=LATENCY_MS)
+
+    def attack() -> None:
+        with WireClient(address) as client:
+            answer: Any = client.call(MetadataRequest(topics=None), 12)
+        assert sum(len(topic.partitions) for topic in answer.topics) >= TOPICS * PARTITIONS
+
+    assert_others_undisturbed(cluster, attack)
 
 
 def test_metadata_of_all_topics_for_fifty_clients_leaves_others_undisturbed(
     cluster: OwnCluster,
 ) -> None:
     address = cluster.wait_for_leader().broker_address
-    with bystander(cluster) as seen, ThreadPoolExecutor(50) as clients:
-        sizes = list(clients.map(bytes_of_all, [address] * 50))
-    assert min(sizes) == max(sizes) > 20 * TOPICS * PARTITIONS
-    seen.assert_undisturbed(latency_ms=LATENCY_MS)
+
+    def attack() -> None:
+        with ThreadPoolExecutor(50) as clients:
+            sizes = list(clients.map(bytes_of_all, [address] * 50))
+        assert min(sizes) == max(sizes) > 20 * TOPICS * PARTITIONS
+
+    assert_others_undisturbed(cluster, attack)
 
 
 def test_configurations_of_many_groups_leave_others_undisturbed(cluster: OwnCluster) -> None:
@@ -87,13 +91,13 @@ def test_configurations_of_many_groups_leave_others_undisturbed(cluster: OwnClus
     request = DescribeConfigsRequest(
         resources=asked, include_synonyms=True, include_documentation=True
     )
-    with (
-        bystander(cluster) as seen,
-        WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client,
-    ):
-        answer = client.call(request, 4)
-    refused = [result for result in answer.results if result.error_code]
-    assert len(answer.results) == NAMES
-    assert 0 < len(refused) < NAMES
-    assert "response.max.bytes" in refused[0].error_message
-    seen.assert_undisturbed(latency_ms=LATENCY_MS)
+
+    def attack() -> None:
+        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client:
+            answer: Any = client.call(request, 4)
+        refused = [result for result in answer.results if result.error_code]
+        assert len(answer.results) == NAMES
+        assert 0 < len(refused) < NAMES
+        assert "response.max.bytes" in refused[0].error_message
+
+    assert_others_undisturbed(cluster, attack)

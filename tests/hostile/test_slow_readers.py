@@ -12,7 +12,7 @@ import pytest
 
 from kwire.header import encode_request_header
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from tests.hostile.bystander import attacked_quorum, bystander, status
+from tests.hostile.bystander import assert_others_undisturbed, attacked_quorum, status
 from tools.own_quorum import OwnCluster
 
 READERS, NAMES, REPEATS = 60, 5_000, 8
@@ -50,30 +50,36 @@ def slow_reader(stack: contextlib.ExitStack, port: int) -> socket.socket:
 def test_clients_that_read_nothing_are_cut_within_the_buffer_limit(cluster: OwnCluster) -> None:
     leader = cluster.wait_for_leader()
     asked = metadata_of_many_names() * REPEATS
-    with bystander(cluster, [leader]) as seen, contextlib.ExitStack() as stack:
-        readers = [slow_reader(stack, leader.broker_port) for _ in range(READERS)]
-        left = dict.fromkeys(readers, asked)
-        ends_at = time.monotonic() + 3
-        while time.monotonic() < ends_at:
-            for one, rest in left.items():
-                with contextlib.suppress(BlockingIOError, ConnectionError):
-                    left[one] = rest[one.send(rest) :]
-            time.sleep(0.02)
-        cut = status(leader)["connections"]["cut"]
-        assert cut.get("buffers.max.bytes", 0) + cut.get("response.send.timeout.ms", 0) > 0, cut
-    seen.assert_undisturbed(memory_mib=BUFFERS_MIB + 48, latency_ms=200)
+
+    def attack() -> None:
+        with contextlib.ExitStack() as stack:
+            readers = [slow_reader(stack, leader.broker_port) for _ in range(READERS)]
+            left = dict.fromkeys(readers, asked)
+            ends_at = time.monotonic() + 3
+            while time.monotonic() < ends_at:
+                for one, rest in left.items():
+                    with contextlib.suppress(BlockingIOError, ConnectionError):
+                        left[one] = rest[one.send(rest) :]
+                time.sleep(0.02)
+            cut = status(leader)["connections"]["cut"]
+            assert cut.get("buffers.max.bytes", 0) + cut.get("response.send.timeout.ms", 0) > 0, cut
+
+    assert_others_undisturbed(cluster, attack, [leader], memory_mib=BUFFERS_MIB + 48)
 
 
 def test_clients_that_read_slowly_leave_others_undisturbed(cluster: OwnCluster) -> None:
     leader = cluster.wait_for_leader()
-    with bystander(cluster, [leader]) as seen, contextlib.ExitStack() as stack:
-        readers = [slow_reader(stack, leader.broker_port) for _ in range(READERS // 2)]
-        for one in readers:
-            with contextlib.suppress(BlockingIOError):
-                one.send(metadata_of_many_names())
-        for _ in range(30):
-            time.sleep(0.1)
+
+    def attack() -> None:
+        with contextlib.ExitStack() as stack:
+            readers = [slow_reader(stack, leader.broker_port) for _ in range(READERS // 2)]
             for one in readers:
-                with contextlib.suppress(BlockingIOError, ConnectionError):
-                    one.recv(100)
-    seen.assert_undisturbed(memory_mib=BUFFERS_MIB + 48, latency_ms=200)
+                with contextlib.suppress(BlockingIOError):
+                    one.send(metadata_of_many_names())
+            for _ in range(30):
+                time.sleep(0.1)
+                for one in readers:
+                    with contextlib.suppress(BlockingIOError, ConnectionError):
+                        one.recv(100)
+
+    assert_others_undisturbed(cluster, attack, [leader], memory_mib=BUFFERS_MIB + 48)

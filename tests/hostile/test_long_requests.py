@@ -1,0 +1,165 @@
+"""Requests that name thousands of topics, partitions, groups or resources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.gateway.controller.cluster import made
+from tests.hostile.bystander import assert_others_undisturbed, attacked_quorum
+from tools.own_quorum import OwnCluster
+from tools.wire_client import WireClient
+
+TOPICS = 4_500
+#: Below request.max.elements, 20,000, with a topic and a partition each.
+PARTITIONS = 19_000
+NUMBERS = range(TOPICS)
+NAMES = [f"name-{number}" for number in range(PARTITIONS)]
+TOPIC, GROUP = 2, 32
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[OwnCluster]:
+    with attacked_quorum() as cluster:
+        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as admin:
+            admin.call(created("t", TOPICS), 7)
+        yield cluster
+
+
+def created(prefix: str, count: int) -> Any:
+    topics = [
+        {"name": f"{prefix}{number}", "num_partitions": 1, "replication_factor": 1}
+        for number in range(count)
+    ]
+    return made("CreateTopicsRequest", topics=topics, timeout_ms=60_000)
+
+
+def partitions(attr: str = "partition_index", **fields: Any) -> list[dict[str, Any]]:
+    return [{attr: number, **fields} for number in range(PARTITIONS)]
+
+
+def configured(name: str, **entry: Any) -> Any:
+    entries = [{"name": "retention.ms", "value": "1000", **entry}]
+    resources = [
+        {"resource_type": TOPIC, "resource_name": f"t{number}", "configs": entries}
+        for number in NUMBERS
+    ]
+    return made(name, resources=resources)
+
+
+def alter_quotas() -> Any:
+    entries = [
+        {
+            "entity": [{"entity_type": "user", "entity_name": f"user-{number}"}],
+            "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
+        }
+        for number in range(4_000)
+    ]
+    return made("AlterClientQuotasRequest", entries=entries)
+
+
+#: For each attack the version and the request.
+ATTACKS: dict[str, tuple[int, Callable[[], Any]]] = {
+    "CreateTopics": (7, lambda: created("new", 4_500)),
+    "CreateTopics of too many": (7, lambda: created("many", 6_500)),
+    "CreatePartitions": (
+        3,
+        lambda: made(
+            "CreatePartitionsRequest",
+            topics=[{"name": f"t{number}", "count": 2, "assignments": None} for number in NUMBERS],
+            timeout_ms=60_000,
+        ),
+    ),
+    "IncrementalAlterConfigs": (
+        1,
+        lambda: configured("IncrementalAlterConfigsRequest", config_operation=0),
+    ),
+    "AlterConfigs": (2, lambda: configured("AlterConfigsRequest")),
+    "AlterClientQuotas": (1, alter_quotas),
+    "DescribeConfigs": (
+        4,
+        lambda: made(
+            "DescribeConfigsRequest",
+            resources=[
+                {"resource_type": TOPIC, "resource_name": f"t{number}", "configuration_keys": None}
+                for number in NUMBERS
+            ],
+            include_synonyms=True,
+        ),
+    ),
+    "ListOffsets": (
+        8,
+        lambda: made(
+            "ListOffsetsRequest",
+            replica_id=-1,
+            topics=[{"name": "t0", "partitions": partitions(timestamp=-1)}],
+        ),
+    ),
+    "Produce": (
+        9,
+        lambda: made(
+            "ProduceRequest",
+            acks=1,
+            topic_data=[{"name": "t0", "partition_data": partitions("index", records=None)}],
+        ),
+    ),
+    "DescribeProducers": (
+        0,
+        lambda: made(
+            "DescribeProducersRequest",
+            topics=[{"name": "t0", "partition_indexes": list(range(PARTITIONS))}],
+        ),
+    ),
+    "OffsetCommit": (
+        9,
+        lambda: made(
+            "OffsetCommitRequest",
+            group_id="attack",
+            topics=[
+                {
+                    "name": f"t{number}",
+                    "partitions": [{"partition_index": 0, "committed_offset": 1}],
+                }
+                for number in NUMBERS
+            ],
+        ),
+    ),
+    "OffsetFetch": (
+        9,
+        lambda: made(
+            "OffsetFetchRequest", groups=[{"group_id": name, "topics": None} for name in NAMES]
+        ),
+    ),
+    "OffsetDelete": (
+        0,
+        lambda: made(
+            "OffsetDeleteRequest",
+            group_id="attack",
+            topics=[{"name": f"t{number}", "partitions": partitions()[:1]} for number in NUMBERS],
+        ),
+    ),
+    "DescribeGroups": (5, lambda: made("DescribeGroupsRequest", groups=NAMES)),
+    "DeleteGroups": (2, lambda: made("DeleteGroupsRequest", groups_names=NAMES)),
+    "DeleteTopics": (
+        6,
+        lambda: made(
+            "DeleteTopicsRequest",
+            topics=[{"name": f"new{number}"} for number in NUMBERS],
+            timeout_ms=60_000,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_long_request_disturbs_no_other_client(cluster: OwnCluster, name: str) -> None:
+    version, make = ATTACKS[name]
+    request = make()
+
+    def attack() -> None:
+        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client:
+            client.call(request, version)
+
+    assert_others_undisturbed(cluster, attack, memory_mib=128)
