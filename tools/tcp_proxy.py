@@ -17,7 +17,6 @@ import struct
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 _CHUNK = 1 << 16
@@ -51,12 +50,7 @@ class Network:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

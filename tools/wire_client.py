@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from types import TracebackType
 from typing import Any, Self, cast
 
 from kwire import Message, response_type
@@ -29,12 +28,7 @@ class WireClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,18 +1,25 @@
-"""Schemas read from JSON and checked against the rules of Kafka's own generator.
+"""Reads schemas from JSON and checks them against the rules of Kafka's own generator.
 
-Knows nothing of Python output. The rules are those of ``MessageSpec``, ``FieldSpec``,
+It knows nothing of Python output. The rules are those of ``MessageSpec``, ``FieldSpec``,
 ``StructSpec``, ``StructRegistry`` and ``Versions`` in Kafka's generator; a schema that breaks one
-is refused with file, field and reason.
+is refused with file, field and reason. ``members`` reads the single members of a JSON object.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from kwire.codegen.members import (
+    COMMON_MEMBERS,
+    FIELD_MEMBERS,
+    MESSAGE_MEMBERS,
+    Members,
+    default_value,
+    whole,
+)
 from kwire.codegen.model import MAX_VERSION, NONE, Field, Schema, SchemaError, Struct, Versions
 from kwire.codegen.naming import attribute, class_name
 
@@ -44,11 +51,6 @@ PRIMITIVES: Mapping[str, int | None] = {
     "ApiMessage": None,
 }
 
-INTEGERS: Mapping[str, tuple[int, int]] = {
-    "int8": (-(2**7), 2**7 - 1), "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**16 - 1),
-    "int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1), "int64": (-(2**63), 2**63 - 1),
-}  # fmt: skip
-
 _ENTITY_TYPES = {
     "unknown": None,
     "transactionalId": "string",
@@ -58,40 +60,6 @@ _ENTITY_TYPES = {
     "brokerId": "int32",
 }
 
-_MESSAGE_MEMBERS = frozenset(
-    [
-        "name",
-        "type",
-        "apiKey",
-        "validVersions",
-        "deprecatedVersions",
-        "flexibleVersions",
-        "fields",
-        "commonStructs",
-        "listeners",
-        "latestVersionUnstable",
-        "about",
-    ]
-)
-_FIELD_MEMBERS = frozenset(
-    [
-        "name",
-        "type",
-        "versions",
-        "about",
-        "default",
-        "fields",
-        "nullableVersions",
-        "entityType",
-        "ignorable",
-        "mapKey",
-        "tag",
-        "taggedVersions",
-        "zeroCopy",
-        "flexibleVersions",
-    ]
-)
-_COMMON_MEMBERS = frozenset(["name", "versions", "fields", "about"])
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*\Z")
 
 
@@ -116,27 +84,25 @@ def load_json(text: str, source: str) -> dict[str, Any]:
 
 
 def parse(raw: Mapping[str, Any], source: str) -> Schema:
-    """Check ``raw`` against every rule and give it back as a Schema. Raises SchemaError."""
+    """Return ``raw`` as a Schema, checked against every rule. Raises SchemaError."""
     return _Parser(raw, source).schema()
 
 
-class _Parser:
-    """The state of one parse: which structs there are, and in which order they were finished."""
+class _Parser(Members):
+    """The state of one parse: the structs, in the order in which they were completed."""
 
     def __init__(self, raw: Mapping[str, Any], source: str) -> None:
-        self.raw, self.source = raw, source
+        super().__init__(source)
+        self.raw = raw
         self.common: dict[str, Mapping[str, Any]] = {}
         self.structs: dict[str, Struct] = {}
         self.open: list[str] = []
         self.array_of: dict[str, bool] = {}
 
-    def fail(self, path: str, rule: str) -> SchemaError:
-        return SchemaError(self.source, path, rule)
-
     def schema(self) -> Schema:
         raw = self.raw
         name = self.text(raw, "name", "")
-        self.members(raw, _MESSAGE_MEMBERS, name)
+        self.check_known(raw, MESSAGE_MEMBERS, name)
         if not _NAME.match(name):
             raise self.fail(name, "a message name is letters and digits, a letter first")
         kind = self.text(raw, "type", name)
@@ -189,7 +155,7 @@ class _Parser:
             if not isinstance(one, Mapping):
                 raise self.fail(name, "a common struct is an object")
             label = self.text(one, "name", name)
-            self.members(one, _COMMON_MEMBERS, f"{name}/{label}")
+            self.check_known(one, COMMON_MEMBERS, f"{name}/{label}")
             if label in self.common:
                 raise self.fail(
                     f"{name}/{label}", "a common struct of that name stands there twice"
@@ -249,7 +215,7 @@ class _Parser:
     ) -> Field:
         name = self.text(raw, "name", parent_path)
         path = f"{parent_path}.{name}"
-        self.members(raw, _FIELD_MEMBERS, path)
+        self.check_known(raw, FIELD_MEMBERS, path)
         if not _NAME.match(name):
             raise self.fail(path, "a field name is letters and digits, a letter first")
         type_name = self.text(raw, "type", path)
@@ -312,7 +278,7 @@ class _Parser:
         flexible: Versions,
         path: str,
     ) -> int | None:
-        tag = _whole(raw.get("tag"))
+        tag = whole(raw.get("tag"))
         if tag is None:
             if tagged:
                 raise self.fail(path, "taggedVersions without a tag")
@@ -403,7 +369,7 @@ class _Parser:
         if element == "records" and not array and not text:
             return None  # Kafka's generator starts records at null, nullable or not
         try:
-            return _default(element, array, struct, text)
+            return default_value(element, array, struct, text)
         except ValueError as error:
             raise self.fail(
                 path,
@@ -411,7 +377,7 @@ class _Parser:
             ) from None
 
     def api_key(self, raw: Mapping[str, Any], kind: str, name: str) -> int | None:
-        key = _whole(raw.get("apiKey"))
+        key = whole(raw.get("apiKey"))
         if key is None:
             if kind in ("request", "response", "metadata", "coordinator-key", "coordinator-value"):
                 raise self.fail(name, f"a {kind} message needs an apiKey")
@@ -422,71 +388,7 @@ class _Parser:
             raise self.fail(name, f"a {kind} message has no apiKey")
         return key
 
-    def members(self, raw: Mapping[str, Any], known: frozenset[str], path: str) -> None:
-        for member in raw:
-            if member not in known:
-                raise self.fail(path, f"unknown member {member!r}")
-
-    def text(self, raw: Mapping[str, Any], member: str, path: str) -> str:
-        value = raw.get(member)
-        if not isinstance(value, str) or not value:
-            raise self.fail(path, f"{member} is missing or not text")
-        return value
-
-    def flag(self, raw: Mapping[str, Any], member: str, path: str) -> bool:
-        value = raw.get(member, False)
-        if value in (True, "true"):
-            return True
-        if value in (False, "false"):
-            return False
-        raise self.fail(path, f"{member} is true or false, not {value!r}")
-
-    def versions(
-        self, raw: Mapping[str, Any], member: str, path: str, missing: Versions | None = None
-    ) -> Versions:
-        value = raw.get(member)
-        if value is None:
-            if missing is None:
-                raise self.fail(path, f"{member} is missing")
-            return missing
-        try:
-            return Versions.parse(str(value))
-        except ValueError as error:
-            raise self.fail(path, f"{member}: {error}") from None
-
-
-def _whole(value: Any) -> Any:
-    """A number that was written as a string, as Kafka's reader of these files takes it, too (tag
-    "0" in Kafka 3).
-    """
-    return int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,9}", value) else value
-
 
 def first_version(versions: Versions) -> int:
     """The first version of a range, 0 where it is empty."""
     return versions.low if versions else 0
-
-
-def _default(element: str, array: bool, struct: Struct | None, text: str) -> Any:
-    if array or struct is not None or element in ("bytes", "records", "Header", "ApiMessage"):
-        if text:
-            raise ValueError('only "null" or nothing')
-        return ""
-    if element == "string":
-        return text
-    if element == "bool":
-        if text not in ("", "true", "false"):
-            raise ValueError("true or false")
-        return text == "true"
-    if element == "float64":
-        return float(text or 0)
-    if element == "uuid":
-        raw = base64.urlsafe_b64decode(text + "==") if text else bytes(16)
-        if len(raw) != 16:
-            raise ValueError("a uuid has 22 characters")
-        return raw
-    value = int(text, 0) if text else 0
-    low, high = INTEGERS[element]
-    if not low <= value <= high:
-        raise ValueError(f"outside {low} .. {high}")
-    return value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import java
+from tools import java, java_tools
 from tools.kafka import Cluster
 from tools.kafka_files import (
     Node,
@@ -38,7 +38,7 @@ def formats(shape: Shape, nodes: list[Node], monkeypatch: pytest.MonkeyPatch) ->
         ran[arguments[4]] = arguments[5:]
         return ""
 
-    monkeypatch.setattr(java, "run_tool", run_tool)
+    monkeypatch.setattr(java_tools, "run_tool", run_tool)
     format_nodes(shape, "cluster", nodes, nodes)
     return [ran[str(node.properties)] for node in nodes]
 

@@ -10,7 +10,6 @@ import json
 import os
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tools.loss.history import Attempt, Outcome
@@ -26,12 +25,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
     def sent(self, id: int, at: float, node: int) -> None:

@@ -9,7 +9,6 @@ import threading
 import time
 import zlib
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kwire.messages.leader_change_message import LeaderChangeMessage
@@ -95,12 +94,7 @@ class Tail:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 

@@ -9,7 +9,6 @@ import json
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Self, cast
 
 from gateway.ports import TOPIC_NAME
@@ -49,12 +48,7 @@ class Watch:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -131,12 +125,7 @@ class Questions:
             time.sleep(_PAUSE_S)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
     def answers(self) -> list[Leadership | None]:

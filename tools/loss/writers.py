@@ -12,7 +12,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from kwire import Message
@@ -91,12 +90,7 @@ class Writers:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
