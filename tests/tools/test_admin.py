@@ -97,7 +97,7 @@ def test_an_api_that_is_not_offered_is_told() -> None:
         admin.send(UnregisterBrokerRequest(broker_id=1))
 
 
-def test_nobody_in_time() -> None:
+def test_admin_fails_when_no_node_answers_in_time() -> None:
     with (
         Admin(["127.0.0.1:1"], timeout_s=0.2) as admin,
         pytest.raises(AdminError, match="nobody did it in time: Connection"),
@@ -113,7 +113,7 @@ def test_errors_are_found_wherever_they_stand() -> None:
     assert list(errors(created().to_json(5))) == []
 
 
-def test_what_the_load_makes_it_takes_away_later() -> None:
+def test_load_deletes_the_topics_that_it_created() -> None:
     made: list[str] = []
     for number in range(60):
         one = request(number)

@@ -10,7 +10,7 @@ from tools.gateway_process import gateway
 from tools.process import ProcessError, accepts
 
 
-def test_it_listens_until_the_block_ends() -> None:
+def test_gateway_listens_until_the_block_ends() -> None:
     with gateway() as server:
         host, _, port = server.bootstrap.rpartition(":")
         assert accepts(host, int(port))

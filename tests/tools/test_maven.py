@@ -64,7 +64,7 @@ def test_a_missing_artifact_is_told_in_mavens_words_and_asked_for_again(bin_dir:
         assert (bin_dir / "calls").read_text() == calls
 
 
-def test_that_an_artifact_is_missing_is_kept_for_a_while(bin_dir: Path) -> None:
+def test_missing_artifact_is_remembered_for_a_while(bin_dir: Path) -> None:
     for calls, seconds in (("x", 60.0), ("x", 60.0), ("xx", 0.0)):
         with pytest.raises(MavenError, match="Could not find artifact gone"):
             resolve(["org.example:gone:1"], keep_missing_s=seconds)

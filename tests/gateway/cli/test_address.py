@@ -19,7 +19,7 @@ from gateway.cli.address import parse_address
         ("[fe80::1]", ("fe80::1", 9092)),
     ],
 )
-def test_what_is_an_address(text: str, address: tuple[str, int]) -> None:
+def test_host_and_port_are_parsed(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
     assert parse_address(str(Address(*address))) == address
 
@@ -40,6 +40,6 @@ def test_what_is_an_address(text: str, address: tuple[str, int]) -> None:
         "[]:1",
     ],
 )
-def test_what_is_not(text: str) -> None:
+def test_malformed_address_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not HOST:PORT"):
         parse_address(text)

@@ -53,7 +53,7 @@ def answering(answer: Callable[[bytes], bytes]) -> Iterator[int]:
         listener.close()
 
 
-def test_json_lines_beside_our_own_table() -> None:
+def test_json_lines_match_the_table_of_serve() -> None:
     with serving() as server:
         result = run(server.port)
         assert result.exit_code == 0, result.output
@@ -157,7 +157,7 @@ def garbage(request: bytes) -> bytes:
         ),
     ],
 )
-def test_what_is_no_answer_is_said_in_a_sentence(
+def test_invalid_response_is_reported_in_a_sentence(
     answer: Callable[[bytes], bytes], words: str
 ) -> None:
     with answering(answer) as port:
@@ -173,7 +173,7 @@ def test_a_silent_server_does_not_hold_us() -> None:
     assert (result.exit_code, "no answer in time" in result.output) == (1, True)
 
 
-def test_nobody_there() -> None:
+def test_unreachable_server_is_named() -> None:
     with serving() as server:
         pass
     result = run(server.port)

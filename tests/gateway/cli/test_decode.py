@@ -124,7 +124,7 @@ def test_text_and_directories(tmp_path: Path) -> None:
     assert "no *.log in it" in CliRunner().invoke(command, [str(empty)]).stderr
 
 
-def test_a_reader_who_has_enough_ends_it_in_silence(tmp_path: Path) -> None:
+def test_closed_pipe_ends_the_command_without_a_message(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", *(batch(i, topic("t" * 200)) for i in range(2000)))
     command_line = [sys.executable, "-m", "gateway", "decode", str(path)]
     with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

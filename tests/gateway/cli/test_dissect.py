@@ -67,7 +67,7 @@ def request(name: str, version: int, body: dict[str, Any]) -> bytes:
     ) + codec.build(body)
 
 
-def test_a_request_says_itself_what_it_is() -> None:
+def test_request_with_a_header_needs_no_options() -> None:
     result = run("--hex", VERSIONS_REQUEST, "-o", "tree")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[2:6] == [
@@ -117,7 +117,7 @@ def test_a_file_and_standard_input(tmp_path: Path) -> None:
     )
 
 
-def test_frames_behind_their_sizes_are_taken_apart() -> None:
+def test_frames_with_sizes_are_split() -> None:
     one = bytes.fromhex(VERSIONS_REQUEST)
     first, second = lines(run("-", stdin=sized(one) + sized(request("MetadataRequest", 9, {}))))
     assert find(first["tree"], "ClientId") == {
@@ -294,7 +294,7 @@ def test_records_inside_are_opened_and_secrets_hidden(compression: str) -> None:
     assert shown["hex"] == fetch_answer(compression)
 
 
-def test_records_that_cannot_be_read_are_said() -> None:
+def test_records_that_cannot_be_read_are_reported() -> None:
     raw = bytearray.fromhex(fetch_answer("NONE"))
     raw[-3] ^= 1
     arguments = (
@@ -366,7 +366,7 @@ def test_null_arrays_and_structs_are_null() -> None:
 
 
 @needs_shared
-def test_whatever_the_bytes_something_is_printed() -> None:
+def test_any_bytes_print_a_tree() -> None:
     """Broken and odd messages that Kafka was tried with: always a tree, always JSON, and never an
     exception.
     """

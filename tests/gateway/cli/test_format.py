@@ -199,7 +199,9 @@ def test_as_text(tmp_path: Path) -> None:
         (["-t", CLUSTER_ID, "-s", "-c", "/not/there"], "/not/there: cannot be read"),
     ],
 )
-def test_what_contradicts_itself(arguments: Sequence[str], what: str, tmp_path: Path) -> None:
+def test_contradicting_options_are_refused(
+    arguments: Sequence[str], what: str, tmp_path: Path
+) -> None:
     done = run("--data-dir", str(tmp_path / "data"), *arguments)
     assert done.exit_code == 2
     assert what in " ".join(done.stderr.split())

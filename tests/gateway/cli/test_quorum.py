@@ -348,7 +348,7 @@ def test_old_servers_know_less() -> None:
         ),
     ],
 )
-def test_what_cannot_be_had_is_said_in_a_sentence(answers: dict[int, Message], words: str) -> None:
+def test_refused_request_is_reported_in_a_sentence(answers: dict[int, Message], words: str) -> None:
     with kafka({key: lambda _, answer=answer: answer for key, answer in answers.items()}) as peer:  # type: ignore[misc]
         result = run("--status", "-b", f"127.0.0.1:{peer.port}")
     assert result.exit_code == 1
@@ -365,7 +365,7 @@ def test_a_quorum_without_a_leader_is_given_up_in_time() -> None:
     assert len(peer.asked) > 1
 
 
-def test_nobody_there_and_nobody_answering() -> None:
+def test_unreachable_and_silent_servers_are_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         result = run("--status", "-b", f"127.0.0.1:1,127.0.0.1:{port}", "--timeout", "1")

@@ -89,7 +89,7 @@ def test_no_secret_of_a_real_log_is_printed(logs: Any) -> None:
     assert credential["storedKey"] in open_ and credential["storedKey"] not in hidden
 
 
-def test_what_is_worth_a_word_goes_to_standard_error(tmp_path: Path) -> None:
+def test_notes_go_to_standard_error(tmp_path: Path) -> None:
     whole = next((SAMPLE / "__cluster_metadata-0").glob("*.log"))
     (tmp_path / whole.name).write_bytes(whole.read_bytes()[:-1])
     result = run(tmp_path)
@@ -108,7 +108,9 @@ def test_what_is_worth_a_word_goes_to_standard_error(tmp_path: Path) -> None:
         ((SAMPLE / "nowhere",), 2, "does not exist"),
     ],
 )
-def test_what_is_wrong_is_said(arguments: tuple[object, ...], code: int, text: str) -> None:
+def test_fault_is_reported_with_its_exit_status(
+    arguments: tuple[object, ...], code: int, text: str
+) -> None:
     result = run(*arguments)
     assert (result.exit_code, text in result.stderr) == (code, True), result.output
 

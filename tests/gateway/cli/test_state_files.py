@@ -321,7 +321,7 @@ def test_offsets_of_a_log_that_a_snapshot_covers_are_not_folded_twice(tmp_path: 
     assert topics([tmp_path], At()) == ["t2", "t3"]
 
 
-def test_what_is_no_log(tmp_path: Path) -> None:
+def test_directory_or_file_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(click.ClickException, match="no segment or snapshot in it"):
         load_files([tmp_path], At())
     other = tmp_path / "notes.log"

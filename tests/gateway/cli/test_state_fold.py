@@ -36,7 +36,7 @@ def test_a_state_has_the_time_of_its_last_record() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x07junk", b"\x01\x7f\x00"])
-def test_what_is_no_metadata_record_names_its_offset_and_the_state_before(
+def test_invalid_metadata_record_is_reported_with_offset_and_remedy(
     value: bytes | None,
 ) -> None:
     with pytest.raises(click.ClickException, match=r"here: offset 8: .*--at 8 "):

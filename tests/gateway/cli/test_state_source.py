@@ -33,7 +33,7 @@ def test_every_millisecond_of_a_time_is_read_as_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "soon", "1.5", "9" * 30, "2026-13-01"])
-def test_what_is_neither(text: str) -> None:
+def test_text_that_is_neither_offset_nor_time_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         parse_at(text)
 
@@ -56,7 +56,7 @@ def test_a_source_is_a_path_or_a_server_with_or_without_an_end(tmp_path: Path) -
 @pytest.mark.parametrize(
     "text", ["", "nowhere", "no/where:9092", "nowhere@3", "@3", "host:9092@never"]
 )
-def test_what_is_no_source(text: str) -> None:
+def test_text_that_is_neither_path_nor_server_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         parse_source(text)
 

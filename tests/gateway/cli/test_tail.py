@@ -197,7 +197,9 @@ def test_no_secret_of_a_real_log_is_printed(logs: Any) -> None:
 
 
 @pytest.mark.parametrize(("value", "encoded"), [(b"\x07junk", "B2p1bms="), (None, None)])
-def test_what_cannot_be_decoded_is_said_to_be_so(value: bytes | None, encoded: str | None) -> None:
+def test_record_that_cannot_be_decoded_has_an_error(
+    value: bytes | None, encoded: str | None
+) -> None:
     with serving(one_record(value)) as server:
         (hidden,) = lines(run(server, "--until-end"))
         (shown,) = lines(run(server, "--until-end", "--show-secrets"))
@@ -224,6 +226,6 @@ def test_an_epoch_that_the_client_does_not_know_is_null() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1.5", "-3", "0x10", "1e3", "9" * 40])
-def test_what_is_no_start(text: str) -> None:
+def test_malformed_start_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         tail.parse_start(text)

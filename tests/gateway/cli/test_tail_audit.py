@@ -121,7 +121,7 @@ def test_an_offset_is_of_one_partition(server: MiniServer) -> None:
 @pytest.mark.parametrize(
     "told", [b"{}", b'{"api":1,"version":2,"principal":[],"host":0,"client_id":0,"resources":7}']
 )
-def test_what_another_server_keeps_under_that_name(server: MiniServer, told: bytes) -> None:
+def test_json_that_is_no_audit_entry_is_printed_as_it_is(server: MiniServer, told: bytes) -> None:
     server.audit = kept([told])
     result = run(server, "-o", "text")
     assert (result.exit_code, result.stdout.split(None, 4)[4].strip()) == (

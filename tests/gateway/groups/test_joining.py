@@ -68,7 +68,7 @@ def test_a_second_member_starts_a_rebalance() -> None:
     """)
 
 
-def test_the_initial_delay_waits_for_more_and_is_extended_by_who_comes() -> None:
+def test_initial_delay_is_extended_by_each_new_member() -> None:
     play(
         """
     > join a v=3 rebalance=7000
@@ -168,7 +168,7 @@ def test_votes_choose_the_protocol() -> None:
     """)
 
 
-def test_a_name_twice_is_one_protocol() -> None:
+def test_protocol_named_twice_counts_once() -> None:
     play("""
     > join a v=3 protocols=range,range
     a <- id=a-1 gen=1 range leader=a-1 [a-1]
@@ -186,7 +186,7 @@ def test_a_name_twice_is_one_protocol() -> None:
     """)
 
 
-def test_who_joins_again() -> None:
+def test_rejoining_member_gets_its_answer_again_or_a_new_round() -> None:
     play("""
     > join a v=3
     a <- id=a-1 gen=1 range leader=a-1 [a-1]
@@ -228,7 +228,7 @@ def test_who_joins_again() -> None:
     """)
 
 
-def test_a_join_that_is_asked_again_frees_the_first() -> None:
+def test_second_join_of_a_member_answers_the_first() -> None:
     play("""
     > join a v=3
     a <- id=a-1 gen=1 range leader=a-1 [a-1]
@@ -286,7 +286,7 @@ def test_group_max_size() -> None:
     )
 
 
-def test_a_full_stable_group_refuses_newcomers_and_promised_ones() -> None:
+def test_full_stable_group_refuses_new_and_pending_members() -> None:
     play(
         """
     > join p
@@ -312,7 +312,7 @@ def test_a_full_stable_group_refuses_newcomers_and_promised_ones() -> None:
     )
 
 
-def test_a_promised_id_is_kept_for_a_session_timeout() -> None:
+def test_pending_member_id_expires_after_the_session_timeout() -> None:
     play("""
     > join a session=6000
     a <- MEMBER_ID_REQUIRED id=a-1
@@ -326,7 +326,7 @@ def test_a_promised_id_is_kept_for_a_session_timeout() -> None:
     """)
 
 
-def test_a_rebalance_waits_for_promised_ids() -> None:
+def test_rebalance_waits_for_pending_member_ids() -> None:
     play("""
     > join a v=3
     a <- id=a-1 gen=1 range leader=a-1 [a-1]
@@ -346,7 +346,7 @@ def test_a_rebalance_waits_for_promised_ids() -> None:
     """)
 
 
-def test_a_promised_id_is_no_static_member() -> None:
+def test_pending_member_id_is_no_static_member() -> None:
     play("""
     > join a
     a <- MEMBER_ID_REQUIRED id=a-1
@@ -356,7 +356,7 @@ def test_a_promised_id_is_no_static_member() -> None:
     """)
 
 
-def test_a_newcomer_that_waits_too_long_is_asked_to_come_again() -> None:
+def test_new_member_that_waits_too_long_has_to_join_again() -> None:
     play(
         """
     > join a v=3 session=600000 rebalance=600000
@@ -435,7 +435,7 @@ def test_limit_of_bytes() -> None:
     ]
 
 
-def test_what_a_group_holds_is_given_back() -> None:
+def test_usage_is_zero_after_the_group_is_gone() -> None:
     script = Script()
     before = (script.core._state.usage.members, script.core._state.usage.bytes)
     assert before == (0, 0)
@@ -462,7 +462,7 @@ def test_what_a_group_holds_is_given_back() -> None:
     )
 
 
-def test_long_names_still_make_an_id_that_fits() -> None:
+def test_member_id_of_a_long_client_id_fits_the_protocol() -> None:
     script = Script()
     (answer, _) = script.command("join " + "c" * 30_000)
     assert answer.endswith("id=" + "c" * 255 + "-1")
@@ -490,7 +490,7 @@ def test_no_group_is_left_of_a_refused_newcomer() -> None:
     """)
 
 
-def test_longest_timeouts_that_a_request_can_say_are_deadlines_like_others() -> None:
+def test_longest_timeouts_of_the_protocol_are_ordinary_deadlines() -> None:
     script = Script(max_session_timeout_ms=2**31 - 1, initial_rebalance_delay_ms=3000)
     script.command(f"join a v=3 session={2**31 - 1} rebalance={2**31 - 1}")
     assert script.command("wait 3000")[0].startswith("3000: a <- id=a-1 gen=1")

@@ -39,7 +39,7 @@ def test_a_simple_consumer_commits_without_a_group() -> None:
     """)
 
 
-def test_who_may_commit() -> None:
+def test_commit_needs_a_member_of_the_current_generation() -> None:
     play("""
     > commit a gen=1 id=a-1 offset=5
     a <- GROUP_ID_NOT_FOUND
@@ -90,7 +90,7 @@ def test_a_member_commits_on_while_a_rebalance_gathers() -> None:
     """)
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_commit_restarts_the_session_timeout() -> None:
     play("""
     > join a v=3
     a <- id=a-1 gen=1 range leader=a-1 [a-1]
@@ -123,7 +123,7 @@ def test_metadata_has_a_limit() -> None:
     )
 
 
-def test_no_room() -> None:
+def test_commit_beyond_a_limit_is_refused() -> None:
     script = Script(bytes_max=1500, bytes_reserved_per_group=0)
     assert script.command("commit a offset=5 meta=" + "x" * 400)[-1] == "= g Empty 0 ()"
     assert script.command("commit a offset=6 meta=" + "x" * 400) == [
@@ -346,7 +346,7 @@ def test_nothing_expires_while_members_come_and_their_topics_are_not_settled() -
     """)
 
 
-def test_a_commit_can_say_when_it_expires() -> None:
+def test_commit_with_its_own_retention_expires_then() -> None:
     play(
         """
     > commit a offset=5 retention=5000

@@ -22,7 +22,7 @@ def two_members(**settings: int) -> Script:
     return script
 
 
-def test_who_does_not_join_in_time_is_dropped() -> None:
+def test_member_that_does_not_join_in_time_is_removed() -> None:
     two_members().play("""
     > heartbeat b id=b-3 gen=2
     b <- NONE
@@ -95,7 +95,7 @@ def test_everybody_gone() -> None:
     """)
 
 
-def test_who_waits_for_a_sync_needs_no_heartbeat() -> None:
+def test_member_that_waits_for_a_sync_needs_no_heartbeat() -> None:
     two_members().play("""
     > join b id=b-3 meta=new
     = g PreparingRebalance 2 (a-1*, b-3)
@@ -121,7 +121,7 @@ def test_who_waits_for_a_sync_needs_no_heartbeat() -> None:
     """)
 
 
-def test_who_never_syncs_is_dropped_after_the_rebalance_timeout() -> None:
+def test_member_that_does_not_sync_is_removed_after_the_rebalance_timeout() -> None:
     script = two_members()
     script.play("""
     > join b id=b-3 meta=new
@@ -194,7 +194,7 @@ def test_sync_refusals() -> None:
     """)
 
 
-def test_members_without_an_assignment_get_an_empty_one_and_strangers_none() -> None:
+def test_member_without_an_assignment_gets_an_empty_one() -> None:
     two_members().play("""
     > join b id=b-3 meta=new
     = g PreparingRebalance 2 (a-1*, b-3)
@@ -211,7 +211,7 @@ def test_members_without_an_assignment_get_an_empty_one_and_strangers_none() -> 
     """)
 
 
-def test_a_sync_that_is_asked_again_frees_the_first() -> None:
+def test_second_sync_of_a_member_answers_the_first() -> None:
     two_members().play("""
     > join b id=b-3 meta=new
     = g PreparingRebalance 2 (a-1*, b-3)
@@ -287,7 +287,7 @@ def test_leaving() -> None:
     """)
 
 
-def test_leaving_answers_what_the_member_still_waits_for() -> None:
+def test_leave_answers_the_parked_requests_of_the_member() -> None:
     two_members().play("""
     > join c v=3
     = g PreparingRebalance 2 (a-1*, b-3, c-7)

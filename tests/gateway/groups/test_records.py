@@ -34,7 +34,7 @@ def test_an_offset_in_bytes() -> None:
     assert offset_tombstone("g", ("t", 3)) == (KEY, None)
 
 
-def test_an_offset_that_says_when_it_expires_is_of_version_1() -> None:
+def test_offset_with_an_expiry_time_is_of_version_1() -> None:
     key, value = offset_record("g", ("t", 3), e.Committed(5, -1, "", 1000, 2000))
     assert value is not None and value[:2] == b"\0\1"
     assert read_record(key, value) == ("g", ("t", 3), e.Committed(5, -1, "", 1000, 2000))
@@ -131,6 +131,6 @@ def test_records_of_kafkas_new_protocols_are_passed_over() -> None:
         (b"\0\2\0\1g", b"\0\3\0"),
     ],
 )
-def test_what_cannot_be_read_is_a_decode_error(key: bytes, value: bytes) -> None:
+def test_malformed_record_is_a_decode_error(key: bytes, value: bytes) -> None:
     with pytest.raises(DecodeError):
         read_record(key, value)

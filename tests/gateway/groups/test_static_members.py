@@ -46,7 +46,7 @@ def test_a_follower_that_restarts_causes_no_rebalance_and_keeps_its_assignment()
     """)
 
 
-def test_a_leader_that_restarts_is_told_to_skip_the_assignment() -> None:
+def test_restarted_static_leader_skips_the_assignment() -> None:
     stable().play("""
     > join a instance=one
     disk group g
@@ -57,7 +57,7 @@ def test_a_leader_that_restarts_is_told_to_skip_the_assignment() -> None:
     """)
 
 
-def test_before_version_9_a_leader_that_restarts_is_told_its_old_id() -> None:
+def test_restarted_static_leader_before_version_9_gets_its_old_id() -> None:
     stable().play("""
     > join a instance=one v=8
     disk group g

@@ -141,7 +141,7 @@ def test_numbers_of_members(settings: dict[str, Any], limit: str) -> None:
     )
 
 
-def test_ids_promised_in_another_owners_group_are_charged_to_the_one_who_asked() -> None:
+def test_pending_member_id_is_charged_to_its_requester() -> None:
     script = Script(members_max_per_principal=3, bytes_reserved_per_group=0)
     commit(script, "bob", "b", 1)
     answers = [script.command("join m group=b owner=mallory")[0] for _ in range(4)]
@@ -151,7 +151,7 @@ def test_ids_promised_in_another_owners_group_are_charged_to_the_one_who_asked()
     assert script.core.usage.of("bob").members == 0 and script.core.usage.of("mallory").members == 3
 
 
-def test_offset_is_charged_to_the_one_who_made_it_large_and_that_survives_a_restart() -> None:
+def test_offset_is_charged_to_the_principal_that_enlarged_it_also_after_a_restart() -> None:
     script = Script()
     commit(script, "bob", "b", 10, metadata=0)
     before = script.core.usage.of("bob").offset_bytes

@@ -264,12 +264,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused(stores: Path, text: str) -> None:
+def test_unusable_properties_are_refused(stores: Path, text: str) -> None:
     expected = REFUSED[text].replace("DIR", str(stores))
     assert any(expected in problem for problem in problems(stores, text)), problems(stores, text)
 
 
-def test_everything_that_is_wrong_is_said_at_once(stores: Path) -> None:
+def test_all_faults_are_reported_at_once(stores: Path) -> None:
     lines = (
         "ssl.truststore.location=DIR/absent",
         "ssl.keystore.password=hush",

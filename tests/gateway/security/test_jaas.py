@@ -68,14 +68,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", READ)
-def test_what_kafka_reads(text: str) -> None:
+def test_text_that_kafka_reads_is_read_the_same(text: str) -> None:
     module = parse_jaas(text)
     assert module.name == MODULE
     assert {name: value.reveal() for name, value in module.options.items()} == READ[text]
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused_and_how(text: str) -> None:
+def test_malformed_text_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(JaasError) as caught:
         parse_jaas(text)
     assert REFUSED[text] in str(caught.value)
@@ -103,7 +103,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
     st.sampled_from("\"'"),
     st.sampled_from([" ", "\n", " // x\n", "/* ; */"]),
 )
-def test_what_is_quoted_is_read_back(options: dict[str, str], mark: str, blank: str) -> None:
+def test_quoted_options_are_read_back(options: dict[str, str], mark: str, blank: str) -> None:
     written = blank.join(
         f"{quote(key, mark)}{blank}={blank}{quote(value, mark)}" for key, value in options.items()
     )

@@ -53,7 +53,7 @@ def test_a_trust_store_in_pem(remark: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
-def test_stores_in_pkcs12_whatever_their_type_says(kind: str) -> None:
+def test_pkcs12_store_is_read_under_either_type(kind: str) -> None:
     assert names(trusted_certificates(AUTHORITY.java_truststore(), kind, PASSWORD)) == [
         "CN=Test CA"
     ]
@@ -85,7 +85,7 @@ def test_the_traditional_form_of_a_key() -> None:
         pem_key_pair(text, OWN.chain_pem().encode(), None)
 
 
-def test_our_own_certificate_comes_first_whatever_else_there_is() -> None:
+def test_own_certificate_comes_first_in_the_chain() -> None:
     [own, issuer] = OWN.chain
     text = certificates_pem([OTHER.certificate, issuer, own])
     assert names(pem_key_pair(OWN.key_pem().encode(), text.encode(), None).chain) == [
@@ -167,7 +167,7 @@ def _import(store: Path, *options: str) -> None:
 
 
 @needs_keytool
-def test_what_keytool_writes_by_default(tmp_path: Path) -> None:
+def test_stores_that_keytool_writes_by_default_are_read(tmp_path: Path) -> None:
     """Since Java 9 that is PKCS12, also under a name that ends in .jks."""
     certificate, trust, own = tmp_path / "ca.pem", tmp_path / "trust.jks", tmp_path / "own.jks"
     for number, authority in enumerate((AUTHORITY, OTHER)):

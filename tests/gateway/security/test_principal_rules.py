@@ -39,7 +39,7 @@ def test_by_default_the_whole_subject_is_the_name() -> None:
     )
 
 
-def test_who_fits_no_rule_has_no_name() -> None:
+def test_subject_that_fits_no_rule_is_refused() -> None:
     with pytest.raises(ValueError, match="fits OU=x"):
         PrincipalRules("RULE:^CN=(.*)$/$1/").name("OU=x")
 

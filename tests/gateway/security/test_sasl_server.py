@@ -121,7 +121,7 @@ def test_a_first_message_that_is_none(first: bytes) -> None:
         server({"bob": credential("SCRAM-SHA-256", "x")}).evaluate(first)
 
 
-def test_nobody_acts_as_another() -> None:
+def test_authorization_id_of_another_user_is_refused() -> None:
     known = {"bob": credential("SCRAM-SHA-256", "x")}
     assert server(known).evaluate(b"n,a=bob,n=bob,r=client").startswith(b"r=client")
     with pytest.raises(SaslFailed, match=OTHER_ID):
@@ -168,7 +168,7 @@ def test_credential_with_too_few_iterations_fails_as_an_unknown_user_does() -> N
         log_in(server(weak), "bob", "x")
 
 
-def test_who_asks_does_not_learn_which_users_there_are() -> None:
+def test_first_message_does_not_reveal_which_users_exist() -> None:
     known = {"bob": credential("SCRAM-SHA-256", "right")}
     said = []
     for user in ("bob", "nobody"):

@@ -69,7 +69,7 @@ def test_tokens_without_headers_after_the_first_version_of_the_handshake() -> No
     assert not tested.takes_bare_tokens and tested.is_open
 
 
-def test_nobody_authenticates_again_where_sessions_do_not_end() -> None:
+def test_endless_session_refuses_another_authentication() -> None:
     tested = open_session()
     with pytest.raises(WrongMoment):
         tested.handshake("PLAIN", 1, 100.0)
@@ -133,7 +133,7 @@ _steps = st.one_of(
 
 
 @given(st.lists(_steps, max_size=8), st.sampled_from([0, 1500]))
-def test_nobody_gets_in_without_a_right_token_and_nobody_becomes_another(
+def test_session_opens_only_for_a_valid_token_and_keeps_its_user(
     steps: list[tuple[str, str | bytes, int]], ms: int
 ) -> None:
     tested, proved = session(ms), set()

@@ -192,7 +192,7 @@ def test_plain() -> None:
         sasl_client(SaslSettings("PLAIN", "ann", Secret("x")), "unused").respond(b"challenge")
 
 
-def test_nobody_shows_a_password() -> None:
+def test_no_text_form_shows_a_password() -> None:
     settings = SaslSettings("SCRAM-SHA-512", "ann", Secret("hush"))
     assert (
         "hush" not in f"{settings!r} {settings} {settings.password} {settings.password!r}"

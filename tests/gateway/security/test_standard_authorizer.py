@@ -177,7 +177,7 @@ def test_everyone_is_allowed_only_where_no_acl_speaks_of_the_resource() -> None:
     assert not ask(rows, "bob", "READ", "TOPIC", "known", allow_everyone=True)
 
 
-def test_super_users_may_do_everything_whatever_is_denied_and_before_the_log_is_read() -> None:
+def test_super_users_may_do_everything_despite_denials_and_before_the_log_is_read() -> None:
     row: Row = ("TOPIC", "*", LITERAL, "User:*", "*", "ALL", DENY)
     assert ask(row, "root", "READ", "TOPIC", "t", super_users=frozenset({"User:root"}))
     assert not ask(row, "Root", "READ", "TOPIC", "t", super_users=frozenset({"User:root"}))

@@ -83,7 +83,7 @@ def test_resources_are_counted_beyond_the_first_ones() -> None:
 
 
 @given(st.text(), st.text(), st.none() | st.text(), st.lists(st.text(), max_size=30))
-def test_one_printable_line_whatever_they_are_called(
+def test_audit_value_is_one_printable_line_for_any_names(
     principal: str, host: str, client_id: str | None, names: list[str]
 ) -> None:
     data = value(topics(*names), Requester(principal, host, client_id))

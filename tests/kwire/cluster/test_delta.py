@@ -92,7 +92,7 @@ def test_a_log_in_pieces_of_any_size(name: str, node: str, logs: Any) -> None:
     assert state_of(base) == expected
 
 
-def test_what_was_replaced_comes_back() -> None:
+def test_commit_of_a_delta_returns_the_replaced_values() -> None:
     old, other = object(), object()
     layer: Layer[str, object] = Layer({"a": old, "b": other, "c": 1})
     layer["a"] = 2

@@ -207,7 +207,7 @@ def test_a_change_keeps_every_field_of_the_partition_that_it_does_not_name() -> 
         (RemoveAccessControlEntryRecord(id=OTHER), f"for ACL {OTHER}, which does not exist"),
     ],
 )
-def test_what_does_not_fit_is_told_and_changes_nothing(record: Message, text: str) -> None:
+def test_record_that_does_not_fit_raises_and_changes_nothing(record: Message, text: str) -> None:
     image = Image()
     apply(image, TopicRecord(name="a", topic_id=TOPIC))
     apply(image, RegisterBrokerRecord(broker_id=7, broker_epoch=4))
@@ -248,7 +248,7 @@ def test_an_ordinary_message_is_no_metadata_record() -> None:
         apply(Image(), FetchRequest())
 
 
-def test_what_does_not_fit_can_be_told_instead_and_the_rest_still_counts() -> None:
+def test_record_that_does_not_fit_is_reported_and_loading_continues() -> None:
     """As in a broker, inside a transaction too."""
     told: list[FoldError] = []
     loader = Loader(refused=told.append)

@@ -183,7 +183,7 @@ def test_names_of_quota_entities(entity: Any, name: str) -> None:
     assert quota_entity_name(entity) == name
 
 
-def test_quotas_are_json_whatever_they_are() -> None:
+def test_infinite_quotas_are_json() -> None:
     image = Image(quotas={(("user", "ann"),): {"a": 1.5, "b": float("inf"), "c": float("nan")}})
     assert dict(entities(image))["clientQuotas", "user(ann)"] == {"a": 1.5, "b": "inf", "c": "nan"}
 

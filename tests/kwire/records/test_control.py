@@ -58,7 +58,9 @@ def test_unknown_types_are_passed_on(number: int) -> None:
         (b"\0\0\0\1", b"\0\0\0\0\0", "truncated"),
     ],
 )
-def test_what_is_refused(key: bytes | None, value: bytes | None, rule: str) -> None:
+def test_malformed_control_record_is_refused(
+    key: bytes | None, value: bytes | None, rule: str
+) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_control_record(Record(key=key, value=value))
     assert caught.value.rule == rule

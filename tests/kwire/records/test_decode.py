@@ -59,7 +59,7 @@ def peak_memory(call: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def test_what_is_read() -> None:
+def test_batch_is_decoded_with_all_fields() -> None:
     batch = decode_batch(GOOD)
     assert [record.offset for record in batch.records] == [5, 6, 9_000_000]
     assert [record.timestamp for record in batch.records] == [

@@ -206,7 +206,7 @@ def test_batches_follow_one_another() -> None:
         (Record(offset=5, headers=[(b"k", b"v")]), "records[1]", "encode"),  # type: ignore[list-item]
     ],
 )
-def test_what_is_not_written(record: Any, path: str, reason: str) -> None:
+def test_invalid_record_is_refused_with_its_path(record: Any, path: str, reason: str) -> None:
     with pytest.raises(EncodeError, match=reason) as caught:
         encode_batch([Record(offset=4, timestamp=5), record])
     assert caught.value.path == path

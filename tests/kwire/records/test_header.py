@@ -184,7 +184,7 @@ def test_offset_and_epoch_may_be_stamped_after_the_crc() -> None:
 
 
 @pytest.mark.parametrize("number", [5, 6, 7])
-def test_compressions_that_nobody_has(number: int) -> None:
+def test_unknown_compression_type_is_refused(number: int) -> None:
     data = bytearray(batch())
     data[22] = number
     with pytest.raises(DecodeError) as caught:

@@ -86,7 +86,7 @@ def refused(data: bytes, **limits: Any) -> str:
     st.lists(st.tuples(st.integers(0, 2**62), DATA, DATA), min_size=1, max_size=5),
 )  # fmt: skip
 @settings(max_examples=100, deadline=None)
-def test_what_an_independent_writer_writes(
+def test_batches_of_an_independent_writer_are_read(
     magic: int, codec: Compression, rows: list[tuple[int, bytes | None, bytes | None]]
 ) -> None:
     builder = LegacyRecordBatchBuilder(magic=magic, compression_type=codec, batch_size=10**9)
@@ -199,7 +199,7 @@ def test_every_flipped_bit_is_found() -> None:
         (struct.pack(">qi", 0, 2**31 - 1) + message()[12:], "inner-truncated"),
     ],
 )
-def test_what_a_wrapper_may_not_hold(inner: bytes, rule: str) -> None:
+def test_invalid_inner_messages_are_refused(inner: bytes, rule: str) -> None:
     assert refused(wrapper(inner)) == rule
 
 

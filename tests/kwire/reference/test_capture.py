@@ -158,7 +158,7 @@ def test_segments_in_any_order_and_more_than_once() -> None:
         assert seen(found) == [row for row in SEEN if row[0] == "request"]
 
 
-def test_a_direction_gives_every_byte_once_whatever_the_order() -> None:
+def test_direction_returns_every_byte_once_in_any_order() -> None:
     rng = random.Random(4)
     for _ in range(200):
         data = rng.randbytes(rng.randrange(1, 200))
@@ -172,7 +172,7 @@ def test_a_direction_gives_every_byte_once_whatever_the_order() -> None:
         assert direction.missing == 0
 
 
-def test_what_was_not_captured_is_said() -> None:
+def test_missing_bytes_of_a_capture_are_reported() -> None:
     ips = talk(*TURNS)
     first, second = request(18, 3, 1, 2), request(3, 1, 2) + request(3, 9, 3, 2)
     found = read(pcap([on_link(1, ip) for ip in ips[:3] + ips[5:]]))
@@ -186,7 +186,7 @@ def test_what_was_not_captured_is_said() -> None:
     assert "the capture ends" in str(found[-1].tree.error)
 
 
-def test_what_is_not_kafka_is_said_once() -> None:
+def test_other_protocol_is_reported_once() -> None:
     tls = talk((">", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc" + bytes(100)), (">", bytes(200)))
     (note,) = read(pcap([on_link(1, ip) for ip in tls]))
     assert "encrypted" in str(note.tree.error)

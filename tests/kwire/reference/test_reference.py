@@ -187,7 +187,7 @@ def test_a_struct_that_contains_itself_is_refused() -> None:
         Reference(loop, 0)
 
 
-def test_a_field_of_a_type_that_nobody_declares_is_refused() -> None:
+def test_field_of_an_undeclared_type_is_refused() -> None:
     with pytest.raises(ValueError, match="not declared: Nothing"):
         Reference(schema({"name": "A", "type": "Nothing"}), 0)
 
@@ -298,7 +298,7 @@ def test_pack_writes_what_is_read(tmp_path: Path) -> None:
     assert lzma.decompress((ROOM / DATA_FILE).read_bytes()).startswith(b'{"kafka":')
 
 
-def test_it_shares_nothing_but_errors_and_uuid_with_the_codec() -> None:
+def test_reference_shares_only_errors_and_uuid_with_the_codec() -> None:
     """Independence is the point: a mistake in shared code would be in both."""
     allowed = {"kwire.errors", "kwire.uuid"}
     for path in ROOM.glob("*.py"):

@@ -111,7 +111,7 @@ def test_no_row_is_lost_in_an_empty_batch() -> None:
         "noise",
     ],
 )
-def test_what_cannot_be_read_is_a_row_that_says_why(value: bytes | None, words: str) -> None:
+def test_value_that_cannot_be_read_is_a_row_with_an_error(value: bytes | None, words: str) -> None:
     rows = decoded([TOPIC, value, TOPIC])
     assert [row["type"] for row in rows] == ["TOPIC_RECORD", None, "TOPIC_RECORD"]
     assert rows[1]["error"] and words in rows[1]["error"]

@@ -185,7 +185,7 @@ def test_types_and_sizes_mixed_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("hidden", ["(redacted)", "0123456789"])
-def test_what_is_secret_in_one_record_is_in_all_of_its_layout(hidden: str) -> None:
+def test_secret_field_is_hidden_in_all_records_of_its_layout(hidden: str) -> None:
     """The first record decides the layout, so it may not look as if its secret were none."""
     configs = [
         ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value=v)
@@ -244,7 +244,7 @@ def test_many_shapes_of_one_size_are_soon_left_to_the_other_way(
     check(damaged + configs)
 
 
-def test_the_first_bad_value_is_named_whatever_group_it_is_in() -> None:
+def test_first_bad_value_is_named_in_any_group() -> None:
     good = frame(frequent()[0][0], 0)
     values = [good] * MANY
     values[7], values[30] = good[:-1], b"\x01\x63\x00"

@@ -67,7 +67,7 @@ def test_every_record_type_decoded(spark: SparkSession) -> None:
         assert row.timestamp.timestamp() == NOW.timestamp()
 
 
-def test_what_a_record_is_about_and_the_epoch_of_a_source_that_has_it(spark: SparkSession) -> None:
+def test_decode_adds_entity_key_and_the_epoch_of_the_source(spark: SparkSession) -> None:
     df = rows(spark, [NO_OP, PARTITION, None])
     found = decode(df).orderBy("offset").collect()
     assert [(row.entity, row.key) for row in found] == [

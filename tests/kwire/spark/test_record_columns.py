@@ -126,7 +126,7 @@ def test_every_byte_of_a_batch_changed() -> None:
             same(data[:at] + bytes([byte]) + data[at + 1 :] + second)
 
 
-def test_what_a_controller_writes_is_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_a_controller_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     without_the_exact_way(monkeypatch)
     data = (
         plain([b"a" * 200] * 200, step=50)

@@ -15,19 +15,19 @@ _OTHER = "import pyspark; pyspark.__version__ = '4.1.2'; import kwire.spark"
 
 
 @pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.3.1.dev0"])
-def test_what_is_supported(version: str) -> None:
+def test_supported_releases_pass(version: str) -> None:
     check_release(version)
 
 
 @pytest.mark.parametrize("version", ["3.5.6", "4.1.0", "4.20.0", "5.0.0"])
-def test_what_is_refused(version: str) -> None:
+def test_other_releases_are_refused(version: str) -> None:
     with pytest.raises(
         ImportError, match=f"PySpark 4.2 and 4.3, and this is {version}: pip install"
     ):
         check_release(version)
 
 
-def test_it_is_looked_at_first() -> None:
+def test_release_is_checked_before_other_imports() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _OTHER], capture_output=True, text=True, check=False
     )

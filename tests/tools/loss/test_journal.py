@@ -13,7 +13,7 @@ from tools.loss.history import Attempt, Outcome
 from tools.loss.journal import Journal, read_journal
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_journal_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     with Journal(path) as journal:
         journal.sent(1, 1.5, node=3)
@@ -56,7 +56,7 @@ def test_lines_of_many_threads_are_whole_and_go_behind_what_is_there(tmp_path: P
         ('{"id": 1, "sent"', "delimiter"),
     ],
 )
-def test_what_no_writer_writes_is_refused(lines: str, what: str, tmp_path: Path) -> None:
+def test_impossible_journal_is_refused(lines: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "journal").write_text(lines)
     with pytest.raises(ValueError, match=what):
         read_journal(tmp_path / "journal")

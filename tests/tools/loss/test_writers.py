@@ -199,5 +199,5 @@ def test_the_number_is_in_the_record(kind: str) -> None:
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_what_no_writer_made_has_no_number(record: Message) -> None:
+def test_record_of_another_writer_has_no_number(record: Message) -> None:
     assert id_of(record) is None

@@ -74,7 +74,7 @@ def test_a_segment(segment: Path) -> None:
     assert found[1]["timestamp"].timestamp() == 1_795_237_200.001
 
 
-def test_what_is_asked_for(segment: Path) -> None:
+def test_rows_follow_offsets_and_record_types(segment: Path) -> None:
     assert [row["offset"] for row in rows(segment, range(13, 15))] == [13, 14]
     assert [row["offset"] for row in rows(segment, recordTypes="TopicRecord")] == [12, 15]
     assert [row["offset"] for row in rows(segment, excludeRecordTypes="NO_OP_RECORD")] == [

@@ -88,7 +88,7 @@ def test_a_log_that_is_another(position: Position, words: str, resume: int) -> N
     assert loss.resume == resume
 
 
-def test_what_is_not_known_is_not_held_against_a_log() -> None:
+def test_unknown_parts_of_a_position_are_no_loss() -> None:
     state, end_of_epoch = log({1: 0}, 100)
     for position in (at(50), at(50, 1, cluster=""), at(50, 1, topic=""), at(100, 1), at(0)):
         assert loss_at(position, state, end_of_epoch) is None

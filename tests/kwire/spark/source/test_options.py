@@ -46,7 +46,7 @@ def test_where_to_begin(option: str, value: str, place: Place) -> None:
     assert settings_of({**SERVER, option.lower(): value}).start == place
 
 
-def test_what_goes_to_kafka_python() -> None:
+def test_options_are_translated_for_kafka_python() -> None:
     settings = settings_of(
         {
             **SERVER,
@@ -127,7 +127,9 @@ def test_entities_are_the_types_about_them() -> None:
         ({"path": "/x", "files": "logs"}, "files is segments or snapshots or all"),
     ],
 )
-def test_what_cannot_be_meant(options: dict[str, str], sentence: str) -> None:
+def test_contradicting_options_are_refused_in_a_sentence(
+    options: dict[str, str], sentence: str
+) -> None:
     with pytest.raises(ValueError, match=sentence) as caught:
         settings_of(options)
     assert not re.search(r"\n", str(caught.value))

@@ -86,7 +86,7 @@ def test_plain() -> None:
         ({"kafka.sasl.jaas.config": PLAIN.replace("username", "user")}, "has no username"),
     ],
 )
-def test_what_is_refused(options: dict[str, str], sentence: str) -> None:
+def test_unsupported_security_options_are_refused(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence) as caught:
         translated(options)
     assert "secret" not in str(caught.value)

@@ -93,7 +93,7 @@ def test_offsets_that_do_not_come(bootstrap: str) -> None:
         offsets(settings(bootstrap), 1148, 1150)
 
 
-def test_nobody_there() -> None:
+def test_unreachable_server_is_an_error_that_names_it() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         nowhere = f"127.0.0.1:{taken.getsockname()[1]}"

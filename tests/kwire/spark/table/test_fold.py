@@ -246,7 +246,7 @@ def test_an_aborted_transaction_never_was_and_an_open_one_waits_over_a_restart()
     assert not again.state.held
 
 
-def test_what_a_transaction_makes_and_changes_is_one_version() -> None:
+def test_changes_within_a_transaction_are_one_version() -> None:
     fold = folded(
         BeginTransactionRecord(), TopicRecord(name="a", topic_id=TOPIC),
         PartitionRecord(topic_id=TOPIC, partition_id=0, replicas=[1], isr=[1], leader=1),
@@ -328,7 +328,7 @@ def test_secrets_are_nowhere_and_a_new_one_is_a_new_version() -> None:
     ] * 2
 
 
-def test_what_does_not_count_is_told() -> None:
+def test_ignored_rows_are_reported() -> None:
     fold = Fold()
     fold.take(
         [
