@@ -1,4 +1,4 @@
-"""Addresses: what is one, what is not, and that its text leads back to it."""
+"""Addresses: valid ones keep their text, invalid ones are refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The model quorum behind real sockets: every voter listens on loopback, and misbehaves when a test
-wants it to.
+"""The model quorum behind real sockets: every voter listens on loopback and misbehaves on
+demand.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tests.gateway.server.upstream_peer import API_VERSIONS, Asked, Node
 FETCH, FETCH_SNAPSHOT = FetchRequest.API_KEY, FetchSnapshotRequest.API_KEY
 DESCRIBE_CLUSTER, DESCRIBE_QUORUM = DescribeClusterRequest.API_KEY, DescribeQuorumRequest.API_KEY
 
-#: What a voter does instead of answering; true if that was all.
+#: An action of a voter before it answers; True if it is not to answer any more.
 Mood = Callable[[Node, Asked], Awaitable[bool]]
-#: What a voter makes of its answer before it goes out.
+#: Changes a voter's response before it is sent.
 Twist = Callable[[Asked, Any], None]
 
 
 @dataclass
 class LoopbackVoter(Voter):
-    """A voter at a port of its own, which stays when it goes down and comes back."""
+    """A voter with a port of its own, which it keeps while it is down."""
 
     port: int = 0
     mood: Mood | None = None
@@ -50,14 +50,12 @@ class LoopbackVoter(Voter):
         return Address("127.0.0.1", self.port)
 
     def count(self, api_key: int) -> int:
-        """Requests of an API that came."""
+        """Number of requests of an API that were received."""
         return sum(one.key == api_key for one in self.asked)
 
 
 class LoopbackQuorum(Quorum):
-    """Voters 1 to n. What a test does to the model is seen by those who wait after
-    :meth:`changed`.
-    """
+    """Voters 1 to n. Waiting requests see a change of the model after :meth:`changed`."""
 
     def __init__(self, nursery: trio.Nursery, size: int, dynamic: bool) -> None:
         super().__init__(size, dynamic=dynamic)
@@ -75,16 +73,15 @@ class LoopbackQuorum(Quorum):
         return self.voters[self.leaders[max(self.leaders)]]
 
     def changed(self) -> None:
-        """Wake everybody who waits at a voter."""
+        """Wake all requests that wait at a voter."""
         self._moved.set()
         self._moved = trio.Event()
 
     # --- what tests do
-    # --------------------------------------------------------------------------------------------------
 
     def lead(self, id: int, electors: list[int] | None = None) -> None:
-        """``id``, whose log must be good enough, leads a new epoch, and everybody who is up follows
-        it.
+        """Make ``id``, whose log must be up to date, the leader of a new epoch, followed by all
+        running voters.
         """
         group = [
             id,
@@ -94,7 +91,7 @@ class LoopbackQuorum(Quorum):
         self.replicate_all()
 
     def write(self, count: int = 1, *, commit: bool = True) -> None:
-        """The leader appends a batch; the others have it at once, or not at all."""
+        """Append a batch at the leader; the other voters have it at once, or never."""
         assert self.append(self.leader.id, count)
         if commit:
             self.replicate_all()
@@ -107,7 +104,7 @@ class LoopbackQuorum(Quorum):
         self.changed()
 
     def take_snapshot(self, *, clean: bool) -> SnapshotId:
-        """The leader writes one that can be read; with ``clean`` its log begins there."""
+        """Write a readable snapshot at the leader; with ``clean`` its log begins there."""
         leader = self.leader
         before = set(leader.snapshots)
         assert self.snapshot(leader.id, 0)
@@ -119,7 +116,7 @@ class LoopbackQuorum(Quorum):
         return id
 
     async def down(self, *ids: int) -> None:
-        """These voters are gone: what they were asked is not answered, and nobody can connect."""
+        """Stop these voters: requests are not answered, and connecting fails."""
         for id in ids or self.voters:
             self.crash(id)
             scope, self.voters[id].scope = self.voters[id].scope, None
@@ -129,7 +126,7 @@ class LoopbackQuorum(Quorum):
         await trio.testing.wait_all_tasks_blocked(0.01)
 
     async def up(self, *ids: int) -> None:
-        """They are back, at the same ports."""
+        """Start them again at the same ports."""
         for id in ids or self.voters:
             voter = self.voters[id]
             self.restart(id)
@@ -139,7 +136,6 @@ class LoopbackQuorum(Quorum):
             self._nursery.start_soon(self._serve, voter, listener, voter.scope)
 
     # --- what voters do
-    # -------------------------------------------------------------------------------------------------
 
     async def _serve(
         self, voter: LoopbackVoter, listener: trio.SocketListener, scope: trio.CancelScope
@@ -182,7 +178,7 @@ class LoopbackQuorum(Quorum):
 
 
 def offer(fetch_versions: range) -> ApiVersionsResponse:
-    """What a controller offers, as far as anybody here asks."""
+    """The ApiVersions response of a controller, with the APIs that an observer uses."""
     ranges = {
         FETCH: fetch_versions,
         FETCH_SNAPSHOT: range(2),
@@ -200,8 +196,8 @@ def offer(fetch_versions: range) -> ApiVersionsResponse:
 async def loopback_quorum(
     size: int = 3, *, leader: int | None = 1, dynamic: bool = False
 ) -> AsyncIterator[LoopbackQuorum]:
-    """A quorum that listens, with ``leader`` elected; at the end every connection must have been
-    closed by who made it.
+    """A listening quorum led by ``leader``. At the end the client must have closed every
+    connection.
     """
     async with trio.open_nursery() as nursery:
         quorum = LoopbackQuorum(nursery, size, dynamic)
@@ -216,11 +212,10 @@ async def loopback_quorum(
 
 
 # --- moods
-# --------------------------------------------------------------------------------------------------------------
 
 
 def once(mood: Mood, api_key: int = FETCH, *, times: int = 1) -> Mood:
-    """``mood`` for the first ``times`` requests of an API."""
+    """Apply ``mood`` to the first ``times`` requests of an API."""
     left = times
 
     async def chosen(node: Node, asked: Asked) -> bool:
@@ -234,17 +229,17 @@ def once(mood: Mood, api_key: int = FETCH, *, times: int = 1) -> Mood:
 
 
 async def hangs(node: Node, asked: Asked) -> bool:
-    """No answer, ever."""
+    """Never answer."""
     await node.next()
     return True
 
 
 async def closes(node: Node, asked: Asked) -> bool:
-    """The connection ends instead of an answer."""
+    """Close the connection instead of answering."""
     raise trio.EndOfChannel
 
 
 async def answers_garbage(node: Node, asked: Asked) -> bool:
-    """A frame of the right request, with something else in it."""
+    """Answer with a frame of the right correlation id and a malformed body."""
     await node.send(b"\0\0\0\x10" + asked.header.correlation_id.to_bytes(4, "big") + b"\xff" * 12)
     return True

@@ -1,4 +1,4 @@
-"""Nodes of our own quorum in this process: whole servers, started, stopped gracefully and cut off."""
+"""Nodes of an own quorum in this process: whole servers, started, stopped and killed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUICK = {
 
 
 class OwnNode:
-    """One running node. ``stopped``: why it ended by itself, if it did."""
+    """A running node. ``stopped``: the reason if it ended by itself."""
 
     def __init__(
         self, ready: RunningServer, stop: trio.Event, scope: trio.CancelScope, stopped: list[str]
@@ -52,19 +52,19 @@ class OwnNode:
         }
 
     async def stop(self) -> None:
-        """As SIGTERM does; returns when it is over."""
+        """Stop gracefully, as SIGTERM does; returns when the node has ended."""
         self._stop.set()
         await self.ready.ended.wait()
 
     async def cut_off(self) -> None:
-        """It ends without a word to anybody."""
+        """Kill the node: it sends nothing more."""
         self._scope.cancel()
         await self.ready.ended.wait()
 
     async def ask(
         self, message: Message, version: int, listener: str = "PLAINTEXT", **options: Any
     ) -> Any:
-        """The answer to a request over a connection of its own."""
+        """Send a request over a new connection and return its response."""
         assert message.API_KEY is not None
         async with await connect(self.ports[listener]) as client:
             await client.send(request(message.API_KEY, version, message.encode(version), **options))
@@ -72,7 +72,7 @@ class OwnNode:
             return answer
 
     async def create(self, name: str, *, timeout_ms: int = 10_000) -> int:
-        """Create a topic through this node; the error code."""
+        """Create a topic through this node; returns the error code."""
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         answer: CreateTopicsResponse = await self.ask(
             CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms), 7
@@ -81,19 +81,19 @@ class OwnNode:
 
     @property
     def topics(self) -> set[str]:
-        """In the image of this node."""
+        """Names of the topics in this node's image."""
         return set(self.quorum.image.topic_ids)
 
     def state(self) -> tuple[int, int, int, int]:
-        """What a peer's nonsense must not change: epoch, leader, vote; and that the log is no
-        shorter.
+        """Epoch, leader, vote and log end, none of which a malformed request of a peer may
+        change.
         """
         raft = self.raft
         return raft.epoch, raft.leader_id, raft.voted_id, self.log.log_start_offset
 
 
 def lone_config(data_dir: Path, **more: Any) -> Config:
-    """A quorum of one."""
+    """Configuration of a quorum of one."""
     listeners = (Listener("PLAINTEXT", "127.0.0.1", 0), Listener("CONTROLLER", "127.0.0.1", 0))
     return Config(
         listeners=listeners,
@@ -104,7 +104,7 @@ def lone_config(data_dir: Path, **more: Any) -> Config:
 
 @contextlib.asynccontextmanager
 async def own_node(config: Config) -> AsyncIterator[OwnNode]:
-    """A node that serves; stopped at the end."""
+    """Run a node; it is stopped at the end."""
     async with trio.open_nursery() as nursery:
         node = await _start(nursery, config)
         yield node
@@ -113,7 +113,7 @@ async def own_node(config: Config) -> AsyncIterator[OwnNode]:
 
 @contextlib.asynccontextmanager
 async def lone_node(data_dir: Path, **more: Any) -> AsyncIterator[OwnNode]:
-    """A quorum of one that has begun; stopped at the end."""
+    """Run a quorum of one that leads; it is stopped at the end."""
     async with own_node(lone_config(data_dir, **more)) as node:
         await until(lambda: node.quorum.controller.is_active)
         yield node
@@ -168,7 +168,7 @@ class Cluster:
         self.nodes[id] = await _start(self._nursery, self.config(id))
 
     async def leader(self, *among: int) -> OwnNode:
-        """The active controller of those, once the others follow it."""
+        """The active controller among these nodes, once the others follow it."""
         nodes = [self.nodes[id] for id in among or self.nodes]
 
         def led() -> bool:
@@ -180,13 +180,13 @@ class Cluster:
         return next(node for node in nodes if node.quorum.controller.is_active)
 
     async def all(self, condition: Callable[[OwnNode], bool], within_s: float = 10) -> None:
-        """Wait until that is so on every node."""
+        """Wait until the condition holds on every running node."""
         await until(lambda: all(map(condition, self.nodes.values())), within_s=within_s)
 
 
 @contextlib.asynccontextmanager
 async def cluster(directory: Path, count: int = 3, **more: Any) -> AsyncIterator[Cluster]:
-    """N nodes; those that still run at the end are cut off."""
+    """Run N nodes; those that still run at the end are killed."""
     async with trio.open_nursery() as nursery:
         made = Cluster(nursery, directory, count, more)
         yield made

@@ -56,13 +56,13 @@ def beat(stage: Stage, epoch: int) -> Waiting:
 
 
 def commit(stage: Stage) -> None:
-    """As :meth:`Stage.commit`, and the quorum's log is as long as it is."""
+    """:meth:`Stage.commit`, and move the end of the quorum's log along."""
     stage.commit()
     stage.driver.raft.log.end_offset = stage._end
 
 
 def offset_of_registration(stage: Stage) -> int:
-    """Where the core will put the record, if it writes nothing of its own."""
+    """The offset that the record gets, if the core writes no record of its own before it."""
     offset = stage._end
     for event in stage.driver.proposed:
         for value in (value for batch in event.batches for value in batch):

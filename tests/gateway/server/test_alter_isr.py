@@ -1,5 +1,5 @@
-"""AlterIsr of KIP-497's text and AlterPartition by name, over a socket: bytes in, bytes out, and
-what becomes of nonsense.
+"""AlterIsr of KIP-497's text, and AlterPartition by topic name, over a socket: bytes in, bytes out,
+and malformed requests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ERROR_NONE, UNKNOWN_TOPIC, INVALID_REQUEST, FENCED_LEADER_EPOCH, STALE_BROKER_EP
 
 
 async def register(node: OwnNode, broker_id: int) -> int:
-    """The broker serves; its epoch."""
+    """Register and unfence the broker; returns its epoch."""
     directory = Uuid(bytes([broker_id]) * 16)
     request = made(
         "BrokerRegistrationRequest",
@@ -91,7 +91,7 @@ async def scene(node: OwnNode) -> Scene:
 def alter_isr(
     epoch: int, isr: list[int], *, topic: bytes = b"orders", leader_epoch: int = 0, version: int = 0
 ) -> bytes:
-    """As the grammar of the text says it, behind a header of version 1: the text knows no tagged
+    """A request by the grammar of KIP-497, behind a header of version 1: the KIP knows no tagged
     fields.
     """
     header = struct.pack(">hhih4s", KEY, 0, 7, 4, b"test")
@@ -101,7 +101,7 @@ def alter_isr(
 
 
 async def answered(client: Client, request: bytes) -> tuple[int, list[int]]:
-    """The error of the whole and those of partitions, by hand."""
+    """Decode top-level error and partition errors by hand."""
     await client.send(request)
     data = await client.frame()
     correlation_id, error, topics = struct.unpack_from(">ihi", data)

@@ -1,4 +1,6 @@
-"""Which connection makes room for which, and how long one may stay without having proved itself."""
+"""Connection quotas: the connections that a new one displaces, and the time that an unproven one
+may stay.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ CONTROLLER = Listener("CONTROLLER", "127.0.0.1", 0)
 
 @dataclass(eq=False)
 class Fake:
-    """What the quotas look at of a connection."""
+    """The attributes of a connection that the quotas read."""
 
     peer: Peer
     accepted_at: float
@@ -75,9 +77,7 @@ def test_client_beyond_the_limit_displaces_the_oldest_unproven_client_and_no_oth
     assert case.victim("BROKER") is None, "a connection of a node that is being authenticated stays"
 
 
-def test_node_of_the_quorum_displaces_an_unproven_connection_else_the_client_that_is_idle_for_longest() -> (
-    None
-):
+def test_node_of_the_quorum_displaces_an_unproven_connection_else_the_longest_idle_client() -> None:
     case = Case(4)
     node, old, idle = case.open("CONTROLLER"), case.open("BROKER"), case.open("BROKER")
     unproven = case.open("CONTROLLER", proven=False)
@@ -94,9 +94,7 @@ def test_node_of_the_quorum_displaces_an_unproven_connection_else_the_client_tha
     assert case.victim("CONTROLLER") is node, "no clients are left"
 
 
-def test_unproven_connections_at_a_controller_listener_displace_each_other_before_they_fill_the_server() -> (
-    None
-):
+def test_unproven_connections_at_a_controller_listener_displace_each_other_first() -> None:
     case = Case(1000)
     first, *_ = [
         case.open("CONTROLLER", proven=False, host=f"10.2.0.{number}") for number in range(99)

@@ -1,4 +1,4 @@
-"""What connections count: every request, every error in an answer wherever it stands, and nothing
+"""Counts of connections: every request, every error code at any level of a response, and nothing
 that peers could make grow.
 """
 
@@ -68,8 +68,8 @@ def test_error_codes_are_counted_at_every_level_of_a_response(
 
 @pytest.mark.parametrize("api_key", sorted(handlers()))
 def test_error_codes_are_counted_in_every_struct_of_every_response(api_key: int) -> None:
-    """One object of each struct, each with an error: as many are counted as the schema has fields
-    for one.
+    """Each struct has one object with an error code: the count must equal the number of such fields
+    in the schema.
     """
     api = ApiCounts(api_key)
     response, errors = _full(response_type(api_key))
@@ -170,8 +170,8 @@ def test_client_software_is_counted_while_its_connection_is_open() -> None:
 
 
 def test_counting_takes_a_small_share_of_the_smallest_request() -> None:
-    """Against reading and answering the smallest request there is, without its socket, in the same
-    moment.
+    """Compared with decoding and encoding the smallest request, without a socket, measured
+    alternately.
     """
     api, response = Counts().apis[1], fetch_response(0)
     dispatcher = Dispatcher({HEARTBEAT: ECHO}, cast(Gateway, None), element_budget=100)

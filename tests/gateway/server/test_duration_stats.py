@@ -1,4 +1,4 @@
-"""Percentiles of the last times."""
+"""Percentiles of the most recent durations."""
 
 from __future__ import annotations
 

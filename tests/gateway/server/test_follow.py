@@ -1,5 +1,5 @@
-"""Following a source: it is looked at as often as it wants, its problems are told once, and its
-failures survived.
+"""Polling a source: the interval is the source's, problems are reported once, and exceptions are
+survived.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.gateway.server.harness import run, until
 
 
 class Source:
-    """A source by hand."""
+    """A scripted source."""
 
     def __init__(self) -> None:
         self.state = State.LOADING
@@ -51,7 +51,7 @@ class Source:
 
 
 def following(scenario: Callable[[Source, Reports], object]) -> list[dict[str, object]]:
-    """Run ``scenario(source, reports)`` beside ``follow``; returns what was logged."""
+    """Run ``scenario(source, reports)`` beside ``follow``; returns the logged events."""
     stream = io.StringIO()
     configure("info", "json", stream)
 

@@ -1,5 +1,5 @@
-"""The tasks beside an observed log: snapshots when due, cleaning, the image; what fails there keeps
-nobody from reading.
+"""The tasks beside an observed log: snapshots when due, cleaning, and the image. Their failures do
+not stop clients from reading.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gateway.sources.snapshot_generator import Written
 
 @dataclass
 class Source:
-    """What these tasks see of an observed log."""
+    """The part of an observed log that these tasks use."""
 
     committed: int = 10
     deleted: list[list[str] | Exception] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Snapshots:
 
 @dataclass
 class Image:
-    """An image keeper whose steps a test decides."""
+    """A scripted metadata loader."""
 
     steps: list[bool | Exception] = field(default_factory=list)
     loaded: bool = True
@@ -102,7 +102,7 @@ def tended(
     snapshots: Snapshots,
     image: Image | None = None,
 ) -> tuple[LogCleaner, Reports]:
-    """Run the keeper on a clock that jumps while nothing happens, as long as ``look`` takes."""
+    """Run the cleaner on a mock clock for the time that ``look`` takes."""
     made: list[Any] = []
 
     async def main() -> None:

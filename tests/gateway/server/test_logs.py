@@ -103,9 +103,16 @@ def test_tracing_logs_every_request() -> None:
         reset()
     requests = [line for line in lines(stream) if line["event"] == "request"]
     assert [line["correlation_id"] for line in requests] == list(range(20))
-    assert requests[0].items() >= {
-        "api": "heartbeat", "version": 4, "client_id": "test", "principal": "User:ANONYMOUS", "connection": 1
-    }.items()  # fmt: skip
+    assert (
+        requests[0].items()
+        >= {
+            "api": "heartbeat",
+            "version": 4,
+            "client_id": "test",
+            "principal": "User:ANONYMOUS",
+            "connection": 1,
+        }.items()
+    )
 
 
 def test_bad_request_is_logged_with_its_api_and_field() -> None:

@@ -1,6 +1,4 @@
-"""The watchdog of the event loop: what counts is processor time of one step, and the log names who
-took it.
-"""
+"""The watchdog of the event loop: it measures processor time of a step, and names the task."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from tests.gateway.server.harness import handler, run, serving
 
 
 class Recording(Reports):
-    """Keeps what is reported."""
+    """Notes reports."""
 
     def __init__(self) -> None:
         super().__init__()

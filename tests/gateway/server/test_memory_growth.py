@@ -1,5 +1,5 @@
-"""Topics, groups and connections that come and go leave no object behind, and no reference cycle
-for the collector to find.
+"""Deleted topics, deleted groups and closed connections leave no objects and no reference
+cycles.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ async def churn(node: OwnNode, count: int, *, groups: bool = True) -> None:
 async def join_and_leave(node: OwnNode, group_id: str, subscription: bytes) -> None:
     protocol = JoinGroupRequestProtocol(name="range", metadata=subscription)
     join = JoinGroupRequest(
-        group_id=group_id, session_timeout_ms=10_000, rebalance_timeout_ms=600_000, protocol_type="consumer",
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=600_000,
+        protocol_type="consumer",
         protocols=[protocol],
-    )  # fmt: skip
+    )
     member_id = (await node.ask(join, 3)).member_id
     leave = LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member_id)])
     assert (await node.ask(leave, 3)).members[0].error_code == 0
@@ -50,7 +53,7 @@ async def join_and_leave(node: OwnNode, group_id: str, subscription: bytes) -> N
 
 
 def held() -> Counter[str]:
-    """How many messages, parts of messages, contexts and connections there are, by type."""
+    """Number of messages, structs, contexts and connections, by type."""
     kept = (Struct, Context, Connection)
     return Counter(type(one).__name__ for one in gc.get_objects() if isinstance(one, kept))
 

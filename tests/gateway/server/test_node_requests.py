@@ -1,6 +1,4 @@
-"""Requests between nodes are bounded by their bytes, requests of anybody else by
-``request.max.elements``.
-"""
+"""Requests of nodes are bounded by their bytes, those of clients by ``request.max.elements``."""
 
 from __future__ import annotations
 
@@ -32,7 +30,9 @@ LIMIT = 500
 
 
 def alter_partition(partitions: int, replicas: int = 2) -> AlterPartitionRequest:
-    """As a broker asks that leads so many partitions: (replicas + 1) elements for each."""
+    """AlterPartition of a broker that leads this many partitions: (replicas + 1) elements for
+    each.
+    """
     isr = [BrokerState(broker_id=broker, broker_epoch=1) for broker in range(replicas)]
     data = [
         PartitionData(partition_index=index, new_isr_with_epochs=isr) for index in range(partitions)
@@ -43,7 +43,7 @@ def alter_partition(partitions: int, replicas: int = 2) -> AlterPartitionRequest
 
 
 class Rights:
-    """An authorizer that counts, and allows what it was told."""
+    """An authorizer that counts its calls and allows given operations."""
 
     keeps_acls = True
 
@@ -58,7 +58,7 @@ class Rights:
 
 
 def dispatcher(rights: Rights, limit: int = LIMIT) -> Dispatcher:
-    """One that has the tables of a node of an own quorum, and of that node nothing but its
+    """A dispatcher with the tables of a node of an own quorum, and of the node only the
     authorizer.
     """
     gateway: Any = SimpleNamespace(

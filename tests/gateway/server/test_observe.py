@@ -1,6 +1,4 @@
-"""The whole server behind a model quorum on real sockets: what its clients see, whatever the quorum
-does.
-"""
+"""A whole server that observes a model quorum over real sockets, as its clients see it."""
 
 from __future__ import annotations
 
@@ -35,7 +33,6 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 # --- following
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_observer_serves_exactly_the_committed_bytes(data_dir: Path) -> None:
@@ -49,7 +46,7 @@ def test_observer_serves_exactly_the_committed_bytes(data_dir: Path) -> None:
                 assert served.served() == committed(quorum)
                 quorum.write(2, commit=False)
                 await until(lambda: served.source.store.end_offset == quorum.leader.end)
-                # It is on disk before anybody needs it.
+                # Uncommitted records are written and synced, but not served.
                 await until(lambda: served.source.store.flushed_offset == quorum.leader.end)
                 await trio.sleep(0.1)
                 assert served.served() == committed(quorum)
@@ -92,7 +89,7 @@ def test_consumer_reads_each_record_once_across_elections(data_dir: Path) -> Non
             clients.start_soon(consumer.run)
             for leader in (2, 3, 1, 2, 3):
                 quorum.write(2)
-                quorum.write(3, commit=False)  # the old leader's alone: nobody ever gets to see it
+                quorum.write(3, commit=False)  # only the old leader has it: it must never be served
                 await until(lambda: served.source.store.end_offset == quorum.leader.end)
                 old = quorum.leader.id
                 quorum.lead(leader, [one for one in quorum.voters if one != old])

@@ -1,6 +1,4 @@
-"""Disks that fail, bugs of ours, errors of the quorum: what is served on, what is counted, and what
-is told.
-"""
+"""A server that observes a quorum: failing disks, exceptions and errors of the quorum."""
 
 from __future__ import annotations
 
@@ -36,7 +34,6 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 # --- disks and bugs
-# -----------------------------------------------------------------------------------------------------
 
 
 def test_full_disk_pauses_following_until_there_is_space(
@@ -230,7 +227,7 @@ def test_stop_during_a_write_closes_the_log_after_it(
 
 
 def faulty(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The disk under every local log from now on."""
+    """Replace the disk under every local log."""
 
     class Disk(FaultyDisk):
         failing, failing_name = "", ".log"  #: what kind of operation on which file fails, once
@@ -249,7 +246,6 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 # --- what is told
-# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

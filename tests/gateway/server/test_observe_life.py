@@ -1,5 +1,5 @@
-"""A server that observes a quorum starts, stops, and comes back; and ends where only a person can
-go on.
+"""A server that observes a quorum: start, stop and restart, and errors that only an operator can
+resolve.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 # --- starting and stopping
-# ----------------------------------------------------------------------------------------------
 
 
 def test_restarted_observer_continues_at_its_log_end(data_dir: Path) -> None:
@@ -183,7 +182,6 @@ def test_stop_does_not_wait_for_the_quorum(
 
 
 # --- where only a person can go on
-# --------------------------------------------------------------------------------------
 
 
 def test_log_of_another_cluster_is_refused_before_it_is_served(data_dir: Path) -> None:

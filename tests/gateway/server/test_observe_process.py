@@ -1,6 +1,4 @@
-"""``kwire serve`` behind a model quorum, as a process: exit statuses, and the sentence that goes
-with each.
-"""
+"""``kwire serve`` as an observer in a process of its own: exit statuses and error texts."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 class Served:
-    """A process: its lines, and how it ended."""
+    """A process with its log lines and its exit status."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
@@ -42,7 +40,7 @@ class Served:
         return json.loads(self.out.splitlines()[0])
 
     async def ended(self) -> int:
-        """The exit status. What it said is whole then."""
+        """Wait for the exit status. All log lines are read then."""
         with trio.fail_after(30):
             return await self.process.wait()
 
@@ -70,7 +68,7 @@ async def process(quorum: LoopbackQuorum, data_dir: Path, *more: str) -> AsyncIt
 
 
 def kept(data_dir: Path) -> int:
-    """The high watermark on disk."""
+    """The stored high watermark."""
     return HighWatermarkFile(data_dir, Disk(), []).offset
 
 

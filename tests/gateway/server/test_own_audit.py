@@ -1,5 +1,5 @@
-"""The account of changes in whole servers: kept, shown to who waits for it, found again; and not
-there where nobody wants it.
+"""The audit log of whole servers: entries are stored, delivered to waiting consumers and found
+after a restart; it can be disabled.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def fetch(partition: int = 0, offset: int = 0, wait_ms: int = 0) -> FetchRequest
 async def told(
     node: OwnNode, partition: int = 0, offset: int = 0, wait_ms: int = 0
 ) -> list[dict[str, Any]]:
-    """What a consumer gets of this node's partition."""
+    """The entries that a consumer reads from this node's partition."""
     answer = await node.ask(fetch(partition, offset, wait_ms), 16)
     (found,) = answer.responses[0].partitions
     assert found.error_code == 0

@@ -1,5 +1,5 @@
-"""Whole nodes of our own quorum in one process: they elect, take changes through any of them, hand
-over, and say how they are.
+"""Whole nodes of an own quorum in one process: elections, changes through every node, hand-over,
+metrics.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ def states(values: dict[str, float]) -> list[str]:
 
 
 # --- one node
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_quorum_of_one_leads_at_once_and_keeps_changes(tmp_path: Path) -> None:
@@ -125,7 +124,6 @@ def test_reading_the_configuration_formats_nothing(tmp_path: Path) -> None:
 
 
 # --- three nodes
-# ------------------------------------------------------------------------------------------------------------
 
 
 def test_three_nodes_elect_a_leader_and_accept_changes_at_each(tmp_path: Path) -> None:
@@ -199,8 +197,7 @@ def test_request_without_a_leader_is_carried_out_by_the_next_one(tmp_path: Path)
             async with trio.open_nursery() as nursery:
                 for id in others:
                     nursery.start_soon(create, id)
-            # Asked of the dead leader's address while it still counted as one: nobody knows, or
-            # done by the next.
+            # The connection to the dead leader fails, so the requests wait for the next one.
             assert answers == [0, 0]
             await until(
                 lambda: all(

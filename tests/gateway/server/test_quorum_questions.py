@@ -1,5 +1,5 @@
-"""What clients want to know of the quorum's leader: asked once for all who wait, and answered
-whatever happens.
+"""DescribeQuorum sent to the leader: waiting clients share a response, and every client gets
+one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def quorum(leader_epoch: int = 7, code: int = 0, partition_code: int = 0) -> Des
 
 
 async def polite(node: Node) -> None:
-    """Answers with as many epochs as it was asked."""
+    """Answer with the number of requests so far as the epoch."""
     await node.greet(offer())
     asked = 0
     while True:
@@ -57,7 +57,7 @@ async def polite(node: Node) -> None:
 
 
 class Asking:
-    """Questions under test, and what they were told."""
+    """The object under test, and the responses that clients got."""
 
     def __init__(self, peer: Peer, timeout_s: float = 5.0) -> None:
         self.leader: Address | None = Address("127.0.0.1", peer.port)

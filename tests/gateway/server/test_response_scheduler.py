@@ -1,5 +1,5 @@
-"""Streamed responses on live connections: others are served meanwhile, memory is counted, equal
-ones are shared.
+"""Streamed responses on live connections: other connections are served meanwhile, memory is
+counted, equal responses are shared.
 """
 
 from __future__ import annotations

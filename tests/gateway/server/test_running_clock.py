@@ -1,4 +1,4 @@
-"""A clock that stands still while its process does."""
+"""A clock that stands still while its process is suspended."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""SCRAM listeners of whole servers: names that are no users, and authentication renewed by another
-kind of credential.
+"""SCRAM listeners of whole servers: unknown users, and re-authentication by another kind of
+credential.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ async def authenticate(client: Client, scram: ScramClient) -> Any:
 
 
 async def log_in(client: Client, *, token_id: str | None = None) -> None:
-    """Authenticate as alice, by password or by a token of hers."""
+    """Authenticate as alice, by password or by a token of that user."""
     if token_id is None:
         scram = ScramClient(MECHANISM, "alice", Secret(PASSWORD), "nonce")
     else:
@@ -193,6 +193,6 @@ def test_token_request_is_authorized_by_the_latest_authentication(
                     await log_in(client, token_id=token.token_id if by_token else None)
                     answer = await ask(client, CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
                     assert answer.error_code == (NOT_ALLOWED if by_token else 0)
-                    await trio.sleep(1.05)  # nobody authenticates again within a second
+                    await trio.sleep(1.05)  # Kafka refuses re-authentication within a second
 
     run(main)

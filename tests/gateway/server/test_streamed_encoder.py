@@ -1,4 +1,6 @@
-"""Streamed responses: the same bytes as in one step, at every version, in slices of bounded time."""
+"""Streamed responses: the same bytes as in one step, at every version, in slices of bounded
+time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that all have much to be read take turns, and small requests pass them."""
+"""Connections with large requests take turns, and small requests pass them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CROWD, WORK_S = 40, 0.01
 
 
 def handle(asked: Any, context: Context) -> HeartbeatResponse:
-    """Takes its time for a large request."""
+    """Take a long time for a large request."""
     ends_at = time.thread_time() + (WORK_S if asked.member_id else 0)
     while time.thread_time() < ends_at:
         pass
@@ -79,7 +79,7 @@ def test_every_waiting_connection_gets_its_turn_and_can_be_closed_before() -> No
 
 
 class SentInAPass(trio.abc.Instrument):
-    """The most bytes that the server sent in one pass of the event loop."""
+    """The maximum of bytes that the server sent in one pass of the event loop."""
 
     def __init__(self, counts: Any) -> None:
         self.most, self._counts, self._before = 0, counts, counts.sent

@@ -1,4 +1,4 @@
-"""The client connection against nodes that are polite, slow, broken and hostile."""
+"""Connections to nodes that are polite, slow, broken and hostile."""
 
 from __future__ import annotations
 

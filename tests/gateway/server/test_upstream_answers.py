@@ -1,4 +1,4 @@
-"""Answers that come in pieces, end early, or are none: what the client connection makes of them."""
+"""Responses of a node that come in pieces, end early or are malformed."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_truncated_response_is_connection_closed() -> None:
     run(main)
 
 
-#: What a node sends instead of an answer, and what is said of it.
+#: Bytes that a node sends instead of a response, and the text of the error.
 LIES: dict[str, tuple[Callable[[Asked], bytes], str]] = {
     "huge": (lambda asked: sized(2**31 - 1), "a frame of 2147483647 bytes, above the limit"),
     "above the limit": (
@@ -137,7 +137,7 @@ def test_malformed_response_is_bad_answer(lie: str) -> None:
                 f"127.0.0.1:{peer.port} (PLAINTEXT): "
             )
             assert not upstream.is_open
-            with trio.fail_after(1):  # closed at once, not only when somebody asks for it
+            with trio.fail_after(1):  # closed at once, not only at the next call
                 await peer.idle.wait()
             with pytest.raises(ConnectionClosed):
                 await upstream.call(heartbeat(), 4, timeout_s=5)

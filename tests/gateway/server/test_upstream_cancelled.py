@@ -1,4 +1,4 @@
-"""Cancelled at every single step: whatever was open is closed, and nothing hangs."""
+"""A connection to a node, cancelled at every step: everything is closed, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CancelAt(trio.abc.Instrument):
 
 
 async def cancelled_at(step: int, peer: Peer, how: ClientSecurity) -> bool:
-    """Connect, ask and close, cancelled at that step; false if it was over before."""
+    """Connect, send a request and close, cancelled at that step; False if it had ended before."""
     with trio.CancelScope() as scope:
         instrument = CancelAt(trio.lowlevel.current_task(), scope, step)
         trio.lowlevel.add_instrument(instrument)

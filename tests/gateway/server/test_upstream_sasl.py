@@ -1,5 +1,5 @@
-"""Authentication of the client connection: the order of requests, every refusal, sessions that end;
-nodes that lie.
+"""SASL of a connection to a node: the order of requests, refusals, sessions that expire, and
+servers that cheat.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def security(mechanism: str, password: str = PASSWORD) -> ClientSecurity:
 
 
 class ScramNode:
-    """The server's part of SCRAM by the text of RFC 5802, with a switch for each lie."""
+    """The server's side of SCRAM by RFC 5802, with a switch for each violation."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class PlainNode:
 
 
 def guarded(make: Callable[[], ScramNode | PlainNode], *, lifetime_ms: int = 0) -> Script:
-    """A node behind SASL that then answers Heartbeat."""
+    """A node that requires SASL and then answers Heartbeat."""
 
     async def script(node: Node) -> None:
         mechanism = make()
@@ -266,7 +266,7 @@ def test_node_without_sasl_requests_is_unsupported() -> None:
 
 
 class Talker:
-    """Never content: more messages than a mechanism has."""
+    """A mechanism that never completes."""
 
     def answer(self, token: bytes) -> SaslAuthenticateResponse:
         return SaslAuthenticateResponse(auth_bytes=b"more")

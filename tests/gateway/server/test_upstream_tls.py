@@ -1,4 +1,6 @@
-"""TLS of the client connection: who is believed, who is not, and what each failure says."""
+"""TLS of a connection to a node: accepted and refused certificates, and the text of each
+failure.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def server(
     clients: Authority | None = None,
     newest: ssl.TLSVersion | None = None,
 ) -> ssl.SSLContext:
-    """The context of a node that shows ``identity``, and wants certificates of ``clients``."""
+    """The context of a node that shows ``identity``, and requires certificates of ``clients``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile("w") as file:
         file.write(identity.pem())
@@ -85,9 +87,7 @@ def test_certificate_of_a_trusted_authority_is_accepted(host: str) -> None:
 def test_certificates_with_and_without_key_identifiers_are_accepted_as_java_does(
     identified: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the platform's OpenSSL is strict about RFC 5280 by default, as Python 3.13's
-    default contexts are.
-    """
+    """Holds also where the default contexts are strict about RFC 5280, as Python 3.13's are."""
     authority = Authority(identified=identified)
     tls.client_context.cache_clear()
     monkeypatch.setattr(tls, "ssl", StrictSsl())
@@ -103,7 +103,7 @@ def test_certificates_with_and_without_key_identifiers_are_accepted_as_java_does
 
 
 def test_strict_context_distinguishes_both_kinds_of_certificates() -> None:
-    """The test above would prove nothing if certificates of both kinds passed a strict context."""
+    """The test above proves something only if a strict context refuses one of the kinds."""
     for identified in (False, True):
         authority = Authority(identified=identified)
         strict = ssl.create_default_context(cadata=authority.pem)
@@ -112,8 +112,8 @@ def test_strict_context_distinguishes_both_kinds_of_certificates() -> None:
 
 
 class StrictSsl:
-    """The module ``ssl``, whose contexts begin as strict as those of ``ssl.create_default_context``
-    of Python 3.13.
+    """The module ``ssl`` with contexts as strict as those of ``ssl.create_default_context`` of
+    Python 3.13.
     """
 
     def __getattr__(self, name: str) -> object:
@@ -126,7 +126,7 @@ class StrictSsl:
 
 
 def handshakes(client: ssl.SSLContext, listener: ssl.SSLContext) -> bool:
-    """Whether the two agree, over memory."""
+    """True if client and server context complete a handshake, in memory."""
     sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
         client.wrap_bio(received, sent, server_hostname="localhost"),

@@ -1,4 +1,4 @@
-"""A Kafka node of the tests' own: a script says what it answers, byte by byte if it must."""
+"""A scripted Kafka node, which answers byte by byte if a test needs it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OFFER = ApiVersionsResponse(
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came in."""
+    """A received request."""
 
     header: Any
     message: Any
@@ -69,7 +69,7 @@ class Node:
         self._splitter = FrameSplitter(1 << 20)
 
     async def next(self) -> Asked:
-        """The next request. Raises EndOfChannel when the client hung up."""
+        """The next request. Raises EndOfChannel when the client has closed the connection."""
         while (data := self._splitter.next_frame()) is None:
             try:
                 received = await self.stream.receive_some(65536)
@@ -104,7 +104,7 @@ Script = Callable[[Node], Awaitable[None]]
 
 @dataclass
 class Peer:
-    """A listening node: what it was asked, and how many connections it has."""
+    """A listening node with the requests that it received and the number of its connections."""
 
     port: int
     seen: list[Asked] = field(default_factory=list)
@@ -123,9 +123,7 @@ class Peer:
 
 @contextlib.asynccontextmanager
 async def listening(script: Script, context: ssl.SSLContext | None = None) -> AsyncIterator[Peer]:
-    """A node that runs ``script`` for each connection; at the end all of them must have been closed
-    by the client.
-    """
+    """Run ``script`` for each connection. At the end the client must have closed all of them."""
     async with trio.open_nursery() as nursery:
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         peer = Peer(listener.socket.getsockname()[1])
@@ -158,7 +156,7 @@ async def listening(script: Script, context: ssl.SSLContext | None = None) -> As
 
 
 async def polite(node: Node) -> None:
-    """Answers ApiVersions, and Heartbeat with the request's generation as the error code."""
+    """Answer ApiVersions, and Heartbeat with the request's generation as the error code."""
     await node.greet()
     while True:
         asked = await node.next()
@@ -170,7 +168,7 @@ def heartbeat(number: int = 7) -> HeartbeatRequest:
 
 
 def sized(size: int, data: bytes = b"") -> bytes:
-    """``data`` behind a size of the test's choice."""
+    """``data`` behind a size that the test gives."""
     return struct.pack(">i", size) + data
 
 
@@ -180,7 +178,7 @@ def run(
     within_s: float = 20,
     clock: trio.abc.Clock | None = None,
 ) -> None:
-    """Run a test's coroutine, bounded."""
+    """Run a test with a time limit."""
 
     async def bounded() -> None:
         with trio.fail_after(within_s):

@@ -207,7 +207,7 @@ def test_proposal_refused_for_lost_leadership_is_decided_by_the_next_leader() ->
 
 
 def test_unwritable_proposal_is_refused_once_and_the_leader_resigns() -> None:
-    """KAFKA-14996: over and over it would end one leader after the other."""
+    """KAFKA-14996: if it were decided again, each next leader would fail with it."""
     stage = Stage()
     stage.lead()
     first, second = stage.ask("a"), stage.ask("b")

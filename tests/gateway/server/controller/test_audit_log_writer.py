@@ -1,5 +1,5 @@
-"""Who asked is written before he is answered; many at once are one write; a disk that fails costs
-the account and nobody else.
+"""The audit log writer: entries are written before changes are answered, many share one write, and
+a failing disk loses entries but fails no change.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from tests.gateway.sources.reading import batches_from
 
 
 class Stage:
-    """A keeper over real files on a disk that may fail. ``answered``: the changes whose askers were
-    told.
+    """A writer over real files on a disk that may fail. ``answered``: the offsets of answered
+    changes.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Stage:
         self.answered: list[int] = []
 
     def change(self, *offsets: int) -> None:
-        """Committed together, each with one record."""
+        """Record changes that were committed together, each with one record."""
         made = [_change(offset) for offset in offsets]
         self.writer.record(made, lambda: self.answered.extend(offsets))
 
     def told(self) -> list[dict[str, Any]]:
-        """What a consumer reads."""
+        """The entries that a consumer reads."""
         data = b"".join(
             data for _, _, data in batches_from(self.partition, self.partition.log_start_offset)
         )

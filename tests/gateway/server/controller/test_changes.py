@@ -1,6 +1,4 @@
-"""Which proposals are changes that somebody asked for, also those whose leader learns late that
-they were committed.
-"""
+"""Committed proposals that are reported as changes, also when another leader has committed them."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ TOPIC = CreateTopicsRequest(topics=[CreatableTopic(name="a")])
 
 
 class Stage:
-    """``epochs``: who wrote what is committed, by offset. ``recorded``: the account; ``told``: the
-    order of things.
+    """``epochs``: epochs of committed records, by offset. ``recorded``: audit entries. ``told``:
+    the order of calls.
     """
 
     def __init__(self, kept: bool = True) -> None:

@@ -1,6 +1,4 @@
-"""What is told of the controller: figures of the committed cluster, and of what one node decided
-while it led.
-"""
+"""Metrics of the controller: counts of the committed cluster, and figures of decisions."""
 
 from __future__ import annotations
 
@@ -86,7 +84,7 @@ def test_image_is_counted_again_only_after_records_that_change_counts() -> None:
 
 
 def test_incremental_count_equals_a_full_count() -> None:
-    """As the image of a node changes: in a delta, taken over in one move."""
+    """The image changes as a node's does: by deltas."""
     image, generator, counting = Image(), random.Random(1), ImageCounter()
     topics = [Uuid(bytes([number]) * 16) for number in range(1, 6)]
     for _ in range(200):
@@ -154,11 +152,18 @@ def test_running_controller_has_kafkas_metrics(tmp_path: Path) -> None:
             told = {
                 name: (await metric(node, PREFIX + name))[""]
                 for name in (
-                    "activecontrollercount", "activebrokercount", "fencedbrokercount", "globaltopiccount", "globalpartitioncount",
-                    "offlinepartitionscount", "preferredreplicaimbalancecount", "metadataerrorcount", "newactivecontrollerscount",
+                    "activecontrollercount",
+                    "activebrokercount",
+                    "fencedbrokercount",
+                    "globaltopiccount",
+                    "globalpartitioncount",
+                    "offlinepartitionscount",
+                    "preferredreplicaimbalancecount",
+                    "metadataerrorcount",
+                    "newactivecontrollerscount",
                     "eventqueueoperationstimedoutcount",
                 )
-            }  # fmt: skip
+            }
             assert list(told.values()) == [1, 2, 0, 1, 1, 0, 0, 0, 1, 0]
             [started] = (await metric(node, PREFIX + "eventqueueoperationsstartedcount")).values()
             assert started >= 5, "two registrations, two heartbeats, a topic"

@@ -1,4 +1,4 @@
-"""Envelopes as they leave and come back, and the figures of forwarding."""
+"""Envelopes: requests are wrapped, responses are unwrapped, and forwarded requests are counted."""
 
 from __future__ import annotations
 

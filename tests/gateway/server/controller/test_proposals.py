@@ -1,5 +1,5 @@
-"""Records on their way: in order, counted until they are appended, and gone when they are committed
-or nobody leads.
+"""Proposals: committed in order, counted until they are appended, and dropped with the
+leadership.
 """
 
 from __future__ import annotations
