@@ -32,10 +32,17 @@ def test_ready_then_stopped(tmp_path: Path) -> None:
     process = child(_OBEDIENT, tmp_path)
     process.wait_until(lambda: "up" in process.said(), 20)
     assert process.running()
-    assert cpu_seconds(process.pid) >= 0
     assert memory_mib(process.pid) > 1
     assert process.stop() == -signal.SIGTERM
     assert not process.running()
+
+
+def test_processor_time_of_a_child_is_what_it_used(tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\ntime.sleep(60)"
+    process = child(busy, tmp_path)
+    process.wait_until(lambda: "done" in process.said(), 20)
+    assert 0.2 < cpu_seconds(process.pid) < 3
+    process.stop()
 
 
 def test_one_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:

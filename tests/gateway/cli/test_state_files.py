@@ -99,6 +99,7 @@ def facts_of_tree(root: dict[str, Any]) -> Counter[tuple[str, ...]]:
 @pytest.mark.parametrize("name", LOG_NAMES)
 def test_the_state_is_kafkas_at_every_snapshot_and_at_the_end(name: str, logs: Any) -> None:
     root: Path = logs(name)
+    assert list((root / "truth").glob("*/state-*.jsonl"))
     for node in sorted(path.name for path in (root / "truth").iterdir()):
         for truth in sorted((root / "truth" / node).glob("state-*.jsonl")):
             end = json.loads(truth.read_text(encoding="utf-8").split("\n")[0])["nextOffset"]

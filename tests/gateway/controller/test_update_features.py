@@ -147,7 +147,7 @@ def test_a_feature_that_is_not_used_any_more() -> None:
     ],
 )
 def test_refusals(update: Update, why: str) -> None:
-    assert refused(BrokerCluster(), update).endswith(why) or why in refused(BrokerCluster(), update)
+    assert why in refused(BrokerCluster(), update)
 
 
 def test_up_must_not_be_called_a_downgrade() -> None:

@@ -247,10 +247,10 @@ def test_a_clean_shutdown_takes_one_election_whatever_the_size(size: int) -> Non
     epoch = old.raft.epoch
     old.step(ShutDown(10.0))
     world.run(0.1)
-    if size > 2:
-        assert old.done
+    assert old.done
     new = leader_of(world)
-    assert (new.raft is not None and new.raft.epoch == epoch + (1 if size > 2 else 0)) or size == 2
+    assert new is not old
+    assert new.raft is not None and new.raft.epoch == epoch + 1
 
 
 @pytest.mark.parametrize("seed", range(40))

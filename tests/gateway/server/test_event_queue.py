@@ -54,7 +54,7 @@ class Controller:
         return queued.name
 
     def _complete(self, queued: Any, decision: Any, seconds: float) -> None:
-        assert seconds >= 0
+        assert seconds > 0
         self.log.append(f"{decision} decided")
 
     def _failed(self, queued: Any, error: Exception) -> None:

@@ -50,6 +50,10 @@ def test_every_listener_serves_the_same_log(tmp_path: Path) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("first", [b"", handshake()], ids=["at once", "after the handshake"])
+@pytest.mark.parametrize(
+    "asked", [metadata(), frame(b"\x03\xe7" + bytes(8)), b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\4abcd"]
+)
 def test_unauthenticated_request_closes_the_connection(
     tmp_path: Path, first: bytes, asked: bytes
 ) -> None:

@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.frame import frame
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.server.guarded import (
     FETCH,
     METADATA,
     Place,
-    handshake,
     metadata,
     place,
     whole_log,
@@ -52,10 +50,6 @@ def test_slow_reader_gets_the_whole_response_through_tls(tmp_path: Path) -> None
     run(main)
 
 
-@pytest.mark.parametrize("first", [b"", handshake()], ids=["at once", "after the handshake"])
-@pytest.mark.parametrize(
-    "asked", [metadata(), frame(b"\x03\xe7" + bytes(8)), b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\4abcd"]
-)
 async def refused(server: Place, identity: Identity | None) -> None:
     """Connect with this certificate and expect that the listener refuses it."""
     with pytest.raises((trio.BrokenResourceError, AssertionError)):

@@ -154,6 +154,8 @@ def test_records_with_keys_and_headers() -> None:
 @pytest.mark.parametrize("name", ["p-large", "p-one-segments", "p-upgrade"])
 def test_real_logs(logs: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without_the_exact_way(monkeypatch)
-    for file in sorted(logs(name).glob("nodes/*/__cluster_metadata-0/*.log")):
+    files = sorted(logs(name).glob("nodes/*/__cluster_metadata-0/*.log"))
+    assert files
+    for file in files:
         data = file.read_bytes()
         assert together(data) == alone(data)
