@@ -213,7 +213,24 @@ def test_no_output_of_a_server_or_of_a_tool_shows_a_secret(
     outputs["logs"] = logs.out + logs.err
     assert "IncrementalAlterConfigs" in outputs["logs"]
     log = next(tmp_path.glob("**/__cluster_metadata-0"))
-    outputs |= both_forms("decode", log)
+    outputs |= outputs_of_tools(log, fetched)
+    shown = {
+        name: found
+        for name, output in outputs.items()
+        if (found := found_in(output, [*SECRETS, KEY.encode(), token]))
+    }
+    assert not shown
+    whole = len(SECRETS) - 1  # the salted password is in no log
+    for arguments in (("decode", log), ("state", log), ("diff", f"{log}@0", log)):
+        assert len(found_in(command(*arguments, "--show-secrets"), SECRETS)) == whole, arguments
+    response = ("--response", "--api", "Fetch", "--version", "16", "--show-secrets")
+    dissected = command("dissect", "--hex", fetched.hex(), *response)
+    assert len(found_in(dissected, SECRETS)) == whole
+
+
+def outputs_of_tools(log: Path, fetched: bytes) -> dict[str, str | bytes]:
+    """Outputs of every tool that reads a log, or bytes of the protocol, without --show-secrets."""
+    outputs: dict[str, str | bytes] = dict(both_forms("decode", log))
     outputs["state"] = command("state", log)
     outputs |= both_forms("diff", f"{log}@0", log)
     altered = request(44, 1, alter_broker().encode(1))
@@ -239,27 +256,7 @@ def test_no_output_of_a_server_or_of_a_tool_shows_a_secret(
             "dissect", "--hex", data.hex(), *arguments, forms=("json", "tree")
         ):
             outputs[f"{form} of {name} {' '.join(arguments)}"] = output
-    shown = {
-        name: found
-        for name, output in outputs.items()
-        if (found := found_in(output, [*SECRETS, KEY.encode(), token]))
-    }
-    assert not shown
-    whole = len(SECRETS) - 1  # the salted password is in no log
-    for arguments in (("decode", log), ("state", log), ("diff", f"{log}@0", log)):  # type: ignore[assignment]
-        assert len(found_in(command(*arguments, "--show-secrets"), SECRETS)) == whole, arguments
-    dissected = command(
-        "dissect",
-        "--hex",
-        fetched.hex(),
-        "--response",
-        "--api",
-        "Fetch",
-        "--version",
-        "16",
-        "--show-secrets",
-    )
-    assert len(found_in(dissected, SECRETS)) == whole
+    return outputs
 
 
 def records() -> tuple[list[bytes], list[bytes]]:

@@ -119,7 +119,7 @@ def metadata(correlation_id: int = 3) -> bytes:
 
 async def log_in(client: Client, token: bytes = RIGHT) -> Any:
     await client.send(handshake())
-    assert (await client.answer(HANDSHAKE, 1))[1].error_code == 0  # type: ignore[attr-defined]
+    assert (await client.answer(HANDSHAKE, 1))[1].error_code == 0
     await client.send(authenticate(token))
     return (await client.answer(AUTHENTICATE, 2))[1]
 
@@ -132,4 +132,4 @@ async def whole_log(client: Client) -> bytes:
     asked = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=50_000_000, topics=[topic])
     await client.send(request(FETCH, 13, asked.encode(13), 4))
     _, answer = await client.answer(FETCH, 13)
-    return bytes(answer.responses[0].partitions[0].records)  # type: ignore[attr-defined]
+    return bytes(answer.responses[0].partitions[0].records)

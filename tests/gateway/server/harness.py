@@ -1,4 +1,4 @@
-"""A server on port 0 with handlers of the tests' own, and a client that speaks bytes."""
+"""Runs a server on a free port with handlers of the test, and a client that sends bytes."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ async def serving(
 
 @dataclass
 class FakeGateway:
-    """What the handlers of these tests ask for."""
+    """The parts of the gateway that the handlers of these tests use."""
 
     fetch_purgatory: Purgatory
 
 
 class Client:
-    """A connection that sends bytes as given and takes answers apart."""
+    """A connection that sends bytes as given and decodes responses."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
@@ -99,7 +99,7 @@ class Client:
         return cast(HeartbeatResponse, answer)
 
     async def answer(self, api_key: int = HEARTBEAT, version: int = 4) -> tuple[int, Any]:
-        """(correlation id, message) of the next answer."""
+        """(correlation id, message) of the next response."""
         data = await self.frame()
         header, at = decode_response_header(api_key, version, data)
         return header.correlation_id, response_type(api_key).decode(data[at:], version)
@@ -117,7 +117,7 @@ class Client:
         return found
 
     async def closed(self, within_s: float = 5) -> bytes:
-        """What the server still sends before it closes."""
+        """The bytes that the server still sends before it closes the connection."""
         rest = self._received
         with trio.fail_after(within_s):
             try:
@@ -146,7 +146,7 @@ async def connect(port: int, *, receive_buffer: int | None = None) -> Client:
 def request(
     api_key: int, version: int, body: bytes, correlation_id: int = 1, client_id: str | None = "test"
 ) -> bytes:
-    """A whole request, size bytes included."""
+    """The bytes of a request, size included."""
     return frame(encode_request_header(api_key, version, correlation_id, client_id), body)
 
 
@@ -156,12 +156,12 @@ def heartbeat(correlation_id: int, generation_id: int = 0) -> bytes:
 
 
 def handler(handle: Callable[[Any, Context], Any]) -> Handler:
-    """A handler of Heartbeat."""
+    """Return a handler of Heartbeat."""
     return Handler(HEARTBEAT, "heartbeat", range(5), handle)
 
 
 def run(main: Callable[[], Any], *, within_s: float = 30) -> None:
-    """``trio.run`` with a limit."""
+    """Run a test with ``trio.run``, within a time limit."""
 
     async def bounded() -> None:
         with trio.fail_after(within_s):
@@ -171,7 +171,7 @@ def run(main: Callable[[], Any], *, within_s: float = 30) -> None:
 
 
 async def until(condition: Callable[[], bool], *, within_s: float = 5) -> None:
-    """Wait for something that nobody announces."""
+    """Poll until ``condition`` is true."""
     with trio.fail_after(within_s):
         while not condition():  # noqa: ASYNC110
             await trio.sleep(0.001)

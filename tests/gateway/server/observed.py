@@ -1,6 +1,4 @@
-"""A server that observes a model quorum, and a client that reads on and on: for tests of what
-clients see.
-"""
+"""A server that observes a model quorum, and a client that reads continuously."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ LOCAL = Listener("PLAINTEXT", "127.0.0.1", 0)
 
 
 def config(data_dir: Path, quorum: LoopbackQuorum, **more: Any) -> Config:
-    """As short as tests can be, and no shorter: the machine may be busy."""
+    """Timeouts as short as a busy machine permits."""
     return Config(
         listeners=(LOCAL,),
         controller_quorum_bootstrap_servers=more.pop("bootstrap", quorum.bootstrap),
@@ -43,7 +41,7 @@ def config(data_dir: Path, quorum: LoopbackQuorum, **more: Any) -> Config:
 
 @contextlib.asynccontextmanager
 async def gateway(settings: Config) -> AsyncIterator[Gateway]:
-    """The server; drained at the end. Raises what it ends with, without its groups."""
+    """Run the server; it drains at the end. Raises the exception that ends it, without groups."""
     stop = trio.Event()
     raised: list[BaseException] = []
     try:
@@ -62,7 +60,7 @@ async def gateway(settings: Config) -> AsyncIterator[Gateway]:
 
 
 class Gateway:
-    """What tests look at."""
+    """A running server and the parts of it that tests read."""
 
     def __init__(self, ready: RunningServer, stop: trio.Event) -> None:
         self.ready = ready
@@ -77,18 +75,24 @@ class Gateway:
         return self.quorum.status()
 
     async def shows(self, high_watermark: int) -> None:
-        """Wait until clients see so much."""
+        """Wait until clients can read up to this offset."""
         await until(lambda: bool(self.source.high_watermark >= high_watermark), within_s=15)
 
     def served(self) -> list[bytes]:
         return [data for _, _, data in batches_from(self.source, self.source.log_start_offset)]
 
     def readiness(self) -> Any:
-        """As /readyz tells it."""
+        """The state that /readyz reports."""
         facts = Facts(
-            version="", node_id=0, source="quorum", listeners={}, partition=self.source, server_context=None,  # type: ignore[arg-type]
-            quorum=self.quorum.status, stopping=self.stop.is_set,
-        )  # fmt: skip
+            version="",
+            node_id=0,
+            source="quorum",
+            listeners={},
+            partition=self.source,
+            server_context=None,  # type: ignore[arg-type]
+            quorum=self.quorum.status,
+            stopping=self.stop.is_set,
+        )
         return facts.readiness()
 
     def events(self, name: str) -> int:
@@ -100,9 +104,7 @@ def committed(quorum: LoopbackQuorum) -> list[bytes]:
 
 
 class Consumer:
-    """A client that reads on and on: every record once, in order, and never one that is not
-    committed.
-    """
+    """A client that reads continuously: every record once, in order, and only committed ones."""
 
     def __init__(self, quorum: LoopbackQuorum, port: int, offset: int = 0) -> None:
         self.offset = offset
@@ -142,7 +144,7 @@ def stops_with(
     kind: type[Exception],
     then: Callable[[Gateway], Awaitable[None]] | None = None,
 ) -> Any:
-    """The coroutine of a server that ends by itself, and its sentence."""
+    """Run a server that stops by itself, and return its error text."""
 
     async def main() -> str:
         with pytest.raises(kind) as caught, trio.fail_after(15):
@@ -156,7 +158,7 @@ def stops_with(
 
 
 def remembering(mood: Any, problems: list[str], served: Gateway) -> Any:
-    """``mood``, and what the server says is wrong whenever anything is asked."""
+    """Apply ``mood``, and collect the server's problem at every request."""
 
     async def moody(node: Node, asked: Asked) -> bool:
         problems.append(str(served.observation.problem))

@@ -45,7 +45,7 @@ def test_slow_reader_gets_the_whole_response_through_tls(tmp_path: Path) -> None
                 await trio.sleep(0.2)
                 for _ in range(20):
                     _, answer = await client.answer(FETCH, 13)
-                    assert bytes(answer.responses[0].partitions[0].records) == expected  # type: ignore[attr-defined]
+                    assert bytes(answer.responses[0].partitions[0].records) == expected
 
     run(main)
 
