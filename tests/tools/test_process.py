@@ -38,8 +38,8 @@ def test_ready_then_stopped(tmp_path: Path) -> None:
 
 
 def test_processor_time_of_a_child_is_what_it_used(tmp_path: Path) -> None:
-    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\ntime.sleep(60)"
-    process = child(busy, tmp_path)
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\n"
+    process = child(busy + "time.sleep(60)", tmp_path)
     process.wait_until(lambda: "done" in process.said(), 20)
     assert 0.2 < cpu_seconds(process.pid) < 3
     process.stop()
