@@ -14,7 +14,7 @@ import trio
 from gateway.server.http_hosts import AllowedHosts
 from gateway.server.management.management import open_management, serve_management
 from tests.gateway.server.harness import run
-from tests.gateway.server.management.test_management import PAGES, Client
+from tests.gateway.server.management.http_client import PAGES, Client
 from tests.gateway.server.own_nodes import lone_node
 from tests.gateway.server.watched import facts
 

@@ -16,7 +16,7 @@ from gateway.log.errors import SyncFailed
 from gateway.ports import State
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from tests.gateway.server.harness import run, until
-from tests.gateway.server.management.test_management import Client as HttpClient
+from tests.gateway.server.management.http_client import Client as HttpClient
 from tests.gateway.server.own_nodes import OwnNode, cluster, lone_config, lone_node
 
 

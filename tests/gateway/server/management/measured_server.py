@@ -1,0 +1,126 @@
+"""Makes facts of a server of which every metric has a value, and reads rendered metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import cast
+
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from gateway.controller.controller import Controller
+from gateway.controller.partition_index import Elections
+from gateway.groups import Usage
+from gateway.quorum.measures import Latency, Measures
+from gateway.server.controller.controller_metrics import ControllerFacts
+from gateway.server.controller.envelopes import ForwardingMeasures
+from gateway.server.management.facts import Facts, OwnSnapshot
+from gateway.server.management.metrics import Metrics
+from gateway.server.management.quorum_status import SnapshotProgress
+from gateway.sources.metadata_loader import MetadataLoader
+from kwire.cluster import Image
+from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.register_broker_record import RegisterBrokerRecord
+from kwire.uuid import METADATA_TOPIC_ID
+from tests.gateway.server.watched import NOW, empty_context, facts, quorum_status
+
+RAFT = "kafka_server_raft_metrics_"
+CONTROLLER = "kafka_controller_kafkacontroller_"
+#: The prefix of metrics of prometheus_client's own collector, which exist on Linux only.
+PROCESS = "process_"
+
+
+def group_usage() -> Usage:
+    """Memory of the groups of two principals."""
+    usage = Usage()
+    usage.count("User:alice", groups=1, members=3, member_bytes=500, offset_bytes=50)
+    usage.count("User:bob", groups=1, members=1, member_bytes=200)
+    return usage
+
+
+def everything() -> Facts:
+    """Facts of a server of which every metric has a value."""
+    server_context = empty_context()
+    fetch = server_context.counts.apis[1]
+    fetch.carried_out(0.0002)
+    fetch.carried_out(7)
+    fetch.waited(0.5)
+    fetch.errors.update({1: 3, 999: 1})
+    server_context.counts.cuts["buffers.max.bytes"] = 2
+    server_context.counts.connections["PLAINTEXT"] = 4
+    server_context.counts.received, server_context.counts.sent, server_context.memory.held = (
+        100,
+        2000,
+        30,
+    )
+    server_context.reports.counts.update(
+        {"connection accepted": 9, "connection refused": 1, "bad request": 2, "internal error": 1}
+    )
+    coming = SnapshotProgress("00000000000000000042-0000000007.checkpoint", 10, 40)
+    measures = Measures(
+        election=Latency(2, 0.5, 0.4), commit=Latency(4, 0.01, 0.004), appended_records=12
+    )
+    quorum = quorum_status(
+        fetch_errors=Counter({"timeout": 2, "closed": 1}), snapshot=coming, measures=measures
+    )
+    forwarding = ForwardingMeasures(forwarded=8, unauthorized=1)
+    for ms in range(1, 101):
+        forwarding.queue.add(ms / 1000)
+        forwarding.remote.add(ms / 100)
+    for client_id in ("admin", "admin", None):
+        forwarding.begins(client_id)
+    return facts(
+        quorum=quorum,
+        forwarding=forwarding,
+        controlling=controlling(),
+        server_context=server_context,
+        groups=lambda: {"Stable": 2, "Empty": 1},
+        group_usage=group_usage,
+        group_refusals=lambda: {"groups.max": 3},
+        own_snapshot=lambda: OwnSnapshot(777, NOW - 30),
+        metadata_version=lambda: 30,
+        problems=lambda: ["torn tail"],
+    )
+
+
+def controlling() -> ControllerFacts:
+    """Facts of the active controller of a cluster with one partition, which has no leader."""
+    image = Image()
+    image.partitions = {METADATA_TOPIC_ID: {0: PartitionRecord(leader=-1, replicas=[1])}}
+    image.topics = {METADATA_TOPIC_ID: "orders"}
+    for broker_id, state in ((4, {"fenced": True}), (5, {"in_controlled_shutdown": True}), (6, {})):
+        image.brokers[broker_id] = RegisterBrokerRecord(
+            broker_id=broker_id,
+            **{"fenced": False, **state},  # type: ignore[arg-type]
+        )
+    keeper = SimpleNamespace(
+        image=image,
+        records={},
+        snapshot_loads=0,
+        skipped={"damaged": 2},
+        next_offset=500,
+        high_watermark=501,
+    )
+    told = ControllerFacts(
+        cast(MetadataLoader, keeper),
+        lambda: cast(Controller, SimpleNamespace(elections=Elections(3, 4))),
+    )
+    told.measures.started = 1
+    told.measures.processing.add(0.004)
+    told.measures.too_late([BrokerHeartbeatRequest()])
+    told.measures.leader_is(7, 2)
+    return told
+
+
+def values(told: Facts, metrics: Metrics | None = None) -> dict[str, float]:
+    """Every value that Prometheus would store, by its name and labels."""
+    _, text = (metrics or Metrics(told)).render()
+    return {
+        sample.name
+        + "".join(
+            f"{{{key}={value}}}" for key, value in sorted(sample.labels.items())
+        ): sample.value
+        for family in parse_text(text.decode())
+        for sample in family.samples
+    }
