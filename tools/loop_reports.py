@@ -8,6 +8,7 @@ kept open. The watchdog of servers in the test's own process is not read here (t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class LoopReports:
 
     def __init__(self) -> None:
         self._logs: list[tuple[Process, BinaryIO]] = []
+        self._said: list[tuple[str, bytes]] = []
 
     def watch(self, process: Process) -> None:
         """Read the log of ``process``, which was just started, from what is in it now."""
@@ -31,23 +33,25 @@ class LoopReports:
         log.seek(0, 2)
         self._logs.append((process, log))
 
+    def read(self, name: str, said: str) -> None:
+        """Look through what a process has said, for a test that captures its standard error."""
+        self._said += [(name, line.encode()) for line in said.splitlines()]
+
     def take(self, at_least_ms: int = 0) -> list[str]:
         """The reports since the last call of steps of ``at_least_ms``, with the name of the
         process.
 
         Logs of processes that have ended are closed.
         """
-        found, left = [], []
+        said, self._said = self._said, []
+        found = _held(said, at_least_ms)
+        left = []
         for process, log in self._logs:
             running = process.running()  # before the log is read: nothing is written after it
             lines = log.readlines()
             if running and lines and not lines[-1].endswith(b"\n"):
                 log.seek(-len(lines.pop()), 1)  # the line is incomplete: it is being written
-            found += [
-                f"{process.name}: {line.decode(errors='replace').strip()}"
-                for line in lines
-                if EVENT in line and _milliseconds(line) >= at_least_ms
-            ]
+            found += _held(((process.name, line) for line in lines), at_least_ms)
             if running:
                 left.append((process, log))
             else:
@@ -56,10 +60,19 @@ class LoopReports:
         return found
 
 
+def _held(lines: Iterable[tuple[str, bytes]], at_least_ms: int) -> list[str]:
+    return [
+        f"{name}: {line.decode(errors='replace').strip()}"
+        for name, line in lines
+        if EVENT in line and _milliseconds(line) >= at_least_ms
+    ]
+
+
 def _milliseconds(line: bytes) -> int:
     found = _MILLISECONDS.search(line)
     return int(found[1]) if found else 0
 
 
-#: The reports of all servers that tools.own_quorum and tools.gateway_process start.
+#: The reports of all servers that tools.own_quorum and tools.gateway_process start, and of those
+#: whose standard error a test reads itself.
 loop_reports: Final = LoopReports()

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.loop_reports import loop_reports
+
 pytestmark = pytest.mark.interop
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -150,7 +152,7 @@ def test_installed_command_serves_the_log_to_itself(installed: Path, tmp_path: P
         cwd=tmp_path,
         env={"HOME": str(tmp_path)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     )
     try:
@@ -163,7 +165,7 @@ def test_installed_command_serves_the_log_to_itself(installed: Path, tmp_path: P
         assert len(lines) > 900
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        loop_reports.read("kwire serve", server.communicate(timeout=30)[1])
     assert server.returncode == 0
 
 

@@ -68,3 +68,12 @@ def test_step_shorter_than_asked_for_is_passed_over(tmp_path: Path) -> None:
     reports.watch(process)
     wait_for_end(process)
     assert reports.take(300) == ['kwire serve: {"milliseconds": 300, "event": "event loop held"}']
+
+
+def test_reports_in_what_a_test_captured_itself_are_taken_once() -> None:
+    reports = LoopReports()
+    reports.read(
+        "kwire serve", "ready\nevent loop held milliseconds=70\nevent loop held milliseconds=20"
+    )
+    assert reports.take(50) == ["kwire serve: event loop held milliseconds=70"]
+    assert reports.take() == []

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from gateway.cli import COMMANDS, IO_FAILED, READER_GONE, main
 from gateway.cli.lines import moment
 from tools.gateway_process import Gateway, gateway
+from tools.loop_reports import loop_reports
 
 SAMPLE = Path(__file__).parents[3] / "gateway" / "sample" / "__cluster_metadata-0"
 LOG = str(SAMPLE / "00000000000000000000.log")
@@ -252,6 +253,7 @@ def test_server_without_a_place_for_its_ready_line_serves_all_the_same(tmp_path:
         assert "the server runs all the same" in said
         process.terminate()
         _, rest = process.communicate(timeout=30)
+        loop_reports.read("kwire serve", rest)
         assert (process.returncode, "Traceback" in rest) == (0, False)
 
 

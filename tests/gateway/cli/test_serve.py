@@ -23,6 +23,7 @@ from gateway.config import KEYS
 from kwire.frame import frame
 from kwire.header import encode_request_header
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from tools.loop_reports import loop_reports
 
 SERVE = [sys.executable, "-m", "gateway", "serve"]
 
@@ -38,7 +39,9 @@ def no_server_outlives_its_test() -> Iterator[None]:
         process = _started.pop()
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        assert process.stderr is not None
+        if not process.stderr.closed:
+            loop_reports.read("kwire serve", process.communicate()[1])
 
 
 def start(state: Path, *arguments: str, **how: Any) -> subprocess.Popen[str]:
@@ -65,6 +68,7 @@ def processor_time_of_children() -> float:
 
 def ends(process: subprocess.Popen[str], status: int = 0) -> tuple[str, str]:
     out, err = process.communicate(timeout=60)
+    loop_reports.read("kwire serve", err)
     assert process.returncode == status, err
     return out, err
 
@@ -126,7 +130,7 @@ def test_people_get_a_sentence(tmp_path: Path) -> None:
     while "try:" not in said:
         said += os.read(ours, 1000).decode()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    loop_reports.read("kwire serve", process.communicate(timeout=60)[1])
     assert process.returncode == 0
     assert (
         "kwire is ready at 127.0.0.1:" in said

@@ -4,10 +4,7 @@ as if nothing was.
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,33 +13,25 @@ from typing import Any
 import kwire
 from tests.gateway.groups.script import subscription
 from tests.gateway.handlers.world import build
+from tools.gateway_process import launch, wait_until_ready
+from tools.process import Process
 from tools.wire_client import WireClient
 
 TOPIC = "__cluster_metadata"
 
 
 @contextmanager
-def serving(state_dir: Path) -> Iterator[tuple[subprocess.Popen[str], WireClient]]:
-    """A server with that state; killed at the end."""
-    command = [
-        sys.executable,
-        "-m",
-        "gateway",
-        "serve",
-        "--source",
-        "sample",
-        "--listeners",
-        "PLAINTEXT://127.0.0.1:0",
-    ]
-    command += ["--state-dir", str(state_dir), "--group-initial-rebalance-delay-ms", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            ready = json.loads(process.stdout.readline())
-            with WireClient(ready["listeners"]["PLAINTEXT"]) as client:
-                yield process, client
-        finally:
-            process.kill()
+def serving(directory: Path) -> Iterator[tuple[Process, WireClient]]:
+    """A server with the state in that directory; killed at the end."""
+    (directory / "output").unlink(missing_ok=True)  # of the server before, with its address
+    began = time.monotonic()
+    process = launch(directory, "--group-initial-rebalance-delay-ms", "0")
+    try:
+        server = wait_until_ready(process, 30, began)
+        with WireClient(server.bootstrap) as client:
+            yield process, client
+    finally:
+        process.kill()
 
 
 def ask(client: WireClient, api: int, version: int, **fields: Any) -> Any:
@@ -91,8 +80,7 @@ def test_commits_and_members_survive_kill_9(tmp_path: Path) -> None:
         for offset in range(100):
             assert commit(client, "simple", offset) == 0
         assert commit(client, "g", 7, generation_id_or_member_epoch=1, member_id=member_id) == 0
-        process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.kill()
 
     with serving(tmp_path) as (_, client):
         assert (fetch(client, "simple"), fetch(client, "g"), fetch(client, "nobody")) == (99, 7, -1)

@@ -18,6 +18,7 @@ from gateway.log.disk import Disk
 from gateway.log.high_watermark_file import HighWatermarkFile
 from tests.gateway.server.harness import run, until
 from tests.gateway.server.loopback_quorum import LoopbackQuorum, loopback_quorum
+from tools.loop_reports import loop_reports
 
 COMMAND = (sys.executable, "-m", "gateway", "serve", "--listeners", "PLAINTEXT://127.0.0.1:0")
 
@@ -65,6 +66,7 @@ async def process(quorum: LoopbackQuorum, data_dir: Path, *more: str) -> AsyncIt
         finally:
             if started.returncode is None:
                 started.kill()
+            loop_reports.read("kwire serve", served.err)
 
 
 def kept(data_dir: Path) -> int:
