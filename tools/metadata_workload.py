@@ -7,11 +7,8 @@ and are unregistered, voters that leave and join. It knows nothing of the reader
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from kwire.messages.add_raft_voter_request import AddRaftVoterRequest
-from kwire.messages.add_raft_voter_request import Listener as VoterListener
 from kwire.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntityData,
@@ -44,7 +41,6 @@ from kwire.messages.create_topics_request import (
 )
 from kwire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
-from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from kwire.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 from kwire.messages.incremental_alter_configs_request import (
@@ -53,13 +49,11 @@ from kwire.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kwire.messages.init_producer_id_request import InitProducerIdRequest
-from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.messages.renew_delegation_token_request import RenewDelegationTokenRequest
-from kwire.messages.unregister_broker_request import UnregisterBrokerRequest
 from kwire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
-from kwire.uuid import Uuid
-from tools.admin import Admin, AdminError
+from tools.admin import Admin
 from tools.kafka import Cluster, Node
+from tools.metadata_nodes import broker_comes_and_goes, voters
 
 #: Record types that :func:`write_everything` makes a cluster of :func:`node_properties` write. The
 #: rest are records of Kafka 3.x (FenceBroker, UnfenceBroker, ZkMigrationState, RemoveFeatureLevel),
@@ -94,7 +88,6 @@ RECORD_TYPES = frozenset(
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE = 0, 1
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
-_DUPLICATE_VOTER, _VOTER_NOT_FOUND = 126, 127
 _TIMEOUT_MS = 20_000
 _USER = ("admin", "admin-secret")
 
@@ -344,84 +337,3 @@ def removed_topics(admin: Admin) -> None:
     """REMOVE_TOPIC."""
     gone = [DeleteTopicState(name=f"passing-{number}") for number in range(3)]
     admin.send(DeleteTopicsRequest(topics=gone, timeout_ms=_TIMEOUT_MS), accept={3})
-
-
-def broker_comes_and_goes(cluster: Cluster, admin: Admin, brokers: list[Node]) -> None:
-    """The last broker crashes, is fenced, taken out, and comes back as a new one; then it is
-    stopped as it should be.
-
-    BROKER_REGISTRATION_CHANGE (fenced, unfenced, shutting down), PARTITION_CHANGE (ISR),
-    UNREGISTER_BROKER, REGISTER_BROKER.
-    """
-    last = brokers[-1]
-    cluster.kill_node(last)
-    wait_for(
-        lambda: last.node_id not in live_brokers(admin), "the controller to fence a dead broker"
-    )
-    admin.send(UnregisterBrokerRequest(broker_id=last.node_id), accept={102})
-    _bring_back(cluster, admin, last)
-    cluster.stop_node(last)
-    _bring_back(cluster, admin, last)
-
-
-def _bring_back(cluster: Cluster, admin: Admin, node: Node) -> None:
-    cluster.start_node(node)
-    cluster.wait_for_node(node)
-    wait_for(lambda: node.node_id in live_brokers(admin), f"broker {node.node_id} to be unfenced")
-
-
-def live_brokers(admin: Admin) -> set[int]:
-    """Ids of the brokers that are registered and not fenced."""
-    return {node.broker_id for node in admin.send(DescribeClusterRequest()).brokers}
-
-
-def voters(cluster: Cluster) -> None:
-    """A voter of a dynamic quorum is removed and added again, and then the one that leads.
-    KRaftVoters control records.
-    """
-    leader = cluster.wait_for_leader()
-    follower = next(node for node in cluster.nodes if node.directory_id and node is not leader)
-    # Not through a broker: that goes on asking a controller that is no voter any more, and passes
-    # its refusals on.
-    with Admin(cluster.controllers.split(",")) as admin:
-        for node in (follower, leader):
-            _leave_and_join(cluster, admin, node)
-
-
-def _leave_and_join(cluster: Cluster, admin: Admin, node: Node) -> None:
-    directory_id = Uuid.parse(node.directory_id)
-    removed = RemoveRaftVoterRequest(
-        cluster_id=cluster.cluster_id, voter_id=node.node_id, voter_directory_id=directory_id
-    )
-    admin.send(removed, accept={_VOTER_NOT_FOUND})
-    wait_for(
-        lambda: cluster.leader() not in (node, None),
-        f"another leader than {node.node_id}, which is no voter",
-    )
-    listener = VoterListener(name="CONTROLLER", host="127.0.0.1", port=node.controller_port)
-    added = AddRaftVoterRequest(
-        cluster_id=cluster.cluster_id,
-        timeout_ms=_TIMEOUT_MS,
-        voter_id=node.node_id,
-        voter_directory_id=directory_id,
-        listeners=[listener],
-    )
-
-    def accepted() -> bool:
-        # The leader refuses a voter that is not caught up (REQUEST_TIMED_OUT: tried again).
-        try:
-            admin.send(added, accept={_DUPLICATE_VOTER})
-            return True
-        except AdminError:
-            return False
-
-    wait_for(accepted, f"voter {node.node_id} to be taken in again")
-
-
-def wait_for(holds: Callable[[], Any], what: str, timeout_s: float = 30) -> None:
-    """Return when ``holds()``. Raises AdminError."""
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        if time.monotonic() > deadline:
-            raise AdminError(f"waited {timeout_s:.0f} s for {what}")
-        time.sleep(0.1)

@@ -53,7 +53,7 @@ from tests.interop.truth import split
 from tools.admin import Admin
 from tools.kafka import FAST_START, kafka
 from tools.metadata_load import Load
-from tools.metadata_workload import wait_for
+from tools.metadata_nodes import wait_for
 from tools.process import lasting_ports
 
 _GATEWAYS_KILLED = 20
