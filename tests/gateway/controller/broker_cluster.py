@@ -1,5 +1,5 @@
-"""A cluster with registered brokers, each of which can be let come, go, and speak as a leader of
-partitions.
+"""A cluster with registered brokers, each of which can register, heartbeat, and send requests as
+the leader of partitions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class BrokerCluster(Cluster):
         return self.image.partitions[self.image.topic_ids[topic]][index]
 
     # --- brokers
-    # ------------------------------------------------------------------------------------------------------
 
     def register(self, broker_id: int, *, previous_epoch: int = -1) -> Any:
         """A new incarnation of the broker, which is fenced yet."""
@@ -86,7 +85,6 @@ class BrokerCluster(Cluster):
         assert self.heartbeat(broker_id, want_fence=True).is_fenced
 
     # --- partitions
-    # ---------------------------------------------------------------------------------------------------
 
     def create(self, *assignments: Sequence[int], topic: str = TOPIC, **configs: str) -> None:
         """A topic with these replicas."""
@@ -109,9 +107,7 @@ class BrokerCluster(Cluster):
         version: int = 3,
         **other: Any,
     ) -> Any:
-        """What the leader is told when it says who is in sync; ``other`` is what it says that is
-        not so.
-        """
+        """The result of AlterPartition from the leader; ``other`` replaces its fields."""
         now = self.partition(index, topic)
         leader = other.pop("broker_id", now.leader)
         epoch = other.pop(

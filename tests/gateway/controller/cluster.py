@@ -1,8 +1,8 @@
-"""A controller with the log that it writes and the image that everybody else folds from it, all in
-memory.
+"""A controller with the log that it writes, and the image that every other node folds from that
+log, in memory.
 
-``Cluster.ask`` puts a request to it, over the wire both ways, and commits what comes of it. After
-every step the controller's own state must be what replaying the log gives.
+``Cluster.ask`` sends it a request, encoded and decoded both ways, and commits the records. After
+every step the state of the controller must equal the image that the log gives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kwire.message import Message
 from kwire.records.metadata import decode_metadata_record
 from tests.gateway.handlers.world import build
 
-#: What an authorizer forbids: (operation, resource type, resource name); ``*`` is any name.
+#: Forbidden operations: (operation, resource type, resource name); ``*`` is any name.
 Forbidden = Iterable[tuple[str, str, str]]
 
 
@@ -32,9 +32,16 @@ class Cluster:
     """
 
     def __init__(
-        self, *, level: int = 30, nodes: tuple[int, ...] = (1,), seed: int = 1, log: Iterable[bytes] = (),
-        kraft_version: int = 0, kraft: KRaft | None = None, **settings: Any,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        level: int = 30,
+        nodes: tuple[int, ...] = (1,),
+        seed: int = 1,
+        log: Iterable[bytes] = (),
+        kraft_version: int = 0,
+        kraft: KRaft | None = None,
+        **settings: Any,
+    ) -> None:
         self.kraft = kraft or StaticKRaft(kraft_version)
         self.settings = ControllerSettings(
             node_id=nodes[0], serving_nodes=nodes, metadata_version=level, **settings
@@ -50,7 +57,7 @@ class Cluster:
 
     @property
     def image(self) -> Image:
-        """What is committed."""
+        """The committed image."""
         return self._follower.image
 
     def elect(self) -> list[Operation]:
@@ -155,6 +162,6 @@ def offered(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
 
 
 def create(*topics: dict[str, Any], **fields: Any) -> Any:
-    """A CreateTopics request. What a topic does not say is left to the cluster."""
+    """A CreateTopics request; fields that a topic does not have get the cluster's defaults."""
     defaults = {"num_partitions": -1, "replication_factor": -1}
     return made("CreateTopicsRequest", topics=[{**defaults, **topic} for topic in topics], **fields)

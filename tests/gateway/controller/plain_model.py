@@ -1,5 +1,5 @@
-"""What the admin APIs promise, in dictionaries: a second opinion on errors and on the state that is
-left, in few words.
+"""Models the admin APIs with dictionaries: a second implementation of their errors and of the
+resulting state.
 
 It knows names, numbers and what is set, and neither records nor brokers; one node is there to place
 partitions on. Requests are those of ``plain_requests``.
@@ -33,7 +33,7 @@ _TOPIC, _SET, _DELETE = 2, 0, 1
 
 
 class Model:
-    """A cluster as whoever asked for all of it would draw it."""
+    """The state of a cluster: topics, configs, ACLs, quotas, credentials."""
 
     def __init__(self) -> None:
         self.topics: dict[str, int] = {}  #: name -> partitions
@@ -143,9 +143,10 @@ class Model:
             found = {
                 acl
                 for acl in self.acls
-                if one.resource_name_filter in (None, acl[0]) and one.pattern_type_filter in (1, acl[1])
+                if one.resource_name_filter in (None, acl[0])
+                and one.pattern_type_filter in (1, acl[1])
                 and one.principal_filter in (None, acl[2])
-            }  # fmt: skip
+            }
             self.acls -= found
             yield 0
 
@@ -191,8 +192,12 @@ class Model:
     def seen(self) -> dict[str, Any]:
         """All of it, to be compared with ``seen`` of an image."""
         return {
-            "topics": self.topics, "configs": self.configs, "acls": self.acls, "quotas": self.quotas, "users": self.users,
-        }  # fmt: skip
+            "topics": self.topics,
+            "configs": self.configs,
+            "acls": self.acls,
+            "quotas": self.quotas,
+            "users": self.users,
+        }
 
 
 def seen(image: Image) -> dict[str, Any]:

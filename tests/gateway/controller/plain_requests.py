@@ -1,6 +1,4 @@
-"""Random admin requests of an ordinary day, with the mistakes that people make: what
-``plain_model`` knows the answers to.
-"""
+"""Makes random admin requests, with the mistakes that administrators make, for ``plain_model``."""
 
 from __future__ import annotations
 
@@ -34,7 +32,8 @@ def _topic(rng: random.Random) -> str:
 
 
 def _config(rng: random.Random) -> dict[str, str]:
-    name, value = rng.choice((("retention.ms", "5"), ("retention.ms", "7"), ("cleanup.policy", "compact"), ("retention.ms", "x"),
+    name, value = rng.choice((("retention.ms", "5"), ("retention.ms", "7"),
+                              ("cleanup.policy", "compact"), ("retention.ms", "x"),
                               ("segment.bytes", "2000000"), ("unknown", "1")))  # fmt: skip
     return {"name": name, "value": value}
 
@@ -42,10 +41,11 @@ def _config(rng: random.Random) -> dict[str, str]:
 def _new_topic(rng: random.Random) -> dict[str, Any]:
     rare = rng.random() < 0.2
     return {
-        "name": _topic(rng), "num_partitions": rng.choice((0, -2)) if rare else rng.choice((-1, 1, 3)),
+        "name": _topic(rng),
+        "num_partitions": rng.choice((0, -2)) if rare else rng.choice((-1, 1, 3)),
         "replication_factor": rng.choice((0, 2, 1)) if rare else rng.choice((-1, 1)),
         "configs": [_config(rng)] if rng.random() < 0.4 else [],
-    }  # fmt: skip
+    }
 
 
 def _operation(rng: random.Random) -> dict[str, Any]:
@@ -71,19 +71,26 @@ def _resources(
 
 def _new_acl(rng: random.Random) -> dict[str, Any]:
     return {
-        "resource_type": TOPIC, "resource_name": rng.choice(("a", "b", "*", "")),
+        "resource_type": TOPIC,
+        "resource_name": rng.choice(("a", "b", "*", "")),
         "resource_pattern_type": rng.choice((LITERAL, PREFIXED)),
-        "principal": rng.choice(_PRINCIPALS), "host": rng.choice(("*", "10.0.0.1")), "operation": rng.choice((3, 4)),
+        "principal": rng.choice(_PRINCIPALS),
+        "host": rng.choice(("*", "10.0.0.1")),
+        "operation": rng.choice((3, 4)),
         "permission_type": rng.choice((2, 3)),
-    }  # fmt: skip
+    }
 
 
 def _filter(rng: random.Random) -> dict[str, Any]:
     return {
-        "resource_type_filter": TOPIC, "resource_name_filter": rng.choice(("a", "b", None)),
-        "pattern_type_filter": rng.choice((1, LITERAL, PREFIXED)), "principal_filter": rng.choice((None, "User:ann")),
-        "host_filter": None, "operation": 1, "permission_type": 1,
-    }  # fmt: skip
+        "resource_type_filter": TOPIC,
+        "resource_name_filter": rng.choice(("a", "b", None)),
+        "pattern_type_filter": rng.choice((1, LITERAL, PREFIXED)),
+        "principal_filter": rng.choice((None, "User:ann")),
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
 
 
 def _quota(rng: random.Random) -> dict[str, Any]:
@@ -121,20 +128,35 @@ def _some(make: Callable[[random.Random], Any], rng: random.Random, most: int = 
 
 
 _FIELDS: Final[dict[str, Callable[[random.Random], dict[str, Any]]]] = {
-    "CreateTopicsRequest": lambda rng: {"topics": _some(_new_topic, rng, 3), "validate_only": rng.random() < 0.1},
-    "DeleteTopicsRequest": lambda rng: {"topics": [{"name": rng.choice(NAMES)} for _ in range(rng.choice((1, 2)))]},
+    "CreateTopicsRequest": lambda rng: {
+        "topics": _some(_new_topic, rng, 3),
+        "validate_only": rng.random() < 0.1,
+    },
+    "DeleteTopicsRequest": lambda rng: {
+        "topics": [{"name": rng.choice(NAMES)} for _ in range(rng.choice((1, 2)))]
+    },
     "CreatePartitionsRequest": lambda rng: {
-        "topics": [{"name": rng.choice(NAMES), "count": rng.choice((-1, 0, 2, 4, 6)), "assignments": None}],
+        "topics": [
+            {"name": rng.choice(NAMES), "count": rng.choice((-1, 0, 2, 4, 6)), "assignments": None}
+        ],
         "validate_only": rng.random() < 0.1,
     },
     "IncrementalAlterConfigsRequest": lambda rng: {
-        "resources": _resources(rng, _operation), "validate_only": rng.random() < 0.1,
+        "resources": _resources(rng, _operation),
+        "validate_only": rng.random() < 0.1,
     },
-    "AlterConfigsRequest": lambda rng: {"resources": _resources(rng, _config), "validate_only": rng.random() < 0.1},
+    "AlterConfigsRequest": lambda rng: {
+        "resources": _resources(rng, _config),
+        "validate_only": rng.random() < 0.1,
+    },
     "CreateAclsRequest": lambda rng: {"creations": _some(_new_acl, rng)},
     "DeleteAclsRequest": lambda rng: {"filters": _some(_filter, rng)},
-    "AlterClientQuotasRequest": lambda rng: {"entries": _entries(rng), "validate_only": rng.random() < 0.1},
-    "AlterUserScramCredentialsRequest": lambda rng: {
-        "deletions": _some(_deletion, rng) if rng.random() < 0.5 else [], "upsertions": _some(_upsertion, rng),
+    "AlterClientQuotasRequest": lambda rng: {
+        "entries": _entries(rng),
+        "validate_only": rng.random() < 0.1,
     },
-}  # fmt: skip
+    "AlterUserScramCredentialsRequest": lambda rng: {
+        "deletions": _some(_deletion, rng) if rng.random() < 0.5 else [],
+        "upsertions": _some(_upsertion, rng),
+    },
+}

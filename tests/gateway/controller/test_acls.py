@@ -1,6 +1,4 @@
-"""CreateAcls and DeleteAcls: what an ACL may say, what a filter finds, that two of the same are
-one, and the limit.
-"""
+"""CreateAcls and DeleteAcls: validation of ACLs, matching of filters, equal ACLs, and limits."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ def delete(cluster: Cluster, *filters: dict[str, Any], **more: Any) -> Any:
         ({"host": ""}, "Host pattern cannot be null or empty"),
     ],
 )
-def test_what_an_acl_may_not_say(fault: dict[str, Any], why: str) -> None:
+def test_invalid_acl_is_refused_with_kafkas_reason(fault: dict[str, Any], why: str) -> None:
     cluster = Cluster()
     bad, good = cluster.ask(made("CreateAclsRequest", creations=[acl(**fault), acl()])).results
     assert bad.error_code == ErrorCode.INVALID_REQUEST and why in bad.error_message
@@ -90,12 +88,13 @@ def test_range_of_hosts_is_accepted_from_4_4_iv1_on(host: str) -> None:
     old = Cluster(level=31)
     (result,) = old.ask(made("CreateAclsRequest", creations=[acl(host=host)])).results
     assert (result.error_code, result.error_message) == (
-        ErrorCode.UNSUPPORTED_VERSION, "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.",
-    )  # fmt: skip
+        ErrorCode.UNSUPPORTED_VERSION,
+        "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.",
+    )
     assert not old.image.acls
 
 
-# What CreateAcls of a Kafka 4.4.0 controller answers to each.
+# The response of a Kafka 4.4.0 controller to CreateAcls with each host.
 @pytest.mark.parametrize(
     ("host", "why"),
     [
@@ -118,7 +117,7 @@ def test_malformed_range_of_hosts_is_refused_with_kafkas_reason(host: str, why: 
     )
 
 
-def test_two_of_the_same_are_one() -> None:
+def test_equal_acls_make_one_record() -> None:
     cluster = Cluster()
     assert create(cluster, acl(), acl(), acl(operation=WRITE)) == [0, 0, 0]
     assert len(cluster.image.acls) == 2
@@ -130,7 +129,7 @@ def test_two_of_the_same_are_one() -> None:
     assert len(cluster.image.acls) == 2, "those of the committed log count, too"
 
 
-def test_what_was_deleted_can_be_made_again() -> None:
+def test_deleted_acl_can_be_created_again() -> None:
     cluster = Cluster()
     create(cluster, acl())
     delete(cluster, wanted())
@@ -138,7 +137,7 @@ def test_what_was_deleted_can_be_made_again() -> None:
     assert create(cluster, acl()) == [0] and len(cluster.image.acls) == 1
 
 
-def test_an_acl_that_the_log_holds_twice_is_there_until_both_are_gone() -> None:
+def test_acl_that_the_log_has_twice_exists_until_both_are_deleted() -> None:
     cluster = Cluster()
     create(cluster, acl())
     (record,) = cluster.image.acls.values()
@@ -150,7 +149,7 @@ def test_an_acl_that_the_log_holds_twice_is_there_until_both_are_gone() -> None:
     assert state.has_acl(Acl.of(record))
 
 
-def test_every_filter_tells_what_it_found() -> None:
+def test_every_filter_has_its_own_matches() -> None:
     cluster = Cluster()
     create(
         cluster, acl(), acl(resource_type=GROUP), acl(principal="User:bob", permission_type=DENY)
@@ -181,7 +180,7 @@ def test_every_filter_tells_what_it_found() -> None:
         {"permission_type": 0},
     ],
 )
-def test_nothing_is_deleted_by_what_nobody_understands(fault: dict[str, int]) -> None:
+def test_filter_with_an_unknown_number_deletes_nothing(fault: dict[str, int]) -> None:
     cluster = Cluster()
     create(cluster, acl(), acl(resource_type=GROUP))
     bad, good = delete(cluster, wanted(**fault), wanted(resource_type_filter=GROUP))
@@ -206,7 +205,7 @@ def test_nothing_is_deleted_by_what_nobody_understands(fault: dict[str, int]) ->
         (MATCH, None, "literal other prefix all"),
     ],
 )
-def test_patterns(pattern: int, name: str | None, found: str) -> None:
+def test_pattern_filters_match_as_in_kafka(pattern: int, name: str | None, found: str) -> None:
     fields = ("User:ann", "*", READ, ALLOW)
     acls = {
         "literal": Acl(TOPIC, "orders", LITERAL, *fields),
@@ -218,7 +217,7 @@ def test_patterns(pattern: int, name: str | None, found: str) -> None:
     assert [label for label, one in acls.items() if asked.matches(one)] == found.split()
 
 
-def test_both_need_the_right_to_alter_the_cluster() -> None:
+def test_create_and_delete_need_alter_on_the_cluster() -> None:
     cluster = Cluster()
     forbidden = [("ALTER", "CLUSTER", "kafka-cluster")]
     assert (
@@ -229,7 +228,7 @@ def test_both_need_the_right_to_alter_the_cluster() -> None:
     assert result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_one_request_makes_and_deletes_as_many_as_an_operation_holds() -> None:
+def test_one_request_is_limited_to_the_records_of_an_operation() -> None:
     cluster = Cluster()
     many = [acl(resource_name=f"t{number}") for number in range(OPERATION_RECORDS_MAX + 1)]
     assert set(create(cluster, *many)) == {ErrorCode.POLICY_VIOLATION} and not cluster.image.acls
@@ -247,7 +246,7 @@ def test_one_request_makes_and_deletes_as_many_as_an_operation_holds() -> None:
     assert len(delete(cluster, wanted())[0].matching_acls) == OPERATION_RECORDS_MAX
 
 
-def test_many_filters_of_names_are_quick_and_many_of_everything_are_refused() -> None:
+def test_many_filters_by_name_are_fast_and_many_without_are_refused() -> None:
     cluster = Cluster()
     count = 5000
     create(cluster, *(acl(resource_name=f"t{number}") for number in range(count)))
@@ -265,7 +264,7 @@ def test_many_filters_of_names_are_quick_and_many_of_everything_are_refused() ->
     assert [len(one.matching_acls) for one in found] == [1] * count and not cluster.image.acls
 
 
-def test_what_covers_a_name_is_found_among_prefixes() -> None:
+def test_match_filter_finds_the_prefixes_of_a_name() -> None:
     cluster = Cluster()
     create(
         cluster,

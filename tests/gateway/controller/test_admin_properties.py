@@ -1,5 +1,5 @@
 """Random requests about ACLs, quotas, credentials and tokens: none raises, and the controller's
-state is what the log says.
+state equals the image of its log.
 """
 
 from __future__ import annotations
@@ -43,17 +43,23 @@ def likely(name: str, rng: random.Random, tokens: Iterable[str] = ()) -> Message
         "CreateAclsRequest": lambda: {"creations": [_acl(rng) for _ in range(rng.randrange(4))]},
         "DeleteAclsRequest": lambda: {"filters": [_filter(rng) for _ in range(rng.randrange(3))]},
         "AlterClientQuotasRequest": lambda: {
-            "entries": [_quota(rng) for _ in range(rng.randrange(4))], "validate_only": rng.random() < 0.1,
+            "entries": [_quota(rng) for _ in range(rng.randrange(4))],
+            "validate_only": rng.random() < 0.1,
         },
         "AlterUserScramCredentialsRequest": lambda: _scram(rng),
         "CreateDelegationTokenRequest": lambda: {
-            "max_lifetime_ms": rng.choice((-1, 5, 10**18)), "renewers": [{"principal_type": "User", "principal_name": "ann"}],
+            "max_lifetime_ms": rng.choice((-1, 5, 10**18)),
+            "renewers": [{"principal_type": "User", "principal_name": "ann"}],
         },
-        "RenewDelegationTokenRequest": lambda: {"hmac": _password(rng, tokens), "renew_period_ms": rng.choice((-1, 1, 10**18))},
+        "RenewDelegationTokenRequest": lambda: {
+            "hmac": _password(rng, tokens),
+            "renew_period_ms": rng.choice((-1, 1, 10**18)),
+        },
         "ExpireDelegationTokenRequest": lambda: {
-            "hmac": _password(rng, tokens), "expiry_time_period_ms": rng.choice((-1, 0, 1, 10**18)),
+            "hmac": _password(rng, tokens),
+            "expiry_time_period_ms": rng.choice((-1, 0, 1, 10**18)),
         },
-    }  # fmt: skip
+    }
     return made(name, **makers[name]())
 
 
@@ -120,16 +126,19 @@ def _scram(rng: random.Random) -> dict[str, Any]:
     ]
     upsertions = [
         {
-            "name": rng.choice(NAMES), "mechanism": rng.choice((1, 2, 1, 2, 0)), "iterations": rng.choice((4096, 4096, 5000, 1)),
-            "salt": rng.randbytes(8), "salted_password": rng.randbytes(rng.choice((0, 32, 32, 32))),
+            "name": rng.choice(NAMES),
+            "mechanism": rng.choice((1, 2, 1, 2, 0)),
+            "iterations": rng.choice((4096, 4096, 5000, 1)),
+            "salt": rng.randbytes(8),
+            "salted_password": rng.randbytes(rng.choice((0, 32, 32, 32))),
         }
         for _ in range(rng.randrange(3))
-    ]  # fmt: skip
+    ]
     return {"deletions": deletions, "upsertions": upsertions}
 
 
 @pytest.mark.parametrize("level", range(7, 31))
-def test_the_state_is_what_the_log_says_at_every_level(level: int) -> None:
+def test_state_equals_the_image_of_the_log_at_every_level(level: int) -> None:
     rng = random.Random(level)
     cluster = Cluster(level=level, seed=level, token_secret=SECRET)
     written = 0
@@ -142,7 +151,7 @@ def test_the_state_is_what_the_log_says_at_every_level(level: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_was_not_committed_leaves_no_trace(seed: int) -> None:
+def test_uncommitted_proposals_leave_no_trace(seed: int) -> None:
     rng = random.Random(seed)
     cluster = Cluster(seed=seed, token_secret=SECRET)
     for _ in range(8):
@@ -159,7 +168,7 @@ def test_what_was_not_committed_leaves_no_trace(seed: int) -> None:
 
 @pytest.mark.parametrize("name", REQUESTS)
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_a_request_says_it_is_answered(name: str, seed: int) -> None:
+def test_random_request_never_raises(name: str, seed: int) -> None:
     rng = random.Random(seed)
     cluster = Cluster(seed=seed, token_secret=SECRET)
     request_type = type(made(name))

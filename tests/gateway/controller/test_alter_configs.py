@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and AlterConfigs: what changes, what makes a record, and what is refused."""
+"""IncrementalAlterConfigs and AlterConfigs: the changes, their records, and the refusals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def configs(cluster: Cluster, kind: int = TOPIC, name: str = "t") -> dict[str, s
     return cluster.image.configs.get((kind, name), {})
 
 
-def test_set_and_unset() -> None:
+def test_keys_are_set_and_unset() -> None:
     cluster = cluster_with_topic()
     assert alter(
         cluster, resource(TOPIC, "t", ("segment.ms", SET, "7"), ("retention.ms", DELETE, None))
@@ -57,7 +57,7 @@ def test_set_and_unset() -> None:
     assert (TOPIC, "t") not in cluster.image.configs
 
 
-def test_lists_grow_and_shrink() -> None:
+def test_append_and_subtract_change_lists() -> None:
     cluster = cluster_with_topic()
     key = "cleanup.policy"
     steps = (
@@ -74,7 +74,7 @@ def test_lists_grow_and_shrink() -> None:
     assert configs(cluster)[key] == "delete"
 
 
-def test_what_is_so_already_makes_no_record_but_for_brokers() -> None:
+def test_unchanged_value_makes_a_record_for_brokers_only() -> None:
     cluster = cluster_with_topic()
     request = made(
         "IncrementalAlterConfigsRequest",
@@ -158,14 +158,14 @@ def test_a_resource_is_changed_whole_or_not_at_all() -> None:
         ),
     ],
 )
-def test_refusals(asked: dict[str, Any], error: ErrorCode) -> None:
+def test_invalid_change_is_refused(asked: dict[str, Any], error: ErrorCode) -> None:
     cluster = cluster_with_topic()
     length = len(cluster.log)
     assert alter(cluster, asked) == [error]
     assert len(cluster.log) == length
 
 
-def test_what_groups_subscriptions_and_brokers_can_have() -> None:
+def test_keys_of_groups_subscriptions_and_brokers_are_set() -> None:
     cluster = cluster_with_topic()
     asked = [
         resource(
@@ -188,7 +188,7 @@ def test_what_groups_subscriptions_and_brokers_can_have() -> None:
     assert configs(cluster, BROKER, "")["log.cleanup.policy"] == "delete,compact"
 
 
-def test_a_value_that_grew_too_long_for_the_log() -> None:
+def test_append_beyond_the_longest_value_is_refused() -> None:
     cluster = cluster_with_topic()
     many = ",".join(f"{number}:1" for number in range(100_000, 102_000))
     more = ",".join(f"{number}:1" for number in range(200_000, 202_000))
@@ -198,7 +198,7 @@ def test_a_value_that_grew_too_long_for_the_log() -> None:
     assert configs(cluster)[key] == many
 
 
-def test_a_new_min_isr_ends_what_was_eligible_under_the_old() -> None:
+def test_new_min_isr_clears_eligible_leader_replicas() -> None:
     cluster = cluster_with_topic()
     asked = [
         resource(TOPIC, "t", ("min.insync.replicas", SET, "2")),
@@ -221,14 +221,14 @@ def test_a_new_min_isr_ends_what_was_eligible_under_the_old() -> None:
     assert alter(older, resource(BROKER, "1", ("min.insync.replicas", SET, "1"))) == [0]
 
 
-def test_each_resource_once() -> None:
+def test_repeated_resource_is_refused() -> None:
     cluster = cluster_with_topic()
     one = resource(TOPIC, "t", ("segment.ms", SET, "7"))
     assert alter(cluster, one, one) == [ErrorCode.INVALID_REQUEST] * 2
     assert configs(cluster) == {"retention.ms": "5"}
 
 
-def test_who_may_not() -> None:
+def test_change_without_permission_is_refused() -> None:
     rules = [
         ("ALTER_CONFIGS", "TOPIC", "t"),
         ("ALTER_CONFIGS", "CLUSTER", "*"),
@@ -249,7 +249,7 @@ def test_who_may_not() -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_older_api_unsets_what_it_does_not_name(version: int) -> None:
+def test_alter_configs_unsets_keys_that_it_does_not_name(version: int) -> None:
     cluster = cluster_with_topic()
 
     def ask(*given: tuple[str, str | None]) -> int:

@@ -1,5 +1,5 @@
-"""AlterPartition in the forms without topic ids: AlterIsr of KIP-497's text (version 0), and by
-name (version 1, KIP-704).
+"""AlterPartition in the forms without topic ids: AlterIsr of KIP-497's text (version 0), and with
+topic names (version 1, KIP-704).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ask_isr(it: BrokerCluster, isr: list[int], **says: Any) -> int:
     return answer.topics[0].partitions[0].error_code
 
 
-def test_alter_isr_of_the_text() -> None:
+def test_alter_isr_changes_the_isr_as_kip_497_says() -> None:
     it = cluster()
     assert ask_isr(it, [1, 2, 3]) == ErrorCode.NONE
     assert it.partition().isr == [1, 2, 3]
@@ -89,7 +89,7 @@ def ask_by_name(it: BrokerCluster, isr: list[int], **says: Any) -> int:
     return told.error_code
 
 
-def test_alter_partition_by_name() -> None:
+def test_alter_partition_1_names_topics() -> None:
     it = cluster()
     assert ask_by_name(it, [1, 2, 3]) == ErrorCode.NONE
     assert it.partition().isr == [1, 2, 3]
@@ -105,9 +105,7 @@ def test_alter_partition_by_name() -> None:
 @pytest.mark.parametrize(
     ("ask", "epoch"), [(ask_isr, "current_zk_version"), (ask_by_name, "partition_epoch")]
 )
-def test_the_order_of_the_checks_is_that_of_the_newer_versions(
-    ask: Callable[..., int], epoch: str
-) -> None:
+def test_older_forms_have_the_checks_in_the_same_order(ask: Callable[..., int], epoch: str) -> None:
     it = cluster()
     before = len(it.log)
     rows: list[tuple[list[int], dict[str, Any], ErrorCode]] = [
@@ -127,7 +125,7 @@ def test_the_order_of_the_checks_is_that_of_the_newer_versions(
 @pytest.mark.parametrize(
     ("kind", "version"), [(AlterIsrRequest, 0), (by_name.AlterPartitionRequest, 1)]
 )
-def test_who_is_no_broker_that_may_speak_is_refused_as_a_whole(kind: Any, version: int) -> None:
+def test_request_of_an_unregistered_broker_is_refused_as_a_whole(kind: Any, version: int) -> None:
     it = cluster()
     assert (
         it.ask(kind(broker_id=9, broker_epoch=1), version).error_code

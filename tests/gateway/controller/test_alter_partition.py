@@ -1,4 +1,6 @@
-"""AlterPartition: who may change an ISR and how, in the order of Kafka's checks."""
+"""AlterPartition: ISR changes that a leader may make, and the refusals in the order of Kafka's
+checks.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def test_an_isr_grows_and_shrinks(version: int) -> None:
     assert it.partition().isr == [1]
 
 
-def test_nothing_changes_nothing() -> None:
+def test_unchanged_isr_makes_no_record() -> None:
     it = cluster()
     before = len(it.log)
     answer = it.alter([1, 2])
@@ -59,14 +61,16 @@ def test_nothing_changes_nothing() -> None:
         ([1], {"partition_index": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_what_is_refused(isr: list[int], says: dict[str, Any], error: ErrorCode) -> None:
+def test_invalid_isr_change_is_refused(
+    isr: list[int], says: dict[str, Any], error: ErrorCode
+) -> None:
     it = cluster()
     before = len(it.log)
     assert ErrorCode(it.alter(isr, **says).error_code) == error
     assert len(it.log) == before
 
 
-def test_who_is_no_broker_is_refused_as_a_whole() -> None:
+def test_request_of_an_unregistered_broker_is_refused_as_a_whole() -> None:
     it = cluster()
     assert it.alter([1], broker_epoch=5).error_code == ErrorCode.STALE_BROKER_EPOCH
     assert it.alter([1], broker_id=9).error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -75,7 +79,7 @@ def test_who_is_no_broker_is_refused_as_a_whole() -> None:
     assert it.ask(request, forbidden=forbidden).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_a_topic_that_is_not_there() -> None:
+def test_unknown_topic_is_refused() -> None:
     it = cluster()
     topics = [{"topic_id": Uuid(b"\x05" * 16), "partitions": [{"partition_index": 0}]}]
     answer = it.ask(
@@ -89,7 +93,7 @@ def test_a_topic_that_is_not_there() -> None:
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_who_does_not_serve_is_not_in_sync() -> None:
+def test_replica_that_is_not_active_cannot_join_the_isr() -> None:
     it = cluster()
     old = it.broker(3).broker_epoch
     it.fence(3)
@@ -102,7 +106,7 @@ def test_who_does_not_serve_is_not_in_sync() -> None:
     assert it.alter([1, 2, 3]).error_code == 0
 
 
-def test_the_same_partition_twice_is_the_older_one_the_second_time() -> None:
+def test_second_change_of_one_partition_has_a_stale_epoch() -> None:
     it = cluster()
     now = it.partition()
     asked = {
@@ -126,7 +130,7 @@ def test_the_same_partition_twice_is_the_older_one_the_second_time() -> None:
     ]
 
 
-def test_a_leader_that_recovers_stays_alone_until_it_has() -> None:
+def test_recovering_leader_is_alone_in_the_isr_until_it_has_recovered() -> None:
     it = BrokerCluster((1, 2), level=15)
     it.create([1, 2], unclean_leader_election_enable="true")
     it.alter([1])
@@ -142,7 +146,7 @@ def test_a_leader_that_recovers_stays_alone_until_it_has() -> None:
     assert (recovered.error_code, recovered.isr, recovered.leader_recovery_state) == (0, [2, 1], 0)
 
 
-def test_a_move_that_ends_without_its_leader() -> None:
+def test_leader_that_its_isr_change_removes_gets_new_leader_elected() -> None:
     it = cluster()
     assert it.reassign([2, 3, 4]) == ErrorCode.NONE
     assert it.partition().adding_replicas == [4]

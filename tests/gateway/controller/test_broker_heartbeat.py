@@ -1,5 +1,5 @@
-"""BrokerHeartbeat: fenced, unfenced, on the way out; directories that fail, and those that are
-full.
+"""BrokerHeartbeat: the states of a broker, controlled shutdown, and log directories that fail or
+are cordoned.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def written(it: BrokerCluster, since: int) -> list[tuple[str, int]]:
     ]
 
 
-def test_who_has_read_its_registration_may_serve() -> None:
+def test_broker_that_has_read_its_registration_is_unfenced() -> None:
     it = BrokerCluster()
     epoch = it.register(1).broker_epoch
     behind = at(it, 1, epoch - 1)
@@ -57,7 +57,7 @@ def test_who_has_read_its_registration_may_serve() -> None:
     assert written(it, since) == [("BrokerRegistrationChangeRecord", 0)]
 
 
-def test_nothing_is_written_while_nothing_changes() -> None:
+def test_heartbeat_without_a_change_writes_nothing() -> None:
     it = BrokerCluster([1])
     since = len(it.log)
     for _ in range(3):
@@ -65,7 +65,7 @@ def test_nothing_is_written_while_nothing_changes() -> None:
     assert len(it.log) == since
 
 
-def test_who_wants_to_be_fenced_is() -> None:
+def test_broker_that_wants_to_be_fenced_is_fenced() -> None:
     it = BrokerCluster([1, 2])
     it.create([1, 2])
     assert beat(it, 1, want_fence=True) == FENCED
@@ -73,7 +73,7 @@ def test_who_wants_to_be_fenced_is() -> None:
 
 
 @pytest.mark.parametrize("epoch_more", [-1, 1])
-def test_another_epoch(epoch_more: int) -> None:
+def test_stale_broker_epoch_is_refused(epoch_more: int) -> None:
     it = BrokerCluster([1])
     request = made(
         "BrokerHeartbeatRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch + epoch_more
@@ -81,21 +81,21 @@ def test_another_epoch(epoch_more: int) -> None:
     assert it.ask(request).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_broker_that_never_registered() -> None:
+def test_unregistered_broker_is_refused() -> None:
     assert (
         BrokerCluster().ask(made("BrokerHeartbeatRequest", broker_id=1)).error_code
         == ErrorCode.STALE_BROKER_EPOCH
     )
 
 
-def test_only_who_may_act_in_the_cluster() -> None:
+def test_heartbeat_needs_cluster_action() -> None:
     it = BrokerCluster([1])
     request = made("BrokerHeartbeatRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
     answer = it.ask(request, forbidden=[("CLUSTER_ACTION", "CLUSTER", "*")])
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_a_heartbeat_need_not_be_proven_by_a_record() -> None:
+def test_heartbeat_needs_no_confirmation() -> None:
     """Else every heartbeat of every broker would be one more record."""
     it = BrokerCluster([1])
     request = made("BrokerHeartbeatRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
@@ -103,17 +103,16 @@ def test_a_heartbeat_need_not_be_proven_by_a_record() -> None:
 
 
 # --- leaving
-# ----------------------------------------------------------------------------------------------------------
 
 
-def test_who_leads_nothing_goes_at_once() -> None:
+def test_broker_without_leaderships_shuts_down_at_once() -> None:
     it = BrokerCluster([1, 2])
     it.create([2, 1])
     assert beat(it, 1, want_shut_down=True) == GO
     assert it.broker(1).fenced and it.partition().isr == [2]
 
 
-def test_who_leads_moves_its_leaders_and_waits_until_the_others_know() -> None:
+def test_broker_with_leaderships_waits_until_the_others_have_read_the_move() -> None:
     it = BrokerCluster([1, 2, 3])
     it.create([1, 2], [1, 3])
     since = len(it.log)
@@ -134,7 +133,7 @@ def test_who_leads_moves_its_leaders_and_waits_until_the_others_know() -> None:
     assert it.broker(1).fenced
 
 
-def test_the_last_one_goes_when_it_leads_nothing() -> None:
+def test_last_broker_shuts_down_when_it_leads_nothing() -> None:
     it = BrokerCluster([1])
     it.create([1])
     assert beat(it, 1, want_shut_down=True) == SERVES
@@ -142,7 +141,7 @@ def test_the_last_one_goes_when_it_leads_nothing() -> None:
     assert beat(it, 1, want_shut_down=True) == GO
 
 
-def test_who_is_leaving_does_not_hold_up_the_next_that_leaves() -> None:
+def test_broker_in_controlled_shutdown_does_not_delay_another_one() -> None:
     it = BrokerCluster([1, 2, 3])
     it.create([1, 2, 3], [2, 1, 3])
     beat(it, 1, want_shut_down=True)
@@ -152,7 +151,7 @@ def test_who_is_leaving_does_not_hold_up_the_next_that_leaves() -> None:
     assert beat(it, 1, want_shut_down=True) == GO
 
 
-def test_a_new_leader_lets_it_go_on_where_it_was() -> None:
+def test_new_controller_continues_a_controlled_shutdown() -> None:
     it = BrokerCluster([1, 2])
     it.create([1, 2])
     beat(it, 1, want_shut_down=True)
@@ -162,20 +161,20 @@ def test_a_new_leader_lets_it_go_on_where_it_was() -> None:
     assert written(it, since) == [("BrokerRegistrationChangeRecord", 0)]
 
 
-def test_a_fenced_one_goes_at_once() -> None:
+def test_fenced_broker_shuts_down_at_once() -> None:
     it = BrokerCluster()
     it.register(1)
     assert beat(it, 1, want_shut_down=True) == GO
 
 
-def test_who_wants_both_goes_at_once() -> None:
+def test_broker_that_wants_fencing_and_shutdown_shuts_down_at_once() -> None:
     it = BrokerCluster([1, 2])
     it.create([1, 2])
     assert beat(it, 1, want_shut_down=True, want_fence=True) == GO
     assert it.partition().leader == 2
 
 
-def test_after_controlled_shutdown_the_next_incarnation_has_to_wait() -> None:
+def test_next_incarnation_waits_for_the_session_after_controlled_shutdown() -> None:
     """As measured at Kafka 4.3.1: the session of the one that went ends by itself."""
     it = BrokerCluster([1])
     assert beat(it, 1, want_shut_down=True) == GO
@@ -189,10 +188,9 @@ def test_after_controlled_shutdown_the_next_incarnation_has_to_wait() -> None:
 
 
 # --- directories
-# ------------------------------------------------------------------------------------------------------
 
 
-def test_a_directory_that_failed_is_lost_with_its_replicas() -> None:
+def test_replicas_in_a_failed_directory_go_offline() -> None:
     it = BrokerCluster([1, 2], directories=2)
     it.create([1, 2])
     where = {"topic_id": it.image.topic_ids["orders"], "partitions": [{"partition_index": 0}]}

@@ -1,5 +1,5 @@
-"""Whatever brokers and their admins say: none of it raises, and the controller's state is what the
-log says.
+"""Random requests of brokers and administrators: none raises, and the controller's state equals the
+image of its log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def asked(name: str, rng: random.Random, it: Sampled) -> tuple[Any, int]:
 
 @pytest.mark.parametrize("level", [7, 16, 25, 30])
 @pytest.mark.parametrize("seed", range(4))
-def test_any_request(level: int, seed: int) -> None:
+def test_random_broker_request_never_raises(level: int, seed: int) -> None:
     rng, it = random.Random(seed), Sampled([1, 2, 3], level=level)
     it.create([1, 2, 3], [3, 1, 2])
     it.sample = it.broker(1)

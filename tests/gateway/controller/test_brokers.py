@@ -1,6 +1,4 @@
-"""Sessions that end, brokers that are forgotten, ids for producers: what is decided of brokers
-besides what they ask.
-"""
+"""Broker sessions that end, UnregisterBroker, and AllocateProducerIds."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ LOOK_MS = SESSION_MS // 8
 
 
 def poll(it: BrokerCluster, after_ms: int) -> list[str]:
-    """What the controller does by itself so much later."""
+    """Run the periodic tasks after so many milliseconds; the names of their operations."""
     it.now_ms += after_ms
     operations = it.controller.poll(it.now_ms)
     for operation in operations:
@@ -32,7 +30,7 @@ def fenced(it: BrokerCluster) -> set[int]:
     return {broker_id for broker_id, broker in it.image.brokers.items() if broker.fenced}
 
 
-def test_silent_brokers_are_fenced_one_at_a_time_the_longest_silent_first() -> None:
+def test_stale_brokers_are_fenced_one_at_a_time_oldest_first() -> None:
     it = BrokerCluster([1, 2, 3])
     it.create([1, 2, 3])
     for broker_id in (3, 1):
@@ -47,14 +45,14 @@ def test_silent_brokers_are_fenced_one_at_a_time_the_longest_silent_first() -> N
     assert poll(it, 0) == [] and poll(it, 60_000) == []
 
 
-def test_who_is_heard_is_not_fenced() -> None:
+def test_broker_with_heartbeats_is_not_fenced() -> None:
     it = BrokerCluster([1])
     for _ in range(10):
         assert poll(it, SESSION_MS // 2) == []
         it.heartbeat(1)
 
 
-def test_a_broker_is_fenced_within_one_look_after_its_session() -> None:
+def test_broker_is_fenced_within_one_check_after_its_session() -> None:
     it = BrokerCluster([1])
     while not fenced(it):
         deadline_ms = it.controller.deadline_ms
@@ -63,13 +61,13 @@ def test_a_broker_is_fenced_within_one_look_after_its_session() -> None:
     assert SESSION_MS < it.now_ms <= SESSION_MS + LOOK_MS
 
 
-def test_time_is_told_by_the_clock_that_does_not_jump() -> None:
+def test_sessions_are_timed_by_the_monotonic_clock() -> None:
     it = BrokerCluster([1])
     assert it.controller.poll(10**12, steady_ms=SESSION_MS) == []
     assert it.controller.poll(0, steady_ms=SESSION_MS + 2 * LOOK_MS) != []
 
 
-def test_a_new_leader_waits_a_whole_session() -> None:
+def test_new_controller_waits_a_whole_session() -> None:
     it = BrokerCluster([1])
     it.now_ms += SESSION_MS
     it.elect()
@@ -77,7 +75,7 @@ def test_a_new_leader_waits_a_whole_session() -> None:
     assert poll(it, LOOK_MS) == ["maybeFenceStaleBroker"]
 
 
-def test_the_session_of_an_earlier_incarnation_ends_without_a_word() -> None:
+def test_session_of_an_earlier_incarnation_ends_without_a_record() -> None:
     it = BrokerCluster([1])
     it.heartbeat(1, want_shut_down=True)
     it.now_ms += SESSION_MS + 1
@@ -85,13 +83,13 @@ def test_the_session_of_an_earlier_incarnation_ends_without_a_word() -> None:
     assert poll(it, LOOK_MS) == [] and fenced(it) == set()
 
 
-def test_nobody_is_fenced_while_inactive() -> None:
+def test_inactive_controller_fences_no_broker() -> None:
     it = BrokerCluster([1])
     it.controller.deactivate()
     assert it.controller.poll(it.now_ms + 60_000) == [] and it.controller.deadline_ms is None
 
 
-def test_a_forgotten_broker_is_gone_and_may_come_again() -> None:
+def test_unregistered_broker_can_register_again() -> None:
     it = BrokerCluster([1, 2])
     it.create([1, 2])
     answer = it.ask(made("UnregisterBrokerRequest", broker_id=1))
@@ -102,13 +100,13 @@ def test_a_forgotten_broker_is_gone_and_may_come_again() -> None:
     it.come(1)
 
 
-def test_a_broker_that_is_not_there_cannot_be_forgotten() -> None:
+def test_unregistering_an_unknown_broker_is_refused() -> None:
     answer = BrokerCluster().ask(made("UnregisterBrokerRequest", broker_id=1))
     assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert answer.error_message == "Broker ID 1 is not currently registered"
 
 
-def test_only_who_may_alter_the_cluster_forgets_brokers() -> None:
+def test_unregister_broker_needs_alter_on_the_cluster() -> None:
     it = BrokerCluster([1])
     answer = it.ask(
         made("UnregisterBrokerRequest", broker_id=1), forbidden=[("ALTER", "CLUSTER", "*")]
@@ -131,7 +129,7 @@ def block(it: BrokerCluster, broker_id: int) -> range:
     return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
 
 
-def test_no_id_is_given_twice_whoever_leads() -> None:
+def test_producer_ids_are_unique_across_controllers() -> None:
     it = BrokerCluster([1, 2])
     blocks = [block(it, 1), block(it, 2)]
     it.elect()
@@ -140,7 +138,7 @@ def test_no_id_is_given_twice_whoever_leads() -> None:
     assert it.image.next_producer_id == 3000
 
 
-def test_ids_are_for_registered_brokers() -> None:
+def test_producer_ids_need_a_registered_broker() -> None:
     it = BrokerCluster([1])
     wrong = made(
         "AllocateProducerIdsRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch + 1
@@ -153,7 +151,7 @@ def test_ids_are_for_registered_brokers() -> None:
     )
 
 
-def test_ids_end() -> None:
+def test_producer_ids_end_at_64_bits() -> None:
     it = BrokerCluster([1])
     assert it.controller.image is not None
     it.controller.image.next_producer_id = 2**63 - 1000
@@ -168,7 +166,7 @@ def test_ids_end() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_sessions_are_as_a_table_of_times_has_them(seed: int) -> None:
+def test_sessions_agree_with_a_table_of_times(seed: int) -> None:
     rng, sessions, heard = random.Random(seed), Sessions(10), dict[Registered, int]()
     brokers = [Registered(broker_id, epoch) for broker_id in range(4) for epoch in range(2)]
     for now_ms in _times(rng):
@@ -204,7 +202,7 @@ def _times(rng: random.Random) -> Iterable[int]:
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_whatever_happens_silent_brokers_are_fenced_and_others_are_not(seed: int) -> None:
+def test_exactly_the_stale_brokers_are_fenced_in_any_sequence(seed: int) -> None:
     rng, it = random.Random(seed), BrokerCluster(nodes=(1,), seed=seed)
     heard: dict[int, int] = {}
     for _ in range(150):
@@ -215,7 +213,7 @@ def test_whatever_happens_silent_brokers_are_fenced_and_others_are_not(seed: int
                 it.register(broker_id, previous_epoch=rng.choice((-1, 3)))
             case 1:
                 it.elect()
-                heard = dict.fromkeys(it.image.brokers, it.now_ms)  # a session for everybody
+                heard = dict.fromkeys(it.image.brokers, it.now_ms)  # every broker has a new session
             case 2:
                 it.ask(
                     create(

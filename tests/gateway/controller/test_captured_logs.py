@@ -1,9 +1,8 @@
-"""Whole lives of clusters: what brokers and admin clients said to Kafka 4.3.1's controllers, said
-to ours from the beginning.
+"""Replays whole lives of clusters: the requests that Kafka 4.3.1's controllers got, sent to kwire's
+controller from the beginning.
 
-The answers are the same, and in the end the log is the same, record for record. Replicas are put
-where Kafka put them, and topics are called by the ids that they have here, so that what was asked
-next finds what it found there.
+The responses are the same, and in the end the log is the same, record for record. Replicas are
+placed where Kafka placed them, and requests name topics by the ids that they have here.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.gateway.controller.cluster import Cluster
 from tests.shared import SHARED, needs_shared
 
 _ENVELOPE: Final = 58
-#: What controllers write of themselves, or while nothing else happens.
+#: Records that a controller writes on its own account, or while it is idle.
 _BY_ITSELF: Final = ("NoOpRecord", "RegisterControllerRecord")
 _TABLES: Final = ("PartitionChangeRecord", "ConfigRecord")
 _KEYS: Final = frozenset(admin_keys())
@@ -47,9 +46,7 @@ class InFlightRequest:
 
 @dataclass
 class Scenario:
-    """What was said to the controllers, in the order in which it was asked, and what they wrote, as
-    far as it was seen.
-    """
+    """The requests to the controllers, in order, and the part of their log that was captured."""
 
     exchanges: list[InFlightRequest] = field(default_factory=list)
     log: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -117,7 +114,7 @@ def errors(answer: Any) -> list[int]:
 
 
 class Replay:
-    """The exchanges of a scenario, asked of ours at the moments at which Kafka was asked."""
+    """Sends the requests of a scenario to kwire's controller, at the same moments as to Kafka's."""
 
     def __init__(self, scenario: Scenario, **settings: Any) -> None:
         cluster_id = next(
@@ -125,17 +122,18 @@ class Replay:
         )
         self.ours = Cluster(cluster_id=cluster_id, **settings)
         self._scenario = scenario
-        self._ids: dict[str, str] = {}  # of topics: Kafka's, and ours
+        self._ids: dict[str, str] = {}  # topic ids: Kafka's -> kwire's
         self._made = Counter[str]()
 
     def run(self) -> Iterator[str]:
-        """Where the answers differ."""
+        """The differences between the responses."""
         for one in self._scenario.exchanges:
             self._pass_time(one.at_ms)
             ours = self._ask(one)
             expected, told = _compared(one.answer), _compared(ours)
             if expected != told:
-                yield f"{one.at_ms} {kwire.request_type(one.api_key).NAME} {one.request}: Kafka {expected}, ours {told}"
+                name = kwire.request_type(one.api_key).NAME
+                yield f"{one.at_ms} {name} {one.request}: Kafka {expected}, kwire {told}"
 
     def _ask(self, one: InFlightRequest) -> Any:
         # As far as Kafka's log was by then, for all that is known.
@@ -172,9 +170,10 @@ class Replay:
             return
         topic_id = self._kafkas_topics(topic["name"])[self._made[topic["name"]]]
         partitions = [
-            one["data"] for _, one in sorted(self._scenario.log.items())
+            one["data"]
+            for _, one in sorted(self._scenario.log.items())
             if one["type"] == "PartitionRecord" and one["data"]["topicId"] == topic_id
-        ][: max(1, topic["numPartitions"])]  # fmt: skip
+        ][: max(1, topic["numPartitions"])]
         topic["assignments"] = [
             {"partitionIndex": one["partitionId"], "brokerIds": one["replicas"]}
             for one in partitions
@@ -200,8 +199,8 @@ def our_records(ours: Cluster) -> Iterator[tuple[Message, int]]:
 
 
 def written(records: Iterable[tuple[Message, int]]) -> list[str]:
-    """What was written, in its order, but for changes of several partitions or keys at a time,
-    which Kafka makes in that of a hash table; topics by numbers, in the order in which they came.
+    """The records in order, as text. Adjacent changes of partitions or of configs are sorted, as
+    Kafka makes them in the order of a hash table; topics have numbers instead of ids.
     """
     topics: dict[Any, int] = {}
     found = []
@@ -222,8 +221,8 @@ _THE_END: Final = 1 << 40
 
 @dataclass(frozen=True)
 class Case:
-    """A scenario, what our controller is like there, which answers differ on purpose (by API, and
-    why), and where it ends.
+    """A scenario, the settings of kwire's controller, the APIs whose responses differ on purpose
+    (with the reason), and the end.
     """
 
     name: str
@@ -236,9 +235,7 @@ CASES: Final = (
     Case(
         "single",
         {},
-        {
-            "CreateAclsRequest": "that there is no authorizer, and so no ACLs, is for the handler to say"
-        },
+        {"CreateAclsRequest": "the handler, not the controller, refuses it without an authorizer"},
     ),
     Case(
         "extra", {"level": 25}, until_ms=110_000
@@ -246,9 +243,7 @@ CASES: Final = (
     Case(
         "static3",
         {"nodes": (1, 2, 3)},
-        {
-            "UpdateFeaturesRequest": "static voters do not become dynamic ones here (kraft.version from 0 to 1)"
-        },
+        {"UpdateFeaturesRequest": "kraft.version does not rise from 0 to 1 with static voters"},
     ),
     Case("dynamic3", {"nodes": (1, 2, 3), "kraft_version": 1}),
 )
@@ -256,7 +251,7 @@ CASES: Final = (
 
 @needs_shared
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_ours_answers_and_writes_what_kafka_did(case: Case) -> None:
+def test_controller_answers_and_writes_what_kafkas_did(case: Case) -> None:
     scenario = read(case.name)
     scenario.exchanges = [one for one in scenario.exchanges if one.at_ms < case.until_ms]
     replay = Replay(scenario, **case.settings)

@@ -1,8 +1,7 @@
-"""What brokers and clients asked Kafka's controllers, asked of ours where those stood: the same
-errors and the same records.
+"""Sends captured requests of brokers and clients to kwire's controller in the state that Kafka's
+was in: same errors, same records.
 
-The state of each request is the log as it had gone over the wire before it, so that ours decides on
-what Kafka's decided on.
+The state of each request is the log as far as it was sent over the wire before it.
 """
 
 from __future__ import annotations
@@ -32,15 +31,13 @@ from kwire.records import decode_batches, decode_metadata_record
 from tests.shared import SHARED, needs_shared
 
 FETCH, ENVELOPE = 1, 58
-#: What the pure controller decides on: the rest is asked of the quorum, of the image, or of the
-#: listener.
+#: The APIs that the controller decides on. The quorum, the image or the listener answer the others.
 DECIDED: Final = {19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 56, 57, 62, 63, 64, 67, 70, 73}
-#: Codes that are not for the pure controller: who is asked is not the active one; who asks may not;
-#: there is no authorizer.
+#: Errors that do not come from the controller: not the active one, no authorization, no authorizer.
 ELSEWHERE: Final = frozenset({41, 29, 31, 54})
-_NOT_SEEN: Final = "what stood in the log by then had gone to nobody"
-_SESSIONS: Final = "it was heard a moment ago, which stands in no log"
-#: What is different, by scenario and number of the request, and why.
+_NOT_SEEN: Final = "the last records of the log had not been sent to any node by then"
+_SESSIONS: Final = "the broker had a valid session, which no log has"
+#: Differences, by scenario and number of the request, with the reason.
 EXPLAINED: Final = {
     "single 3": "the log was empty: its bootstrap records come first",
     "sasl 9": "the log was empty: its bootstrap records come first",
@@ -49,15 +46,29 @@ EXPLAINED: Final = {
     "single 352": _SESSIONS,
     "extra 2216": _NOT_SEEN,
     "static3 5270": _NOT_SEEN,
-    "static3 6245": "kraft.version is not upgraded by our controller",
-    "static3 6251": "kraft.version is not upgraded by our controller",
+    "static3 6245": "kraft.version is not upgraded by kwire's controller",
+    "static3 6251": "kraft.version is not upgraded by kwire's controller",
 }
-#: What chance, the clock or a secret decides; and epochs of brokers, which are offsets, of a log
-#: that may have had one more NoOp.
+#: Fields that depend on chance, the clock or a secret; and broker epochs, which are offsets of a
+#: log that may have one NoOpRecord more.
 _BY_CHANCE: Final = frozenset(
-    ("topicId", "id", "salt", "storedKey", "serverKey", "issueTimestamp", "maxTimestamp", "expirationTimestamp", "tokenId",
-     "replicas", "isr", "leader", "directories", "brokerEpoch")
-)  # fmt: skip
+    (
+        "topicId",
+        "id",
+        "salt",
+        "storedKey",
+        "serverKey",
+        "issueTimestamp",
+        "maxTimestamp",
+        "expirationTimestamp",
+        "tokenId",
+        "replicas",
+        "isr",
+        "leader",
+        "directories",
+        "brokerEpoch",
+    )
+)
 #: So many records of others may stand between those of a request, or before them: several were
 #: asked at the same time.
 _AMONG: Final = 6
@@ -101,7 +112,7 @@ class Seen:
             self.end = max(self.end, head.last_offset + 1)
 
     def image(self) -> Image:
-        """What it comes to so far."""
+        """The image of the records so far."""
         made = Image()
         for _, (_, _, message) in sorted(self.records.items()):
             apply(made, message)
@@ -118,7 +129,7 @@ def lines(scenario: str) -> Iterator[dict[str, Any]]:
 
 
 def conversation(scenario: str) -> Iterator[Asked]:
-    """What was asked and answered, in order of the answers."""
+    """The requests with their responses, in the order of the responses."""
     frames = list(lines(scenario))
     seen, waiting, asked = Seen(), {}, []
     for one in frames:
@@ -173,7 +184,7 @@ def unwrapped(one: dict[str, Any], answered: bytes) -> tuple[int, int, Any, Any,
 
 
 def of_ours(asked: Asked, cluster_id: str) -> tuple[Counter[int], list[tuple[int, Message]]]:
-    """Errors in the answer, and the records, of a controller of ours that begins with the same log."""
+    """The errors in the response, and the records, of kwire's controller with the same log."""
     settings = ControllerSettings(1, (1,), cluster_id=cluster_id, max_idle_interval_ms=0)
     controller = Controller(settings, random=random.Random(1).randbytes)
     controller.activate(asked.before, asked.at_ms)
@@ -186,12 +197,13 @@ def of_ours(asked: Asked, cluster_id: str) -> tuple[Counter[int], list[tuple[int
 
 def comparable(version: int, record: Message) -> str:
     told = record.to_json(version)
-    return f"{record.NAME} v{version} {json.dumps({key: value for key, value in told.items() if key not in _BY_CHANCE})}"
+    kept = {key: value for key, value in told.items() if key not in _BY_CHANCE}
+    return f"{record.NAME} v{version} {json.dumps(kept)}"
 
 
 @needs_shared
 @pytest.mark.parametrize("scenario", ["single", "extra", "sasl", "static3", "dynamic3"])
-def test_the_same_errors_and_the_same_records(scenario: str) -> None:
+def test_captured_requests_have_kafkas_errors_and_records(scenario: str) -> None:
     cluster_id, same, different = "", Counter[str](), {}
     for asked in conversation(scenario):
         if asked.api_key == BrokerRegistrationRequest.API_KEY and not cluster_id:

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: who may have which quota, at which values, and what is written."""
+"""AlterClientQuotas: entities and keys, valid values, and records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def alter(
     ]
 
 
-def test_set_changed_and_removed() -> None:
+def test_quotas_are_set_changed_and_removed() -> None:
     cluster = Cluster()
     user = {"user": "ann"}
     assert alter(cluster, entry(user, **{PRODUCED: 1024.0, SHARE: 12.5})) == [(0, None)]
@@ -59,11 +59,15 @@ def test_set_changed_and_removed() -> None:
 @pytest.mark.parametrize(
     "entity",
     [
-        {"user": None}, {"client_id": "app"}, {"client_id": None}, {"user": "ann", "client_id": "app"},
-        {"user": None, "client_id": None}, {"client_id": "app", "user": None},
+        {"user": None},
+        {"client_id": "app"},
+        {"client_id": None},
+        {"user": "ann", "client_id": "app"},
+        {"user": None, "client_id": None},
+        {"client_id": "app", "user": None},
     ],
-)  # fmt: skip
-def test_who_can_have_quotas_of_bytes(entity: dict[str, str | None]) -> None:
+)
+def test_users_and_clients_can_have_byte_rates(entity: dict[str, str | None]) -> None:
     cluster = Cluster()
     assert alter(cluster, entry(entity, **{PRODUCED: 5.0})) == [(0, None)]
     assert list(cluster.image.quotas) == [
@@ -92,7 +96,7 @@ def test_addresses_have_quotas_of_connections(address: str | None) -> None:
         ({"ip": "host.example"}, "names of hosts are not looked up"),
     ],
 )
-def test_who_cannot_be(entity: dict[str, str | None], why: str) -> None:
+def test_invalid_entity_is_refused(entity: dict[str, str | None], why: str) -> None:
     cluster = Cluster()
     ((error, message),) = alter(cluster, entry(entity, **{PRODUCED: 5.0}))
     assert error == ErrorCode.INVALID_REQUEST and message is not None and why in message
@@ -114,7 +118,7 @@ def test_who_cannot_be(entity: dict[str, str | None], why: str) -> None:
         ("user", "bytes", 5.0, "Invalid configuration key bytes"),
     ],
 )
-def test_values_that_cannot_be(entity: str, key: str, value: float, why: str) -> None:
+def test_invalid_value_is_refused(entity: str, key: str, value: float, why: str) -> None:
     cluster = Cluster()
     ((error, message),) = alter(
         cluster,
@@ -127,13 +131,13 @@ def test_values_that_cannot_be(entity: str, key: str, value: float, why: str) ->
 @pytest.mark.parametrize(
     ("key", "value"), [(PRODUCED, 5.0000001), (PRODUCED, 2.0**63), (SHARE, 1e300), (SHARE, 0.001)]
 )
-def test_values_that_can_just_be(key: str, value: float) -> None:
+def test_values_near_the_limits_are_accepted(key: str, value: float) -> None:
     cluster = Cluster()
     assert alter(cluster, entry({"user": "ann"}, **{key: value})) == [(0, None)]
     assert cluster.image.quotas[("user", "ann"),] == {key: value}
 
 
-def test_entities_fare_each_on_their_own_and_have_one_result_each() -> None:
+def test_each_entity_has_one_result() -> None:
     cluster = Cluster()
     twice = entry({"user": "ann"}, **{PRODUCED: 2.0})
     got = alter(
@@ -146,14 +150,14 @@ def test_entities_fare_each_on_their_own_and_have_one_result_each() -> None:
     )
 
 
-def test_a_key_twice() -> None:
+def test_repeated_key_is_refused() -> None:
     cluster = Cluster()
     both = entry({"user": "ann"}, **{PRODUCED: 1.0})
     both["ops"] *= 2
     assert alter(cluster, both)[0][0] == ErrorCode.INVALID_REQUEST and not cluster.image.quotas
 
 
-def test_validate_only() -> None:
+def test_validate_only_writes_nothing() -> None:
     cluster = Cluster()
     good, bad = entry({"user": "ann"}, **{PRODUCED: 1.0}), entry({"user": "ben"}, bytes=1.0)
     assert [error for error, _ in alter(cluster, good, bad, validate_only=True)] == [
@@ -163,7 +167,7 @@ def test_validate_only() -> None:
     assert not cluster.image.quotas
 
 
-def test_it_needs_the_right_to_alter_the_configuration_of_the_cluster() -> None:
+def test_quotas_need_alter_configs_on_the_cluster() -> None:
     cluster = Cluster()
     got = alter(
         cluster,

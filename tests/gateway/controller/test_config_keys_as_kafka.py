@@ -1,4 +1,4 @@
-"""The controller's configuration keys against those that were imported from Kafka's jars."""
+"""The controller's configuration keys equal those that were imported from Kafka's jars."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_topic_keys_have_the_synonyms_of_kafka() -> None:
     }
 
 
-def test_broker_keys_are_those_that_a_broker_takes_while_it_runs() -> None:
+def test_broker_keys_are_kafkas_dynamic_keys() -> None:
     assert BROKER_KEYS.keys() | LISTENER_KEYS | QUOTAS == MODES.keys()
     assert FACTS["broker"].keys() - MODES.keys() == STATIC_BROKER_KEYS
     assert {

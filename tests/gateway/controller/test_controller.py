@@ -1,4 +1,6 @@
-"""The life of a controller: what it writes first, what it keeps to itself, what it forgets."""
+"""The life of a controller: bootstrap records, proposals that are not committed, loss of
+leadership.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def names(operation: Operation) -> list[str]:
     return [record.message.NAME for record in operation.records]
 
 
-def test_the_first_leader_writes_what_kafka_4_3_formats_with() -> None:
+def test_first_controller_writes_the_records_of_kafka_4_3s_format() -> None:
     cluster = Cluster()
     assert cluster.image.features == {
         "metadata.version": 30,
@@ -40,8 +42,11 @@ def test_the_first_leader_writes_what_kafka_4_3_formats_with() -> None:
     assert cluster.image.configs == {(4, ""): {"min.insync.replicas": "1"}}
     (bootstrap,) = cluster.began_with
     assert names(bootstrap) == [
-        "BeginTransactionRecord", *["FeatureLevelRecord"] * 6, "ConfigRecord", "EndTransactionRecord",
-    ]  # fmt: skip
+        "BeginTransactionRecord",
+        *["FeatureLevelRecord"] * 6,
+        "ConfigRecord",
+        "EndTransactionRecord",
+    ]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -52,12 +57,12 @@ def test_every_level_begins_with_its_metadata_version(level: int) -> None:
     assert in_transaction == (level >= 13)
 
 
-def test_a_cluster_that_was_begun_is_left_as_it_is() -> None:
+def test_later_controller_writes_no_bootstrap_records() -> None:
     cluster = Cluster()
     assert cluster.elect() == []
 
 
-def test_a_transaction_that_a_dead_leader_left_open_is_aborted() -> None:
+def test_open_transaction_of_a_failed_controller_is_aborted() -> None:
     cluster = Cluster()
     (begin, *_) = encode(controller().activate(Image(), 0)[0].records)
     cluster.append(begin)
@@ -66,7 +71,7 @@ def test_a_transaction_that_a_dead_leader_left_open_is_aborted() -> None:
     assert cluster.elect() == []
 
 
-def test_a_crash_inside_the_bootstrap_transaction_begins_again() -> None:
+def test_aborted_bootstrap_transaction_is_written_again() -> None:
     first = controller().activate(Image(), 0)[0]
     for cut in range(1, len(first.records)):
         cluster = Cluster(log=encode(first.records)[:cut])
@@ -74,9 +79,7 @@ def test_a_crash_inside_the_bootstrap_transaction_begins_again() -> None:
         assert cluster.image.metadata_version == 30
 
 
-def test_a_leader_that_lost_its_epoch_before_the_bootstrap_was_committed_leaves_it_to_the_next() -> (
-    None
-):
+def test_next_controller_writes_uncommitted_bootstrap_records() -> None:
     committed = Image()
     for _ in range(3):  # KAFKA-20839: the third writes it as the first did
         one = controller()
@@ -85,7 +88,7 @@ def test_a_leader_that_lost_its_epoch_before_the_bootstrap_was_committed_leaves_
     assert same(committed, Image())
 
 
-def test_what_was_proposed_is_seen_by_the_next_request_and_by_nobody_else() -> None:
+def test_next_request_sees_proposals_and_the_committed_image_does_not() -> None:
     cluster = Cluster()
     before = replayed(cluster.log)
     version = 7
@@ -96,7 +99,7 @@ def test_what_was_proposed_is_seen_by_the_next_request_and_by_nobody_else() -> N
     assert same(cluster.image, before)
 
 
-def test_what_was_not_committed_is_forgotten_with_the_leadership() -> None:
+def test_uncommitted_proposals_are_dropped_with_the_leadership() -> None:
     cluster = Cluster()
     committed = replayed(cluster.log)
     cluster.decide(create(TOPIC), 7)
@@ -107,7 +110,7 @@ def test_what_was_not_committed_is_forgotten_with_the_leadership() -> None:
     assert cluster.ask(create(TOPIC)).topics[0].error_code == 0
 
 
-def test_who_does_not_lead_says_so_for_each_topic() -> None:
+def test_inactive_controller_answers_not_controller_for_each_topic() -> None:
     answer = controller().handle(create(TOPIC, {"name": "b"}), 7, allowing(), 0).answer
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.NOT_CONTROLLER] * 2  # type: ignore[attr-defined]
 
@@ -121,7 +124,7 @@ def test_validate_only_changes_nothing() -> None:
     assert cluster.ask(create(TOPIC)).topics[0].error_code == 0
 
 
-def test_a_no_op_when_nothing_was_written_for_a_while() -> None:
+def test_idle_controller_writes_a_no_op_record() -> None:
     one = controller(max_idle_interval_ms=500)
     one.activate(Image(), 1000)
     assert one.idle(1499) is None
@@ -134,7 +137,7 @@ def test_a_no_op_when_nothing_was_written_for_a_while() -> None:
     assert one.idle(10_000) is None
 
 
-def test_no_no_op_where_it_is_switched_off() -> None:
+def test_no_op_records_can_be_switched_off() -> None:
     one = controller(max_idle_interval_ms=0)
     one.activate(Image(), 0)
     assert one.idle(10_000) is None

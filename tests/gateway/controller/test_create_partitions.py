@@ -1,4 +1,4 @@
-"""CreatePartitions: more of them, placed or by hand, and never fewer."""
+"""CreatePartitions: new partitions, placed or assigned manually, and the refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask(cluster: Cluster, *topics: dict[str, Any], **fields: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_more(version: int) -> None:
+def test_partitions_are_added(version: int) -> None:
     cluster = cluster_with()
     assert ask(cluster, grow(5), version=version) == [0]
     partitions = cluster.image.partitions[cluster.image.topic_ids["a"]]
@@ -35,7 +35,7 @@ def test_more(version: int) -> None:
     assert {len(partition.replicas) for partition in partitions.values()} == {2}
 
 
-def test_by_hand() -> None:
+def test_manual_assignments_are_used() -> None:
     cluster = cluster_with()
     assert ask(cluster, grow(4, [3, 1], [2, 3])) == [0]
     partitions = cluster.image.partitions[cluster.image.topic_ids["a"]]
@@ -58,21 +58,21 @@ def test_by_hand() -> None:
         (grow(2**31 - 1), ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_refusals(topic: dict[str, Any], error: ErrorCode) -> None:
+def test_invalid_request_is_refused(topic: dict[str, Any], error: ErrorCode) -> None:
     cluster = cluster_with()
     length = len(cluster.log)
     assert ask(cluster, topic) == [error]
     assert len(cluster.log) == length
 
 
-def test_more_of_several_topics_than_one_operation_holds() -> None:
+def test_too_many_partitions_refuse_the_whole_request() -> None:
     cluster = Cluster()
     cluster.ask(create({"name": "a"}, {"name": "b"}))
     assert ask(cluster, grow(6001), grow(6001, name="b")) == [ErrorCode.POLICY_VIOLATION] * 2
     assert all(len(partitions) == 1 for partitions in cluster.image.partitions.values())
 
 
-def test_a_name_twice_and_one_that_is_not_allowed() -> None:
+def test_repeated_name_and_forbidden_name_are_refused() -> None:
     cluster = cluster_with()
     cluster.ask(create({"name": "b"}))
     results = ask(cluster, grow(5), grow(6), grow(2, name="b"), forbidden=[("ALTER", "TOPIC", "b")])

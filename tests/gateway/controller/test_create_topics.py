@@ -1,4 +1,4 @@
-"""CreateTopics: what is written and answered, and every way to be refused."""
+"""CreateTopics: records, responses, and every refusal."""
 
 from __future__ import annotations
 
@@ -40,18 +40,23 @@ def refused(topic: dict[str, Any], cluster: Cluster | None = None) -> ErrorCode:
     return ErrorCode(result.error_code)
 
 
-def test_records_in_kafkas_order() -> None:
+def test_records_are_in_kafkas_order() -> None:
     cluster = Cluster(nodes=(1, 2))
     decision = cluster.decide(create(configured(retention_ms="5000", min_insync_replicas="2")), 7)
     assert decision.operation is not None
     assert [record.message.NAME for record in decision.operation.records] == [
-        "TopicRecord", "ConfigRecord", "ConfigRecord", "ClearElrRecord", "PartitionRecord", "PartitionRecord",
-    ]  # fmt: skip
+        "TopicRecord",
+        "ConfigRecord",
+        "ConfigRecord",
+        "ClearElrRecord",
+        "PartitionRecord",
+        "PartitionRecord",
+    ]
     assert len(decision.operation.batches) == 1
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_the_answer_tells_what_its_version_can(version: int) -> None:
+def test_response_has_the_fields_of_its_version(version: int) -> None:
     cluster = Cluster()
     (result,) = cluster.ask(create(configured(retention_ms="5000")), version).topics
     topic_id = cluster.image.topic_ids["orders"]
@@ -66,7 +71,7 @@ def test_the_answer_tells_what_its_version_can(version: int) -> None:
         assert [one.name for one in result.configs] == sorted(configs) and len(configs) == 37
 
 
-def test_partitions_are_led_by_the_nodes_they_were_placed_on() -> None:
+def test_first_active_replica_leads_a_new_partition() -> None:
     cluster = Cluster(nodes=(1, 2, 3))
     cluster.ask(create({"name": "orders", "num_partitions": 6, "replication_factor": 2}))
     partitions = cluster.image.partitions[cluster.image.topic_ids["orders"]]
@@ -80,13 +85,13 @@ def test_partitions_are_led_by_the_nodes_they_were_placed_on() -> None:
     assert all(leaders.count(node) == 2 for node in (1, 2, 3))
 
 
-def test_defaults_where_nothing_is_said() -> None:
+def test_unset_counts_get_the_defaults() -> None:
     cluster = Cluster(nodes=(1, 2), num_partitions=3, default_replication_factor=2)
     (result,) = cluster.ask(create({"name": "orders"})).topics
     assert (result.num_partitions, result.replication_factor) == (3, 2)
 
 
-def test_replicas_chosen_by_hand() -> None:
+def test_manual_assignments_are_used() -> None:
     cluster = Cluster(nodes=(1, 2, 3))
     assert cluster.ask(create(by_hand([3, 1], [2, 3]))).topics[0].error_code == 0
     partitions = cluster.image.partitions[cluster.image.topic_ids["orders"]]
@@ -137,11 +142,11 @@ def test_replicas_chosen_by_hand() -> None:
         ),
     ],
 )
-def test_refusals(topic: dict[str, Any], error: ErrorCode) -> None:
+def test_invalid_topic_is_refused(topic: dict[str, Any], error: ErrorCode) -> None:
     assert refused(topic) is error
 
 
-def test_names_that_metrics_would_mix_up() -> None:
+def test_name_that_collides_in_metrics_is_refused() -> None:
     cluster = Cluster()
     cluster.ask(create({"name": "a.b"}))
     assert refused({"name": "a_b"}, cluster) is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -151,7 +156,7 @@ def test_names_that_metrics_would_mix_up() -> None:
     assert cluster.ask(create({"name": "a_b"})).topics[0].error_code == 0
 
 
-def test_a_name_twice_in_a_request_is_refused_once_and_the_others_are_made() -> None:
+def test_repeated_name_is_refused_and_others_are_created() -> None:
     cluster = Cluster()
     results = cluster.ask(create(TOPIC, TOPIC, {"name": "other"})).topics
     assert [(one.name, one.error_code) for one in results] == [
@@ -161,7 +166,7 @@ def test_a_name_twice_in_a_request_is_refused_once_and_the_others_are_made() -> 
     assert set(cluster.image.topic_ids) == {"other"}
 
 
-def test_too_many_partitions_of_all_topics_together_refuse_all_of_them() -> None:
+def test_too_many_partitions_refuse_the_whole_request() -> None:
     cluster = Cluster()
     topics = [{"name": name, "num_partitions": 6000} for name in ("a", "b")]
     assert [one.error_code for one in cluster.ask(create(*topics)).topics] == [
@@ -170,7 +175,7 @@ def test_too_many_partitions_of_all_topics_together_refuse_all_of_them() -> None
     assert not cluster.image.topics
 
 
-def test_who_may_not_create() -> None:
+def test_create_without_permission_is_refused() -> None:
     cluster = Cluster()
     nobody = [("CREATE", "CLUSTER", "*"), ("CREATE", "TOPIC", "orders")]
     results = cluster.ask(create(TOPIC, {"name": "mine"}), forbidden=nobody).topics
@@ -179,7 +184,7 @@ def test_who_may_not_create() -> None:
     assert result.error_code == 0, "who may create on the cluster may create any"
 
 
-def test_who_may_not_describe_configurations_is_not_told_them() -> None:
+def test_configs_are_withheld_without_describe_configs() -> None:
     (result,) = Cluster().ask(create(TOPIC), forbidden=[("DESCRIBE_CONFIGS", "TOPIC", "*")]).topics
     assert (
         result.error_code == 0
@@ -189,7 +194,7 @@ def test_who_may_not_describe_configurations_is_not_told_them() -> None:
 
 
 @pytest.mark.parametrize("level", [7, 16, 17, 22, 23, 30])
-def test_partitions_at_older_levels(level: int) -> None:
+def test_partitions_have_directories_from_level_17_on(level: int) -> None:
     cluster = Cluster(level=level)
     assert cluster.ask(create(TOPIC)).topics[0].error_code == 0
     partitions = cluster.image.partitions[cluster.image.topic_ids["orders"]]

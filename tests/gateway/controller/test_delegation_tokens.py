@@ -1,6 +1,4 @@
-"""Delegation tokens: whose they are, how long they live, by what they are found, and that they go
-when their time is over.
-"""
+"""Delegation tokens: owners, lifetimes, lookup by HMAC, and removal after expiry."""
 
 from __future__ import annotations
 
@@ -50,10 +48,15 @@ def create(
     kind, _, name = owner.partition(":")
     people = [renewer.partition(":") for renewer in renewers]
     return ask(
-        cluster, principal, "CreateDelegationTokenRequest",
-        owner_principal_type=kind, owner_principal_name=name, max_lifetime_ms=lifetime_ms,
-        renewers=[{"principal_type": kind, "principal_name": name} for kind, _, name in people], **more,
-    )  # fmt: skip
+        cluster,
+        principal,
+        "CreateDelegationTokenRequest",
+        owner_principal_type=kind,
+        owner_principal_name=name,
+        max_lifetime_ms=lifetime_ms,
+        renewers=[{"principal_type": kind, "principal_name": name} for kind, _, name in people],
+        **more,
+    )
 
 
 def renew(cluster: Cluster, password: bytes, principal: str = ANN, period_ms: int = -1) -> Any:
@@ -72,7 +75,7 @@ def expire(cluster: Cluster, password: bytes, principal: str = ANN, period_ms: i
     )
 
 
-def test_a_token_and_its_password() -> None:
+def test_response_has_the_token_and_its_hmac() -> None:
     cluster = cluster_with_tokens()
     answer = create(cluster, ANN, BEN)
     assert (answer.error_code, answer.principal_type, answer.principal_name) == (0, "User", "ann")
@@ -97,19 +100,21 @@ def test_a_token_and_its_password() -> None:
         (2**63 - 1, DAY_MS, 7 * DAY_MS),
     ],
 )
-def test_how_long_it_lives(lifetime_ms: int, expiry_ms: int, latest_ms: int) -> None:
+def test_lifetime_is_the_shorter_of_request_and_setting(
+    lifetime_ms: int, expiry_ms: int, latest_ms: int
+) -> None:
     cluster = cluster_with_tokens()
     answer = create(cluster, lifetime_ms=lifetime_ms)
     assert answer.expiry_timestamp_ms == cluster.now_ms + expiry_ms
     assert answer.max_timestamp_ms == cluster.now_ms + latest_ms
 
 
-def test_times_end_where_64_bits_do() -> None:
+def test_times_are_limited_to_64_bits() -> None:
     cluster = cluster_with_tokens(token_max_lifetime_ms=2**63 - 1)
     assert create(cluster).max_timestamp_ms == 2**63 - 1
 
 
-def test_for_another() -> None:
+def test_token_for_another_owner_needs_create_tokens() -> None:
     cluster = cluster_with_tokens()
     forbidden = [("CREATE_TOKENS", "USER", BEN)]
     answer = create(cluster, ANN, owner=BEN, forbidden=forbidden)
@@ -133,7 +138,7 @@ def test_for_another() -> None:
 
 
 @pytest.mark.parametrize("renewer", ["Group:staff", ":x", "user:x"])
-def test_only_users_renew(renewer: str) -> None:
+def test_renewer_must_be_a_user(renewer: str) -> None:
     cluster = cluster_with_tokens()
     assert (
         create(cluster, ANN, BEN, renewer).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
@@ -142,7 +147,7 @@ def test_only_users_renew(renewer: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [None, "User:ben"])
-def test_types_that_no_owner_has(kind: str | None) -> None:
+def test_invalid_owner_type_is_refused(kind: str | None) -> None:
     cluster = cluster_with_tokens()
     fields = {"owner_principal_type": kind, "owner_principal_name": "x"}
     assert (
@@ -151,7 +156,7 @@ def test_types_that_no_owner_has(kind: str | None) -> None:
     )
 
 
-def test_renewed_no_further_than_it_lives() -> None:
+def test_renewal_ends_at_the_maximum_lifetime() -> None:
     cluster = cluster_with_tokens()
     made_at, password = cluster.now_ms, create(cluster).hmac
     cluster.now_ms += MINUTE_MS
@@ -166,7 +171,7 @@ def test_renewed_no_further_than_it_lives() -> None:
     assert token.expiration_timestamp == token.max_timestamp == made_at + 7 * DAY_MS
 
 
-def test_expired_by_who_may() -> None:
+def test_owner_and_renewer_can_expire_a_token() -> None:
     cluster = cluster_with_tokens()
     password = create(cluster, ANN, BEN).hmac
     assert (
@@ -194,7 +199,7 @@ def test_expired_by_who_may() -> None:
     assert expire(cluster, password).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
-def test_found_by_its_password_after_an_election_and_among_many() -> None:
+def test_token_is_found_by_hmac_after_an_election() -> None:
     cluster = cluster_with_tokens()
     passwords = [create(cluster).hmac for _ in range(20)]
     cluster.elect()
@@ -227,7 +232,7 @@ def test_unknown_hmac_is_looked_up_in_slices_and_hashes_each_token_once() -> Non
     assert run(index.find(secret, token_hmac(secret, "token-7"))) is None
 
 
-def test_without_a_key_there_are_none() -> None:
+def test_tokens_are_disabled_without_a_secret_key() -> None:
     cluster = Cluster()
     answer = create(cluster)
     assert (answer.error_code, answer.principal_name) == (
@@ -242,7 +247,7 @@ def test_without_a_key_there_are_none() -> None:
     )
 
 
-def test_an_old_metadata_version_has_none() -> None:
+def test_old_metadata_version_has_no_tokens() -> None:
     cluster = cluster_with_tokens(level=13)
     assert (
         create(cluster).error_code
@@ -252,7 +257,7 @@ def test_an_old_metadata_version_has_none() -> None:
     assert create(cluster_with_tokens(level=14)).error_code == 0
 
 
-def test_those_whose_time_is_over_are_swept_away() -> None:
+def test_expired_tokens_are_removed_periodically() -> None:
     cluster = cluster_with_tokens(
         token_expiry_check_interval_ms=1000, broker_session_timeout_ms=10**9
     )

@@ -1,4 +1,4 @@
-"""DeleteTopics by name and by id, and what who may not is told."""
+"""DeleteTopics by name and by id, and the responses to requesters without permissions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def delete(
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_by_name(version: int) -> None:
+def test_topic_is_deleted_by_name(version: int) -> None:
     cluster = cluster_of("a", "b")
     topic_id = cluster.image.topic_ids["a"]
     fields: dict[str, Any] = {"topics": [{"name": "a"}]} if version >= 6 else {"topic_names": ["a"]}
@@ -51,14 +51,14 @@ def test_by_name(version: int) -> None:
     assert (2, "a") not in cluster.image.configs and (2, "b") in cluster.image.configs
 
 
-def test_by_id_the_name_is_told() -> None:
+def test_response_to_a_deletion_by_id_has_the_name() -> None:
     cluster = cluster_of("a")
     topic_id = cluster.image.topic_ids["a"]
     assert delete(cluster, {"name": None, "topic_id": topic_id}) == [("a", topic_id, 0)]
     assert not cluster.image.topics
 
 
-def test_what_is_not_there() -> None:
+def test_unknown_topics_are_refused() -> None:
     cluster = cluster_of("a")
     assert delete(cluster, {"name": "b"}, {"name": None, "topic_id": SOME_ID}) == [
         ("b", ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -66,7 +66,7 @@ def test_what_is_not_there() -> None:
     ]
 
 
-def test_requests_that_say_too_little_or_too_much() -> None:
+def test_topic_needs_exactly_one_of_name_and_id() -> None:
     cluster = cluster_of("a", "b")
     topic_id = cluster.image.topic_ids["a"]
     assert delete(
@@ -79,21 +79,21 @@ def test_requests_that_say_too_little_or_too_much() -> None:
     assert len(cluster.image.topics) == 2
 
 
-def test_a_name_of_a_topic_that_is_deleted_by_id_in_the_same_request() -> None:
+def test_name_of_a_topic_that_is_also_given_by_id_is_refused() -> None:
     cluster = cluster_of("a")
     topic_id = cluster.image.topic_ids["a"]
     results = delete(cluster, {"name": "a"}, {"name": None, "topic_id": topic_id})
     assert results == [("a", topic_id, ErrorCode.INVALID_REQUEST), ("a", topic_id, 0)]
 
 
-def test_the_metadata_log_stays() -> None:
+def test_metadata_topic_cannot_be_deleted() -> None:
     results = delete(
         Cluster(), {"name": "__cluster_metadata"}, {"name": None, "topic_id": METADATA_TOPIC_ID}
     )
     assert [error for *_, error in results] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-def test_who_may_not_delete_learns_a_name_only_if_he_may_describe() -> None:
+def test_refusal_reveals_a_name_only_with_describe() -> None:
     cluster = cluster_of("a")
     topic_id = cluster.image.topic_ids["a"]
     by_id = {"name": None, "topic_id": topic_id}

@@ -1,4 +1,4 @@
-"""Leaders and ISRs when brokers and directories come and go, and elections that are asked for."""
+"""Leaders and ISRs when brokers and directories come and go, and requested elections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def state(it: BrokerCluster, index: int = 0) -> tuple[int, list[int]]:
 
 
 @pytest.mark.parametrize("level", [7, 11, 12, 17, 22, 30])
-def test_others_lead_when_a_broker_is_fenced(level: int) -> None:
+def test_other_replicas_lead_when_a_broker_is_fenced(level: int) -> None:
     it = BrokerCluster((1, 2, 3), level=level)
     it.create([1, 2, 3], [2, 3, 1], [3, 1, 2])
     it.fence(1)
@@ -30,7 +30,7 @@ def test_others_lead_when_a_broker_is_fenced(level: int) -> None:
     )
 
 
-def test_a_broker_may_have_more_partitions_than_a_batch_has_records() -> None:
+def test_fencing_may_make_more_records_than_a_batch_holds() -> None:
     it = BrokerCluster((1, 2))
     for topic in ("a", "b"):
         it.ask(create({"name": topic, "num_partitions": 6_000, "replication_factor": 2}))
@@ -40,7 +40,7 @@ def test_a_broker_may_have_more_partitions_than_a_batch_has_records() -> None:
     )
 
 
-def test_the_last_of_an_isr_leads_when_it_comes_back() -> None:
+def test_last_isr_member_leads_when_it_returns() -> None:
     it = BrokerCluster((1, 2), level=22)
     it.create([1, 2])
     it.alter([1])
@@ -54,7 +54,7 @@ def test_the_last_of_an_isr_leads_when_it_comes_back() -> None:
     assert it.partition().leader_epoch == 2
 
 
-def test_eligible_leaders_lead_when_they_come_back() -> None:
+def test_eligible_replica_leads_when_it_returns() -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2, 3], min_insync_replicas="2")
     it.alter([1, 2])
@@ -73,7 +73,7 @@ def test_eligible_leaders_lead_when_they_come_back() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_who_lost_what_it_acknowledged_is_not_eligible(clean: bool) -> None:
+def test_broker_after_an_unclean_shutdown_is_not_eligible(clean: bool) -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2, 3], min_insync_replicas="3")
     epoch = it.broker(2).broker_epoch
@@ -84,7 +84,7 @@ def test_who_lost_what_it_acknowledged_is_not_eligible(clean: bool) -> None:
     assert it.partition().eligible_leader_replicas == ([2] if clean else None)
 
 
-def test_anybody_leads_rather_than_nobody_where_the_topic_says_so() -> None:
+def test_unclean_leader_is_elected_if_the_topic_allows_it() -> None:
     it = BrokerCluster((1, 2), level=22)
     it.create([1, 2])
     it.alter([1])
@@ -105,7 +105,7 @@ def test_anybody_leads_rather_than_nobody_where_the_topic_says_so() -> None:
     assert (state(it), it.partition().leader_recovery_state) == ((2, [2]), 1)
 
 
-def test_the_first_replica_leads_again_after_a_while() -> None:
+def test_preferred_leader_is_elected_periodically() -> None:
     it = BrokerCluster((1, 2))
     it.create([1, 2], [2, 1])
     it.fence(1)
@@ -121,7 +121,7 @@ def test_the_first_replica_leads_again_after_a_while() -> None:
     assert state(it) == (1, [2, 1])
 
 
-def test_who_shuts_down_leads_no_more() -> None:
+def test_broker_in_controlled_shutdown_leads_nothing() -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2, 3], [2, 1, 3])
     assert not it.heartbeat(1, want_shut_down=True).should_shut_down
@@ -133,7 +133,7 @@ def test_who_shuts_down_leads_no_more() -> None:
     assert it.heartbeat(1, want_shut_down=True).should_shut_down
 
 
-def test_who_is_unregistered_is_in_no_isr() -> None:
+def test_unregistered_broker_is_in_no_isr() -> None:
     it = BrokerCluster((1, 2))
     it.create([1, 2])
     assert it.ask(made("UnregisterBrokerRequest", broker_id=1)).error_code == 0
@@ -142,7 +142,6 @@ def test_who_is_unregistered_is_in_no_isr() -> None:
 
 
 # --- directories
-# ------------------------------------------------------------------------------------------------------
 
 
 def assign(
@@ -164,7 +163,7 @@ def assign(
     return [one.error_code for one in answer.directories[0].topics[0].partitions]
 
 
-def test_replicas_are_where_their_broker_says() -> None:
+def test_replica_gets_the_directory_that_its_broker_reports() -> None:
     it = BrokerCluster((1, 2, 3), directories=2)
     it.create([1, 2], [2, 3])
     assert assign(it, 1, it.directory(1, 1), 0, 1, 7) == [
@@ -183,7 +182,7 @@ def test_replicas_are_where_their_broker_says() -> None:
     assert assign(old, 1, old.directory(1), 0) == [ErrorCode.UNSUPPORTED_VERSION]
 
 
-def test_a_replica_in_a_directory_that_is_gone_leads_nothing() -> None:
+def test_replica_in_an_offline_directory_leads_nothing() -> None:
     it = BrokerCluster((1, 2), directories=2)
     it.create([1, 2], [1, 2])
     assign(it, 1, it.directory(1, 0), 0)
@@ -196,7 +195,7 @@ def test_a_replica_in_a_directory_that_is_gone_leads_nothing() -> None:
     assert state(it, 1) == (-1, []), "a replica that is lost cannot be elected"
 
 
-def test_where_a_directory_fails_leaders_are_looked_at() -> None:
+def test_failed_directory_moves_its_leaders() -> None:
     it = BrokerCluster((1, 2, 3), directories=2, level=22)
     it.create([1, 2])
     assign(it, 2, it.directory(2, 1), 0)
@@ -213,7 +212,6 @@ def test_where_a_directory_fails_leaders_are_looked_at() -> None:
 
 
 # --- elections
-# --------------------------------------------------------------------------------------------------------
 
 
 def elect(
@@ -233,7 +231,7 @@ def errors(answer: Any) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_first_replica_is_elected(version: int) -> None:
+def test_preferred_election_elects_the_first_replica(version: int) -> None:
     it = BrokerCluster((1, 2))
     it.create([1, 2], [2, 1], [1, 2])
     it.fence(1)
@@ -256,7 +254,7 @@ def test_the_first_replica_is_elected(version: int) -> None:
     ], "of all: those that need it"
 
 
-def test_anybody_is_elected_who_is_asked_for() -> None:
+def test_unclean_election_elects_a_replica_outside_the_isr() -> None:
     it = BrokerCluster((1, 2, 3), level=22)
     it.create([1, 2], [1, 3])
     it.fence(3)
@@ -267,7 +265,7 @@ def test_anybody_is_elected_who_is_asked_for() -> None:
     assert errors(elect(it, 1, 0)) == [(0, ErrorCode.ELECTION_NOT_NEEDED)]
 
 
-def test_elections_that_cannot_be() -> None:
+def test_impossible_election_is_refused() -> None:
     it = BrokerCluster((1,))
     it.create([1])
     assert elect(it, 7, 0).error_code == ErrorCode.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""Where replicas can be, by what the log says of brokers."""
+"""Nodes and directories that can have replicas, by the registrations in the log."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def nodes(**fields: Any) -> Nodes:
         ({"log_dirs": [], "cordoned_log_dirs": [ONE]}, [UsableNode(7)], True),
     ],
 )
-def test_brokers_that_take_replicas(
+def test_usable_brokers_are_those_with_room(
     fields: dict[str, Any], usable: list[UsableNode], active: bool
 ) -> None:
     assert (nodes(**fields).usable(), nodes(**fields).is_active(7)) == (usable, active)
     assert (7 in nodes(**fields), 1 in nodes(**fields)) == (True, False)
 
 
-def test_without_brokers_the_nodes_of_the_quorum_do() -> None:
+def test_nodes_of_the_quorum_are_usable_without_brokers() -> None:
     without = Nodes(Image(), (1, 2))
     assert without.usable() == [UsableNode(1), UsableNode(2)]
     assert (without.is_active(1), without.is_active(7), without.has_directory(1, UNASSIGNED)) == (
@@ -58,7 +58,7 @@ def test_without_brokers_the_nodes_of_the_quorum_do() -> None:
 @pytest.mark.parametrize(
     ("directory", "online"), [(ONE, True), (UNASSIGNED, True), (MIGRATING, True), (LOST, False)]
 )
-def test_directories(directory: Uuid, online: bool) -> None:
+def test_directory_is_online_as_in_kafka(directory: Uuid, online: bool) -> None:
     assert nodes().has_directory(7, directory) is online
     assert nodes(log_dirs=[OTHER]).has_directory(7, directory) is (online and directory != ONE)
     assert nodes(log_dirs=[]).has_directory(7, directory) is online
@@ -68,11 +68,11 @@ def test_directories(directory: Uuid, online: bool) -> None:
 @pytest.mark.parametrize(
     ("directories", "where"), [([], MIGRATING), ([ONE], ONE), ([ONE, OTHER], UNASSIGNED)]
 )
-def test_where_a_new_replica_is(directories: list[Uuid], where: Uuid) -> None:
+def test_new_replica_gets_the_only_directory(directories: list[Uuid], where: Uuid) -> None:
     assert nodes(log_dirs=directories).default_directory(7) == where
 
 
-def test_topics_are_placed_on_brokers_that_are_up_first() -> None:
+def test_topics_are_placed_on_unfenced_brokers_first() -> None:
     it = BrokerCluster((11, 12, 13))
     it.fence(13)
     assert (

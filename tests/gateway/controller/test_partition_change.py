@@ -1,6 +1,4 @@
-"""What becomes of a partition: cases that Kafka's PartitionChangeBuilderTest settles, and what must
-hold whatever is asked.
-"""
+"""Partition changes: cases of Kafka's PartitionChangeBuilderTest, and invariants of any change."""
 
 from __future__ import annotations
 
@@ -58,15 +56,15 @@ def rules(level: int, down: Collection[int] = (), *, min_isr: int = 2) -> Rules:
 FOO = partition([2, 1, 3], [2, 1, 3], 1)
 BAR = partition([1, 2, 3, 4], [1, 2, 3], 1, removing_replicas=[1], adding_replicas=[4])
 BAZ = partition([2, 1, 3], [1, 3], 3)
-#: Stopped with nobody to lead it: without and with eligible leader replicas.
+#: Without a leader: without and with eligible leader replicas.
 OFFLINE = partition([2, 1, 3], [3], NO_LEADER)
 OFFLINE_ELR = partition([2, 1, 3], [], NO_LEADER, eligible_leader_replicas=[3], last_known_elr=[2])
 
 
 @dataclass
 class Case:
-    """``then`` are the fields of the record that are said; None: no record at all. Directories are
-    checked elsewhere.
+    """``then`` are the fields that the record has; None: there is no record. Directories are tested
+    on their own.
     """
 
     what: str
@@ -85,62 +83,85 @@ CASES = [
     Case("nothing", FOO, Target(), None),
     Case("nothing, unclean", FOO, Target(election=Election.UNCLEAN), None),
     Case("a move that goes on", BAR, Target(), None),
-    Case("the preferred replica is not in sync", BAZ, Target(election=Election.PREFERRED), None, down=()),
+    Case("the preferred replica is not in sync", BAZ, Target(election=Election.PREFERRED), None,
+         down=()),
     Case("the preferred replica leads", FOO, Target(election=Election.PREFERRED), {"leader": 2}),
     Case("a shrinking ISR keeps the epoch", FOO, Target(isr=[2, 1]), {"isr": [2, 1]}),
-    Case("a shrinking ISR began one", FOO, Target(isr=[2, 1]), {"isr": [2, 1], "leader": 1}, levels=(7, 8, 11)),
+    Case("a shrinking ISR began one", FOO, Target(isr=[2, 1]), {"isr": [2, 1], "leader": 1},
+         levels=(7, 8, 11)),
     Case("the leader leaves", FOO, Target(isr=[2, 3]), {"isr": [2, 3], "leader": 2}),
     Case("nobody in sync is up", FOO, Target(isr=[3]), {"isr": [3], "leader": -1},
          elr={"eligible_leader_replicas": [1, 2], "last_known_elr": [1]}),
-    Case("unclean", FOO, Target(isr=[3], election=Election.UNCLEAN), {"isr": [2], "leader": 2, "leader_recovery_state": 1}),
+    Case("unclean", FOO, Target(isr=[3], election=Election.UNCLEAN), {"isr": [2], "leader": 2,
+         "leader_recovery_state": 1}),
     Case("unclean, from offline", OFFLINE, Target(election=Election.UNCLEAN),
          {"isr": [1], "leader": 1, "leader_recovery_state": 1}, down=(2, 3), levels=LEVELS[:2]),
     Case("unclean, from offline with ELR", OFFLINE_ELR, Target(election=Election.UNCLEAN),
-         {"isr": [1], "leader": 1, "leader_recovery_state": 1, "eligible_leader_replicas": [], "last_known_elr": []},
+         {"isr": [1], "leader": 1, "leader_recovery_state": 1, "eligible_leader_replicas": [],
+         "last_known_elr": []},
          down=(2, 3), levels=(23, 30)),
     Case("replicas in another order", FOO, Target(replicas=[3, 2, 1]), {"replicas": [3, 2, 1]}),
     Case("a move ends", BAR, Target(isr=[1, 2, 3, 4]),
-         {"replicas": [2, 3, 4], "isr": [2, 3, 4], "leader": 2, "removing_replicas": [], "adding_replicas": []}),
-    Case("a move is taken back", BAR, Target(isr=[1, 2, 3], replicas=[1, 2, 3], removing=[], adding=[]),
+         {"replicas": [2, 3, 4], "isr": [2, 3, 4], "leader": 2, "removing_replicas": [],
+         "adding_replicas": []}),
+    Case("a move is taken back", BAR, Target(isr=[1, 2, 3], replicas=[1, 2, 3], removing=[],
+         adding=[]),
          {"replicas": [1, 2, 3], "leader": 1, "removing_replicas": [], "adding_replicas": []}),
-    Case("only removed", FOO, Target(replicas=[1, 2, 3], removing=[3]), {"replicas": [1, 2], "isr": [2, 1], "leader": 1}),
-    Case("only added", FOO, Target(replicas=[1, 2, 3, 4], adding=[4]), {"replicas": [1, 2, 3, 4], "adding_replicas": [4]}),
+    Case("only removed", FOO, Target(replicas=[1, 2, 3], removing=[3]), {"replicas": [1, 2],
+         "isr": [2, 1], "leader": 1}),
+    Case("only added", FOO, Target(replicas=[1, 2, 3, 4], adding=[4]), {"replicas": [1, 2, 3, 4],
+         "adding_replicas": [4]}),
     # [1, 2, 3, 4, 5] to [3, 4, 5, 6] of which only 6 is in sync: the ISR would shrink for nothing.
     Case("a smaller partition waits for all who stay",
          partition([3, 4, 5, 6, 1, 2], [1, 2], 1, removing_replicas=[1, 2], adding_replicas=[6]),
          Target(isr=[1, 2, 6]), {"isr": [1, 2, 6]}, down=()),
     Case("a partition as large does not",
-         partition([3, 4, 5, 1], [1, 3], 1, removing_replicas=[1], adding_replicas=[5]), Target(isr=[1, 3, 5]),
-         {"isr": [3, 5], "replicas": [3, 4, 5], "leader": 3, "removing_replicas": [], "adding_replicas": []}, down=()),
+         partition([3, 4, 5, 1], [1, 3], 1, removing_replicas=[1], adding_replicas=[5]),
+         Target(isr=[1, 3, 5]),
+         {"isr": [3, 5], "replicas": [3, 4, 5], "leader": 3, "removing_replicas": [],
+         "adding_replicas": []}, down=()),
     Case("who stopped does not lead after the move, even if nobody does",
-         partition([2, 3, 4, 1], [4, 1], 4, removing_replicas=[4, 1], adding_replicas=[2, 3]), Target(isr=[4, 1, 2, 3]),
-         {"replicas": [2, 3], "isr": [2, 3], "removing_replicas": [], "adding_replicas": [], "leader": -1},
+         partition([2, 3, 4, 1], [4, 1], 4, removing_replicas=[4, 1], adding_replicas=[2, 3]),
+         Target(isr=[4, 1, 2, 3]),
+         {"replicas": [2, 3], "isr": [2, 3], "removing_replicas": [], "adding_replicas": [],
+         "leader": -1},
          down=(1, 2, 3, 4), elr={"last_known_elr": [4]}),
-    Case("recovered", partition([1, 2], [1], 1, leader_recovery_state=RECOVERING), Target(isr=[1, 2], recovery_state=RECOVERED),
+    Case("recovered", partition([1, 2], [1], 1, leader_recovery_state=RECOVERING), Target(isr=[1,
+         2], recovery_state=RECOVERED),
          {"isr": [1, 2], "leader_recovery_state": RECOVERED}),
-    Case("who recovers and stops goes on recovering", partition([1, 2, 3], [1], 1, leader_recovery_state=RECOVERING),
+    Case("who recovers and stops goes on recovering", partition([1, 2, 3], [1], 1,
+         leader_recovery_state=RECOVERING),
          Target(isr=[]), {"leader": -1}, down=(1, 2, 3), levels=LEVELS[:2]),
 ]  # fmt: skip
 
 ELR_CASES = [
     Case("below min.insync.replicas", partition([1, 2, 3, 4], [1, 2, 3, 4], 1), Target(isr=[1, 2]),
          {"isr": [1, 2], "eligible_leader_replicas": [3, 4]}, min_isr=3),
-    Case("above it again", partition([1, 2, 3, 4], [1, 2], 1, eligible_leader_replicas=[3]), Target(isr=[1, 2, 3]),
+    Case("above it again", partition([1, 2, 3, 4], [1, 2], 1, eligible_leader_replicas=[3]),
+         Target(isr=[1, 2, 3]),
          {"isr": [1, 2, 3], "eligible_leader_replicas": []}, min_isr=3),
-    Case("another one joins", partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[3]), Target(isr=[1, 4]),
+    Case("another one joins", partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[3]),
+         Target(isr=[1, 4]),
          {"isr": [1, 4]}, min_isr=3),
-    Case("one of them lost its log", partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[2, 3]),
+    Case("one of them lost its log", partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[2,
+         3]),
          Target(unclean_shutdown=(3,)), {"eligible_leader_replicas": [2]}, min_isr=3),
-    Case("one of them is elected", partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[3]), Target(isr=[]),
+    Case("one of them is elected", partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[3]),
+         Target(isr=[]),
          {"isr": [3], "eligible_leader_replicas": [1], "leader": 3}, down=(1,), min_isr=3),
     Case("nobody is left", partition([1, 2, 3, 4], [1, 2, 3, 4], 1), Target(isr=[]),
-         {"isr": [], "eligible_leader_replicas": [1, 2, 3, 4], "last_known_elr": [1], "leader": -1}, down=(1, 2, 3, 4)),
-    Case("the last known leader comes back", partition([1, 2], [], NO_LEADER, last_known_elr=[2]), Target(),
+         {"isr": [], "eligible_leader_replicas": [1, 2, 3, 4], "last_known_elr": [1],
+         "leader": -1}, down=(1, 2, 3, 4)),
+    Case("the last known leader comes back", partition([1, 2], [], NO_LEADER, last_known_elr=[2]),
+         Target(),
          {"isr": [2], "leader": 2, "leader_recovery_state": 1, "last_known_elr": []}, down=()),
-    Case("another one comes back", partition([1, 2], [], NO_LEADER, last_known_elr=[2]), Target(), None, down=(2,)),
+    Case("another one comes back", partition([1, 2], [], NO_LEADER, last_known_elr=[2]), Target(),
+         None, down=(2,)),
     Case("who was removed is not eligible when it is added again",
-         partition([3, 1, 2], [1, 2], 1, removing_replicas=[1, 2], adding_replicas=[3]), Target(isr=[1, 2, 3]),
-         {"replicas": [3], "isr": [3], "leader": 3, "removing_replicas": [], "adding_replicas": []}, down=()),
+         partition([3, 1, 2], [1, 2], 1, removing_replicas=[1, 2], adding_replicas=[3]),
+         Target(isr=[1, 2, 3]),
+         {"replicas": [3], "isr": [3], "leader": 3, "removing_replicas": [],
+         "adding_replicas": []}, down=()),
 ]  # fmt: skip
 
 
@@ -150,13 +171,14 @@ def said(before: PartitionRecord, target: Target, by: Rules) -> dict[str, Any] |
     if record is None:
         return None
     unsaid: dict[str, Any] = {"leader": NO_LEADER_CHANGE, "leader_recovery_state": -1}
-    names = ("isr", "leader", "replicas", "removing_replicas", "adding_replicas", "leader_recovery_state",
+    names = ("isr", "leader", "replicas", "removing_replicas", "adding_replicas",
+    "leader_recovery_state",
              "eligible_leader_replicas", "last_known_elr")  # fmt: skip
     return {name: value for name in names if (value := getattr(record, name)) != unsaid.get(name)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
-def test_what_becomes_of_a_partition(case: Case) -> None:
+def test_change_makes_kafkas_record(case: Case) -> None:
     for level in case.levels:
         then = case.then if case.then is None or level < 23 else {**case.then, **case.elr}
         assert (
@@ -165,16 +187,16 @@ def test_what_becomes_of_a_partition(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", ELR_CASES, ids=lambda case: case.what)
-def test_eligible_leader_replicas(case: Case) -> None:
+def test_change_with_eligible_leader_replicas_makes_kafkas_record(case: Case) -> None:
     assert said(case.before, case.target, rules(30, case.down, min_isr=case.min_isr)) == case.then
 
 
-def test_without_them_they_are_cleared() -> None:
+def test_eligible_leader_replicas_are_cleared_without_the_feature() -> None:
     before = partition([1, 2, 3], [1], 1, eligible_leader_replicas=[2])
     assert said(before, Target(), rules(22)) == {"eligible_leader_replicas": []}
 
 
-def test_directories_go_with_their_replicas() -> None:
+def test_directories_follow_their_replicas() -> None:
     target = Target(replicas=[3, 1, 5, 4], isr=[1, 3], directories={5: DIRECTORY[9]})
     moved = partition_change(FOO, target, rules(17))
     assert moved is not None
@@ -232,7 +254,7 @@ def partitions(draw: st.DrawFn) -> PartitionRecord:
     min_isr=st.integers(1, 3),
     lost=SETS,
 )
-def test_whatever_happens(
+def test_random_change_keeps_the_invariants(
     before: PartitionRecord,
     leaving: int | None,
     down: list[int],
@@ -263,7 +285,7 @@ def test_whatever_happens(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_who_simply_leaves_an_isr_leaves_it_as_any_other_way(seed: int) -> None:
+def test_short_way_out_of_an_isr_makes_the_same_record(seed: int) -> None:
     """The short way that thousands of partitions go at once, beside the long one: the same record,
     or none to be had.
     """

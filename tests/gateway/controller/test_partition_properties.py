@@ -1,7 +1,7 @@
-"""Random life of brokers and partitions: whatever is asked, in whatever order, what must hold of
-partitions holds.
+"""Random life of brokers and partitions: the invariants of partitions hold after every request, in
+any order.
 
-That the controller's state is what the log says is checked by the cluster after every step.
+The cluster checks after every step that the controller's state equals the image of its log.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def partitions(image: Image) -> Partitions:
 
 
 def check(before: Partitions, it: BrokerCluster) -> None:
-    """What Kafka promises of partitions, and of how they change."""
+    """Check the invariants of partitions, and of their changes, that Kafka guarantees."""
     for key, one in partitions(it.image).items():
         elr = set(one.eligible_leader_replicas or ())
         assert len(set(one.replicas)) == len(one.replicas) == len(one.directories)
@@ -75,7 +75,7 @@ def check(before: Partitions, it: BrokerCluster) -> None:
 
 
 def check_index(it: BrokerCluster) -> None:
-    """What the controller keeps beside the image is what is found in it."""
+    """Check that the controller's index equals one that is built from the image."""
     state = it.controller._state
     assert state is not None
     slices.run(state.index_partitions())
@@ -186,16 +186,26 @@ class Life:
         return (self.rng.choice(topics), self.rng.randrange(2)) if topics else (None, 0)
 
 
-#: What happens, and how often.
+#: The events, and how often each occurs.
 HAPPENS: tuple[tuple[Callable[[Life], None], int], ...] = (
-    (Life.create, 4), (Life.delete, 2), (Life.come, 6), (Life.heartbeat, 20), (Life.unregister, 1), (Life.alter, 20),
-    (Life.reassign, 6), (Life.elect, 3), (Life.assign, 3), (Life.list, 1), (Life.wait, 2), (Life.lose_the_controller, 1),
-)  # fmt: skip
+    (Life.create, 4),
+    (Life.delete, 2),
+    (Life.come, 6),
+    (Life.heartbeat, 20),
+    (Life.unregister, 1),
+    (Life.alter, 20),
+    (Life.reassign, 6),
+    (Life.elect, 3),
+    (Life.assign, 3),
+    (Life.list, 1),
+    (Life.wait, 2),
+    (Life.lose_the_controller, 1),
+)
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("level", [7, 15, 17, 22, 30])
-def test_what_must_hold_of_partitions(level: int, seed: int) -> None:
+def test_partitions_keep_their_invariants_in_random_life(level: int, seed: int) -> None:
     rng = random.Random(f"{level}-{seed}")
     it = BrokerCluster(BROKERS, level=level, directories=2, seed=seed)
     life = Life(it, rng)
@@ -213,7 +223,7 @@ def test_what_must_hold_of_partitions(level: int, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", ASKED, ids=lambda kind: kind.NAME)
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_a_request_says_it_is_answered(kind: type[Message], seed: int) -> None:
+def test_random_request_never_raises(kind: type[Message], seed: int) -> None:
     rng = random.Random(seed)
     it = BrokerCluster((1, 2), seed=seed)
     it.create([1, 2], topic="a")

@@ -1,4 +1,4 @@
-"""What the controller does by itself: when it looks, and what it finds to do."""
+"""Periodic tasks: when they run, and what they find to do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def led_by_another(it: BrokerCluster) -> None:
     assert it.partition().leader == 2
 
 
-def test_the_first_replica_leads_again_after_a_while() -> None:
+def test_preferred_leader_is_elected_after_the_interval() -> None:
     it = cluster()
     led_by_another(it)
     it.now_ms += CHECK_MS - 1
@@ -44,14 +44,14 @@ def test_the_first_replica_leads_again_after_a_while() -> None:
     assert poll(it) == []
 
 
-def test_unless_that_is_not_wanted() -> None:
+def test_preferred_leader_is_not_elected_if_disabled() -> None:
     it = cluster(leader_imbalance_check_interval_ms=0)
     led_by_another(it)
     it.now_ms += 10 * CHECK_MS
     assert poll(it) == [] and it.partition().leader == 2
 
 
-def test_a_topic_that_comes_to_take_unclean_leaders_gets_one_after_a_while() -> None:
+def test_unclean_leader_is_elected_after_the_topic_allows_it() -> None:
     it = cluster(level=25, features={})
     it.create([1, 2])
     it.fence(2)
@@ -72,7 +72,7 @@ def test_a_topic_that_comes_to_take_unclean_leaders_gets_one_after_a_while() -> 
 
 
 @pytest.mark.parametrize("found", [False, True])
-def test_who_found_something_looks_again_at_once(found: bool) -> None:
+def test_task_that_found_work_runs_again_at_once(found: bool) -> None:
     it = cluster()
     if found:
         led_by_another(it)

@@ -1,4 +1,4 @@
-"""Placement: no node twice, racks and nodes evenly used, the first replica always up."""
+"""Placement: no node twice, racks and nodes evenly used, the first replica always unfenced."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from kwire.protocol import ErrorCode
 
 NODES = st.lists(
     st.tuples(st.sampled_from((None, "a", "b", "c")), st.booleans()), min_size=1, max_size=9
-).map(lambda found: [UsableNode(node_id, rack, fenced) for node_id, (rack, fenced) in enumerate(found)])  # fmt: skip
+).map(
+    lambda found: [
+        UsableNode(node_id, rack, fenced) for node_id, (rack, fenced) in enumerate(found)
+    ]
+)
 
 
 @given(NODES, st.integers(0, 40), st.integers(1, 9), st.integers(0, 1000))
-def test_every_partition_has_its_replicas_and_a_leader_that_is_up(
+def test_every_partition_has_its_replicas_and_an_unfenced_leader(
     nodes: list[UsableNode], partitions: int, replicas: int, seed: int
 ) -> None:
     up = {node.node_id for node in nodes if not node.fenced}
@@ -54,7 +58,7 @@ def test_with_racks_each_partition_is_in_all_of_them(seed: int) -> None:
         assert {"abc"[one % 3] for one in chosen} == {"a", "b", "c"}
 
 
-def test_stripes_as_kafka_describes_them() -> None:
+def test_stripes_are_those_of_kafkas_javadoc() -> None:
     nodes = [UsableNode(rack * 10 + one, "ABC"[rack]) for rack in range(3) for one in range(3)]
     assert list(place(nodes, 3, 3, lambda below: 0)) == [[0, 10, 20], [11, 21, 1], [22, 2, 12]]
 

@@ -1,5 +1,5 @@
-"""Ten thousand random admin operations, of the controller and of a model that has dictionaries
-instead: the same outcomes.
+"""Ten thousand random admin operations have the same outcomes in the controller and in a model of
+dictionaries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.gateway.controller.plain_requests import plain_request
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_same_errors_and_the_same_state(seed: int) -> None:
+def test_controller_and_model_have_the_same_errors_and_state(seed: int) -> None:
     rng, cluster, model = random.Random(seed), Cluster(), Model()
     found: Counter[int] = Counter()
     for number in range(1000):

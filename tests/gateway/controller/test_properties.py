@@ -1,5 +1,5 @@
-"""Random requests to a controller: none raises, and its state is what the log says, committed or
-taken back.
+"""Random requests to a controller: none raises, and its state equals the image of its log,
+committed or reverted.
 """
 
 from __future__ import annotations
@@ -24,15 +24,30 @@ REQUESTS = (
 )
 NAMES = ("a", "b.c", "b_c", "d-e", "x" * 249, "", "..", "no good", "__cluster_metadata")
 CONFIGS = (
-    ("retention.ms", "5"), ("retention.ms", "x"), ("retention.ms", None), ("cleanup.policy", "compact"), ("cleanup.policy", ""),
-    ("min.insync.replicas", "2"), ("num.io.threads", "3"), ("node.id", "1"), ("interval.ms", "1000"), ("metrics", "a,b"),
-    ("consumer.session.timeout.ms", "50000"), ("unknown", "1"), ("remote.storage.enable", "true"),
-)  # fmt: skip
+    ("retention.ms", "5"),
+    ("retention.ms", "x"),
+    ("retention.ms", None),
+    ("cleanup.policy", "compact"),
+    ("cleanup.policy", ""),
+    ("min.insync.replicas", "2"),
+    ("num.io.threads", "3"),
+    ("node.id", "1"),
+    ("interval.ms", "1000"),
+    ("metrics", "a,b"),
+    ("consumer.session.timeout.ms", "50000"),
+    ("unknown", "1"),
+    ("remote.storage.enable", "true"),
+)
 
 GOOD = (
-    (2, "retention.ms", "5"), (2, "cleanup.policy", "compact"), (2, "min.insync.replicas", "2"), (4, "num.io.threads", "3"),
-    (4, "min.insync.replicas", "2"), (16, "metrics", "a"), (32, "consumer.session.timeout.ms", "50000"),
-)  # fmt: skip
+    (2, "retention.ms", "5"),
+    (2, "cleanup.policy", "compact"),
+    (2, "min.insync.replicas", "2"),
+    (4, "num.io.threads", "3"),
+    (4, "min.insync.replicas", "2"),
+    (16, "metrics", "a"),
+    (32, "consumer.session.timeout.ms", "50000"),
+)
 
 
 def likely(name: str, rng: random.Random, cluster: Cluster) -> Message:
@@ -117,7 +132,7 @@ def _resource(name: str, rng: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("level", range(7, 31))
-def test_the_state_is_what_the_log_says_at_every_level(level: int) -> None:
+def test_state_equals_the_image_of_the_log_at_every_level(level: int) -> None:
     rng = random.Random(level)
     cluster = Cluster(level=level, nodes=(1, 2, 3), seed=level)
     written = 0
@@ -130,7 +145,7 @@ def test_the_state_is_what_the_log_says_at_every_level(level: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_not_committed_leaves_no_trace(seed: int) -> None:
+def test_uncommitted_proposals_leave_no_trace(seed: int) -> None:
     rng = random.Random(seed)
     cluster = Cluster(nodes=(1, 2, 3), seed=seed)
     for _ in range(8):
@@ -147,7 +162,7 @@ def test_what_was_not_committed_leaves_no_trace(seed: int) -> None:
 
 @pytest.mark.parametrize("name", REQUESTS)
 @pytest.mark.parametrize("seed", range(15))
-def test_whatever_a_request_says_it_is_answered(name: str, seed: int) -> None:
+def test_random_request_never_raises(name: str, seed: int) -> None:
     rng = random.Random(seed)
     cluster = Cluster(nodes=(1, 2), seed=seed)
     request_type = type(made(name))

@@ -1,4 +1,4 @@
-"""Partitions that move: begun, ended by who is in sync, taken back, told of. Cases of Kafka's
+"""Reassignments of partitions: begun, completed, cancelled, listed. Cases of Kafka's
 ReplicationControlManagerTest.
 """
 
@@ -16,7 +16,7 @@ from tests.gateway.controller.cluster import Cluster, create, made
 def listed(
     it: Cluster, topics: Any = None
 ) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
-    """What is told to move: replicas, those that come, those that go."""
+    """The listed reassignments: replicas, added ones, removed ones."""
     answer = it.ask(made("ListPartitionReassignmentsRequest", topics=topics))
     assert answer.error_code == 0
     return {
@@ -34,7 +34,7 @@ def now(it: BrokerCluster) -> tuple[list[int], list[int], int]:
     return it.partition().replicas, it.partition().isr, it.partition().leader
 
 
-def test_a_move_from_beginning_to_end() -> None:
+def test_reassignment_completes_when_added_replicas_are_in_sync() -> None:
     it = BrokerCluster((1, 2, 3, 4))
     it.create([1, 2], [3, 4])
     assert it.reassign([3, 4]) == ErrorCode.NONE
@@ -67,7 +67,7 @@ def test_a_move_from_beginning_to_end() -> None:
         ([1, 2, 3], ([1, 2, 3], [1, 2, 3], 1)),  # the same
     ],
 )
-def test_a_move_to_replicas_in_sync_ends_at_once(replicas: list[int], then: Any) -> None:
+def test_reassignment_to_replicas_in_sync_completes_at_once(replicas: list[int], then: Any) -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2, 3])
     assert it.reassign(replicas) == ErrorCode.NONE
@@ -75,7 +75,7 @@ def test_a_move_to_replicas_in_sync_ends_at_once(replicas: list[int], then: Any)
     assert listed(it) == {}
 
 
-def test_a_move_is_taken_back() -> None:
+def test_reassignment_is_cancelled() -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2])
     assert it.reassign(None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
@@ -87,7 +87,7 @@ def test_a_move_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize("unclean", ["true", "false"])
-def test_taken_back_when_only_the_new_ones_are_in_sync(unclean: str) -> None:
+def test_cancelling_with_only_added_replicas_in_sync_is_unclean(unclean: str) -> None:
     it = BrokerCluster((1, 2, 3, 4), level=22)
     it.create([1, 2], unclean_leader_election_enable=unclean)
     assert it.reassign([3, 4]) == ErrorCode.NONE
@@ -100,7 +100,7 @@ def test_taken_back_when_only_the_new_ones_are_in_sync(unclean: str) -> None:
     assert now(it) == (([1, 2], [2], 2) if unclean == "true" else ([3, 4, 1, 2], [3], 3))
 
 
-def test_a_move_that_is_turned_round() -> None:
+def test_reassignment_is_replaced_and_reversed() -> None:
     it = BrokerCluster((1, 2, 3, 4, 5))
     it.create([1, 2])
     assert it.reassign([3, 4]) == ErrorCode.NONE
@@ -112,7 +112,7 @@ def test_a_move_that_is_turned_round() -> None:
     assert listed(it) == {}
 
 
-def test_a_move_that_is_made_larger() -> None:
+def test_reassignment_is_replaced_by_a_larger_one() -> None:
     it = BrokerCluster((1, 2, 3, 4))
     it.create([1, 2])
     assert it.reassign([3, 4]) == ErrorCode.NONE
@@ -122,7 +122,7 @@ def test_a_move_that_is_made_larger() -> None:
     assert (now(it), listed(it)) == (([1, 2, 3, 4], [1, 2, 3, 4], 1), {})
 
 
-def test_a_move_goes_on_when_brokers_go() -> None:
+def test_reassignment_continues_when_brokers_are_fenced() -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2])
     it.reassign([2, 3])
@@ -141,13 +141,13 @@ def test_a_move_goes_on_when_brokers_go() -> None:
         ([1, -1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_where_nothing_can_be_moved_to(replicas: list[int], error: ErrorCode) -> None:
+def test_invalid_target_is_refused(replicas: list[int], error: ErrorCode) -> None:
     it = BrokerCluster((1, 2))
     it.create([1, 2])
     assert it.reassign(replicas) == error
 
 
-def test_the_number_of_replicas_stays_if_it_is_to() -> None:
+def test_replication_factor_change_is_refused_if_disallowed() -> None:
     it = BrokerCluster((1, 2, 3))
     it.create([1, 2])
     assert (
@@ -164,14 +164,14 @@ def test_the_number_of_replicas_stays_if_it_is_to() -> None:
     )
 
 
-def test_partitions_that_are_not_there() -> None:
+def test_unknown_partitions_are_refused() -> None:
     it = BrokerCluster((1,))
     it.create([1])
     assert it.reassign([1], index=5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert it.reassign([1], topic="nothing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_who_may() -> None:
+def test_reassignment_needs_alter_on_the_cluster() -> None:
     it = BrokerCluster((1, 2))
     it.create([1])
     partitions = [{"partition_index": 0, "replicas": [2]}]
@@ -189,7 +189,7 @@ def test_who_may() -> None:
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_nodes_of_a_quorum_without_brokers_have_nothing_to_catch_up_with() -> None:
+def test_reassignment_without_brokers_completes_at_once() -> None:
     it = Cluster(nodes=(1, 2, 3))
     it.ask(
         create({"name": "orders", "assignments": [{"partition_index": 0, "broker_ids": [1, 2]}]})

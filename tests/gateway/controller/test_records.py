@@ -1,4 +1,4 @@
-"""Operations: versions, batches, and what is too much for one."""
+"""Operations: record versions, batches, and limits."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from kwire.records.metadata import decode_metadata_record
 @pytest.mark.parametrize(
     ("level", "version"), [(7, 0), (16, 0), (17, 1), (22, 1), (23, 2), (30, 2)]
 )
-def test_a_partition_is_written_as_its_level_can_read(level: int, version: int) -> None:
+def test_partition_record_has_the_version_of_its_level(level: int, version: int) -> None:
     assert record_version(PartitionRecord(), level) == version
 
 
-def test_one_batch_where_it_fits() -> None:
+def test_records_that_fit_are_one_batch() -> None:
     made = operation("x", [NoOpRecord()] * OPERATION_RECORDS_MAX, 30)
     assert [len(batch) for batch in made.batches] == [OPERATION_RECORDS_MAX]
 
 
-def test_too_many_records() -> None:
+def test_too_many_records_are_refused() -> None:
     with pytest.raises(ApiError) as refusal:
         operation("x", [NoOpRecord()] * (OPERATION_RECORDS_MAX + 1), 30)
     assert refusal.value.error is ErrorCode.POLICY_VIOLATION
 
 
-def test_what_does_not_fit_into_a_batch_is_a_transaction() -> None:
+def test_records_beyond_one_batch_are_a_transaction() -> None:
     messages = [
         ConfigRecord(resource_name=str(number), name="n", value="v" * 30_000)
         for number in range(600)
@@ -49,14 +49,14 @@ def test_what_does_not_fit_into_a_batch_is_a_transaction() -> None:
     )
 
 
-def test_a_record_larger_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_larger_than_a_batch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "BATCH_BYTES_MAX", 1000)
     with pytest.raises(ApiError) as refusal:
         operation("x", [ConfigRecord(value="v" * 1000)], 30)
     assert refusal.value.error is ErrorCode.POLICY_VIOLATION
 
 
-def test_what_the_format_cannot_hold_is_refused_and_not_raised() -> None:
+def test_record_that_the_format_cannot_hold_is_refused() -> None:
     with pytest.raises(ApiError) as refusal:
         operation("x", [ConfigRecord(value="v" * 40_000)], 30)
     assert refusal.value.error is ErrorCode.INVALID_REQUEST

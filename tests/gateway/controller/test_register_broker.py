@@ -1,4 +1,4 @@
-"""BrokerRegistration: who may join, with which epoch, and what is written of it."""
+"""BrokerRegistration: brokers that may register, their epochs, and the records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def refusal(
     return ErrorCode(answer.error_code)
 
 
-def test_the_record_says_what_the_broker_said_and_its_epoch_is_its_offset() -> None:
+def test_record_has_the_request_and_the_epoch_is_its_offset() -> None:
     it = BrokerCluster()
     listeners = [{"name": "L", "host": "h", "port": 65535, "security_protocol": 3}]
     answer = it.ask(request(7, rack="r", listeners=listeners))
@@ -68,7 +68,7 @@ def test_the_record_says_what_the_broker_said_and_its_epoch_is_its_offset() -> N
 
 
 @pytest.mark.parametrize(("level", "version"), [(7, 1), (8, 2), (16, 2), (17, 3), (29, 3), (30, 4)])
-def test_the_record_is_written_as_the_metadata_version_has_it(level: int, version: int) -> None:
+def test_record_has_the_version_of_its_level(level: int, version: int) -> None:
     it = BrokerCluster(level=level)
     features = {
         "metadata.version": (7, 30),
@@ -79,14 +79,14 @@ def test_the_record_is_written_as_the_metadata_version_has_it(level: int, versio
     assert it.image.brokers[1].log_dirs == ([DIRECTORY] if level >= 17 else [])
 
 
-def test_the_epoch_counts_what_the_quorum_wrote_itself() -> None:
+def test_epoch_counts_control_records_of_the_quorum() -> None:
     it = BrokerCluster()
     it.controller.log_ends(1000)
     decision = it.decide(request(), 4)
     assert decision.answer.broker_epoch == 1000  # type: ignore[attr-defined]
 
 
-def test_another_incarnation_has_to_wait_until_the_session_is_over() -> None:
+def test_another_incarnation_waits_for_the_end_of_the_session() -> None:
     it = BrokerCluster([1])
     other = request(incarnation_id=Uuid(b"o" * 16))
     it.now_ms += SESSION_MS
@@ -97,20 +97,20 @@ def test_another_incarnation_has_to_wait_until_the_session_is_over() -> None:
     assert it.broker(1).fenced
 
 
-def test_a_broker_that_was_never_heard_has_no_session() -> None:
+def test_broker_without_a_heartbeat_has_no_session() -> None:
     it = BrokerCluster()
     it.ask(request())
     assert it.ask(request(incarnation_id=Uuid(b"o" * 16))).error_code == 0
 
 
-def test_a_new_leader_gives_every_broker_that_serves_a_session() -> None:
+def test_new_controller_gives_every_unfenced_broker_a_session() -> None:
     it = BrokerCluster([1])
     it.now_ms += 60_000
     it.elect()
     assert refusal(it, request()) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-def test_the_same_incarnation_amends_what_it_said() -> None:
+def test_same_incarnation_updates_its_registration() -> None:
     it = BrokerCluster()
     it.ask(request())
     epoch = it.broker(1).broker_epoch
@@ -121,7 +121,7 @@ def test_the_same_incarnation_amends_what_it_said() -> None:
     assert (broker.rack, broker.broker_epoch, broker.fenced) == ("another", epoch, False)
 
 
-def test_who_amends_must_read_the_amended_registration() -> None:
+def test_broker_must_read_its_updated_registration() -> None:
     it = BrokerCluster()
     epoch = it.ask(request()).broker_epoch
     it.ask(request(rack="another"))
@@ -137,20 +137,20 @@ def test_who_amends_must_read_the_amended_registration() -> None:
     assert it.ask(beat).is_caught_up
 
 
-def test_another_cluster() -> None:
+def test_other_cluster_id_is_refused() -> None:
     assert (
         refusal(BrokerCluster(), request(cluster_id="another")) == ErrorCode.INCONSISTENT_CLUSTER_ID
     )
 
 
-def test_no_broker_of_zookeeper() -> None:
+def test_zookeeper_broker_is_refused() -> None:
     assert (
         refusal(BrokerCluster(), request(is_migrating_zk_broker=True))
         == ErrorCode.BROKER_ID_NOT_REGISTERED
     )
 
 
-def test_only_who_may_act_in_the_cluster() -> None:
+def test_registration_needs_cluster_action() -> None:
     forbidden = [("CLUSTER_ACTION", "CLUSTER", "kafka-cluster")]
     assert (
         refusal(BrokerCluster(), request(), forbidden=forbidden)
@@ -169,12 +169,12 @@ def test_only_who_may_act_in_the_cluster() -> None:
     ],
     ids=["none", "migrating", "unassigned", "the last that is reserved", "twice"],
 )
-def test_bad_directories(directories: list[Uuid]) -> None:
+def test_invalid_directories_are_refused(directories: list[Uuid]) -> None:
     assert refusal(BrokerCluster(), request(log_dirs=directories)) == ErrorCode.INVALID_REGISTRATION
     assert BrokerCluster(level=16).ask(request(log_dirs=directories)).error_code == 0
 
 
-def test_the_first_directory_that_is_not_reserved() -> None:
+def test_first_directory_id_that_is_not_reserved_is_accepted() -> None:
     assert BrokerCluster().ask(request(log_dirs=[Uuid(bytes(15) + b"\x64")])).error_code == 0
 
 
@@ -183,12 +183,12 @@ def test_the_first_directory_that_is_not_reserved() -> None:
     [{"name": ""}, {"security_protocol": 4}, {"security_protocol": -1}, {"port": 0}],
     ids=lambda wrong: repr(wrong),
 )
-def test_listeners_that_no_node_of_kafka_could_read_again(wrong: dict[str, Any]) -> None:
+def test_listeners_that_kafka_cannot_read_are_refused(wrong: dict[str, Any]) -> None:
     listener = {"name": "L", "host": "h", "port": 1, "security_protocol": 0, **wrong}
     assert refusal(BrokerCluster(), request(listeners=[listener])) == ErrorCode.INVALID_REGISTRATION
 
 
-def test_of_two_listeners_of_one_name_the_last_counts() -> None:
+def test_last_of_two_listeners_with_one_name_counts() -> None:
     it = BrokerCluster()
     it.ask(
         request(
@@ -201,13 +201,13 @@ def test_of_two_listeners_of_one_name_the_last_counts() -> None:
     assert [(one.name, one.host) for one in it.broker(1).end_points] == [("L", "c"), ("M", "b")]
 
 
-def test_a_feature_that_is_named_twice_must_be_supported_twice() -> None:
+def test_repeated_feature_must_be_supported_each_time() -> None:
     asked = request()
     asked.features = request(features={"metadata.version": (7, 29)}).features + asked.features
     assert refusal(BrokerCluster(), asked) == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_a_directory_belongs_to_one_broker() -> None:
+def test_directory_of_another_broker_is_refused() -> None:
     it = BrokerCluster()
     it.ask(request(1))
     assert refusal(it, request(2)) == ErrorCode.INVALID_REGISTRATION
@@ -215,7 +215,7 @@ def test_a_directory_belongs_to_one_broker() -> None:
     assert it.ask(request(2)).error_code == 0
 
 
-def test_every_finalized_feature_must_be_supported() -> None:
+def test_broker_must_support_every_finalized_feature() -> None:
     it = BrokerCluster()
     low = {**FEATURES, "metadata.version": (7, 29)}
     assert refusal(it, request(features=low)) == ErrorCode.UNSUPPORTED_VERSION
@@ -224,12 +224,12 @@ def test_every_finalized_feature_must_be_supported() -> None:
     assert BrokerCluster(level=21).ask(request(features=silent)).error_code == 0
 
 
-def test_features_without_metadata_version_are_nonsense() -> None:
+def test_features_without_metadata_version_are_refused() -> None:
     silent = {name: levels for name, levels in FEATURES.items() if name != "metadata.version"}
     assert refusal(BrokerCluster(), request(features=silent)) == ErrorCode.INVALID_REGISTRATION
 
 
-def test_a_feature_that_nobody_knows_must_allow_level_zero() -> None:
+def test_unknown_feature_must_allow_level_zero() -> None:
     it = BrokerCluster()
     assert (
         refusal(it, request(features={**FEATURES, "new.version": (1, 2)}))
@@ -238,7 +238,7 @@ def test_a_feature_that_nobody_knows_must_allow_level_zero() -> None:
     assert it.ask(request(features={**FEATURES, "new.version": (0, 2)})).error_code == 0
 
 
-def test_the_version_of_the_quorum_must_be_supported() -> None:
+def test_broker_must_support_the_kraft_version() -> None:
     assert refusal(BrokerCluster(kraft_version=1), request()) == ErrorCode.UNSUPPORTED_VERSION
     assert (
         BrokerCluster(kraft_version=1)
@@ -248,7 +248,7 @@ def test_the_version_of_the_quorum_must_be_supported() -> None:
     )
 
 
-def test_a_broker_that_lost_what_it_had_leaves_the_isr_before_it_comes_back() -> None:
+def test_new_incarnation_leaves_the_isr_before_it_registers() -> None:
     it = BrokerCluster([1, 2])
     it.create([1, 2])
     before = len(it.log)
@@ -263,8 +263,8 @@ def test_a_broker_that_lost_what_it_had_leaves_the_isr_before_it_comes_back() ->
     )  # where the registration begins, not where its record is
 
 
-def test_more_partitions_than_one_operation_holds() -> None:
-    """What a broker leaves behind must not keep it from coming back."""
+def test_registration_may_make_more_records_than_an_operation_holds() -> None:
+    """The ISRs that a broker is still in must not keep it from registering again."""
     it = BrokerCluster([1, 2])
     for topic in ("a", "b", "c"):
         asked = made(

@@ -1,4 +1,4 @@
-"""ControllerRegistration: the newest one counts, and only where the log can hold it."""
+"""ControllerRegistration: the newest registration counts, and the level must have it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def registration(incarnation: int = 1) -> Any:
     )
 
 
-def test_registered() -> None:
+def test_latest_registration_of_a_controller_counts() -> None:
     cluster = Cluster()
     for incarnation in (1, 2):
         answer = cluster.ask(registration(incarnation))
@@ -38,12 +38,12 @@ def test_registered() -> None:
         assert [one.max_supported_version for one in found.features] == [30]
 
 
-def test_below_3_7_the_log_has_no_place_for_it() -> None:
+def test_registration_is_refused_below_3_7() -> None:
     answer = Cluster(level=14).ask(registration())
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_only_for_who_may_act_for_the_cluster() -> None:
+def test_registration_needs_cluster_action() -> None:
     cluster = Cluster()
     answer = cluster.ask(registration(), forbidden=[("CLUSTER_ACTION", "CLUSTER", "*")])
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

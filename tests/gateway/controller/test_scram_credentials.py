@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: the keys that are kept are those of RFC 5802, and what is refused."""
+"""AlterUserScramCredentials: stored keys are those of RFC 5802; and the refusals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def alter(cluster: Cluster, *, drop: Any = (), put: Any = (), **more: Any) -> di
 
 
 @pytest.mark.parametrize("mechanism", NAMES)
-def test_a_client_who_knows_the_password_can_prove_it_by_what_is_kept(mechanism: int) -> None:
+def test_client_with_the_password_authenticates_with_the_stored_keys(mechanism: int) -> None:
     cluster = Cluster()
     hash_name = NAMES[mechanism].removeprefix("SCRAM-").replace("-", "").lower()
     salted = hashlib.pbkdf2_hmac(hash_name, b"wonderland", b"some salt", 4096)
@@ -63,7 +63,7 @@ def _proves(hash_name: str, kept: Any, auth_message: bytes, proof: str) -> bool:
     return hmac.compare_digest(hashlib.new(hash_name, client_key).digest(), kept.stored_key)
 
 
-def test_made_changed_and_dropped() -> None:
+def test_credentials_are_created_changed_and_deleted() -> None:
     cluster = Cluster()
     assert alter(cluster, put=[upsert("ann"), upsert("ben", SHA_512)]) == {"ann": 0, "ben": 0}
     assert alter(cluster, put=[upsert("ann", SHA_512)]) == {"ann": 0}
@@ -88,7 +88,7 @@ def test_made_changed_and_dropped() -> None:
         (upsert("ann", salted_password=b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
     ],
 )
-def test_credentials_that_cannot_be(change: dict[str, Any], error: ErrorCode) -> None:
+def test_invalid_credential_is_refused(change: dict[str, Any], error: ErrorCode) -> None:
     cluster = Cluster()
     assert alter(cluster, put=[change, upsert("ben")]) == {change["name"]: error, "ben": 0}
     assert list(cluster.image.scram) == [(SHA_256, "ben")]
@@ -103,7 +103,9 @@ def test_credentials_that_cannot_be(change: dict[str, Any], error: ErrorCode) ->
         ("ann", 9, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
     ],
 )
-def test_what_cannot_be_dropped(user: str, mechanism: int, error: ErrorCode) -> None:
+def test_deletion_of_an_unknown_credential_is_refused(
+    user: str, mechanism: int, error: ErrorCode
+) -> None:
     cluster = Cluster()
     alter(cluster, put=[upsert("ann")])
     assert alter(cluster, drop=[(user, mechanism)]) == {user: error}
@@ -119,7 +121,7 @@ def test_what_cannot_be_dropped(user: str, mechanism: int, error: ErrorCode) -> 
         ([("ann", SHA_256), ("ann", SHA_512)], []),
     ],
 )
-def test_a_user_is_changed_once_in_a_request(
+def test_second_change_of_a_user_is_refused(
     drop: list[tuple[str, int]], put: list[dict[str, Any]]
 ) -> None:
     cluster = Cluster()
@@ -129,18 +131,18 @@ def test_a_user_is_changed_once_in_a_request(
     assert len(cluster.log) == before
 
 
-def test_the_first_refusal_of_a_user_stands() -> None:
+def test_first_error_of_a_user_stands() -> None:
     assert alter(Cluster(), drop=[("ann", SHA_256)], put=[upsert("ann")]) == {
         "ann": ErrorCode.RESOURCE_NOT_FOUND
     }
 
 
-def test_an_old_metadata_version_has_no_credentials() -> None:
+def test_old_metadata_version_has_no_credentials() -> None:
     assert alter(Cluster(level=10), put=[upsert("ann")]) == {"ann": ErrorCode.UNSUPPORTED_VERSION}
     assert alter(Cluster(level=11), put=[upsert("ann")]) == {"ann": ErrorCode.NONE}
 
 
-def test_it_needs_the_right_to_alter_the_cluster() -> None:
+def test_credentials_need_alter_on_the_cluster() -> None:
     forbidden = [("ALTER", "CLUSTER", "kafka-cluster")]
     got = alter(
         Cluster(), put=[upsert("ann"), upsert("ann")], drop=[("ben", 1)], forbidden=forbidden

@@ -1,4 +1,4 @@
-"""A decision on thousands of elements is interrupted after each few of them."""
+"""A decision on thousands of elements can be interrupted after each few of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""UnregisterController: a controller that is gone leaves the cluster's registrations, from
-metadata.version 4.4-IV2 on.
-"""
+"""UnregisterController removes a controller's registration, from metadata.version 4.4-IV2 on."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""UpdateFeatures: up as far as everybody can follow, down where nothing is lost, all of a request
-or nothing.
+"""UpdateFeatures: upgrades that every node supports, downgrades without loss of metadata, all of a
+request or nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def ask(
 
 
 def refused(it: BrokerCluster, *updates: Update) -> str:
-    """What is said; nothing may have been done."""
+    """The error message; nothing may have been written."""
     before, features = len(it.log), dict(it.image.features)
     answer = ask(it, *updates)
     assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
@@ -51,7 +51,7 @@ def register(it: BrokerCluster, broker_id: int, **ranges: tuple[int, int]) -> No
     assert it.ask(made("BrokerRegistrationRequest", broker_id=broker_id, **fields)).error_code == 0
 
 
-def test_up_and_what_is_written_from_then_on() -> None:
+def test_upgrade_changes_the_versions_of_later_records() -> None:
     it = BrokerCluster(level=16)
     answer = ask(it, ("metadata.version", 30, UPGRADE))
     assert (answer.error_code, answer.error_message, answer.results) == (0, None, [])
@@ -61,7 +61,7 @@ def test_up_and_what_is_written_from_then_on() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_old_versions_are_told_of_each_feature(version: int) -> None:
+def test_old_versions_have_a_result_for_each_feature(version: int) -> None:
     answer = ask(
         BrokerCluster(level=29),
         ("metadata.version", 30, UPGRADE),
@@ -74,7 +74,7 @@ def test_old_versions_are_told_of_each_feature(version: int) -> None:
     )
 
 
-def test_looking_whether_it_could_be_done() -> None:
+def test_validate_only_writes_nothing() -> None:
     it = BrokerCluster(level=29)
     before = len(it.log)
     assert ask(it, ("metadata.version", 30, UPGRADE), validate_only=True).error_code == 0
@@ -83,7 +83,7 @@ def test_looking_whether_it_could_be_done() -> None:
 
 @pytest.mark.parametrize("now", range(8, 34))
 @pytest.mark.parametrize("kind", [SAFE, UNSAFE])
-def test_down_where_no_metadata_would_be_lost(now: int, kind: int) -> None:
+def test_downgrade_without_loss_of_metadata_is_allowed(now: int, kind: int) -> None:
     it = BrokerCluster(level=now)
     if now in LEVELS_WITH_NEW_METADATA:
         said = refused(it, ("metadata.version", now - 1, kind))
@@ -113,14 +113,14 @@ def test_4_4_is_refused_while_a_broker_of_4_3_is_registered() -> None:
     )
 
 
-def test_down_over_several_levels() -> None:
+def test_downgrade_over_several_levels_is_allowed() -> None:
     assert ask(BrokerCluster(level=29), ("metadata.version", 23, SAFE)).error_code == 0
     assert "might delete metadata" in refused(
         BrokerCluster(level=29), ("metadata.version", 22, SAFE)
     )
 
 
-def test_a_feature_that_is_not_used_any_more() -> None:
+def test_feature_can_be_set_to_level_zero() -> None:
     it = BrokerCluster()
     assert ask(it, ("group.version", 0, SAFE)).error_code == 0
     assert "group.version" not in it.image.features
@@ -146,17 +146,17 @@ def test_a_feature_that_is_not_used_any_more() -> None:
         (("kraft.version", 1, UPGRADE), "Invalid upgrade of kraft.version from version 0 to 1"),
     ],
 )
-def test_refusals(update: Update, why: str) -> None:
+def test_invalid_update_is_refused(update: Update, why: str) -> None:
     assert why in refused(BrokerCluster(), update)
 
 
-def test_up_must_not_be_called_a_downgrade() -> None:
+def test_upgrade_with_a_downgrade_type_is_refused() -> None:
     assert refused(BrokerCluster(level=29), ("metadata.version", 30, SAFE)).endswith(
         "Can't downgrade to a newer version."
     )
 
 
-def test_the_version_of_the_quorum_does_not_go_down_and_may_be_named_as_it_is() -> None:
+def test_kraft_version_cannot_be_lowered_and_can_be_repeated() -> None:
     it = BrokerCluster(kraft_version=1)
     assert refused(it, ("kraft.version", 0, SAFE)).endswith(
         "Can't downgrade the version of this feature."
@@ -177,7 +177,7 @@ class Quorum:
 
 
 def decided(it: BrokerCluster, *updates: Update) -> Operation:
-    """What a request comes to; it is not committed."""
+    """The operation that a request makes; it is not committed."""
     asked = [
         {"feature": name, "max_version_level": level, "upgrade_type": kind}
         for name, level, kind in updates
@@ -203,7 +203,7 @@ def test_the_quorum_is_upgraded_before_the_records_of_the_request() -> None:
     ]
 
 
-def test_what_speaks_against_an_upgrade_of_the_quorum_is_told_and_nothing_else_is_done() -> None:
+def test_refused_kraft_upgrade_has_its_reason_and_writes_nothing() -> None:
     it = BrokerCluster(kraft=Quorum("voter 2 is not known"), level=29)
     assert refused(it, ("kraft.version", 1, UPGRADE)) == "voter 2 is not known"
     assert (
@@ -216,15 +216,15 @@ def test_what_speaks_against_an_upgrade_of_the_quorum_is_told_and_nothing_else_i
     )
 
 
-def test_looking_whether_the_quorum_could_be_upgraded() -> None:
+def test_validate_only_does_not_upgrade_the_quorum() -> None:
     it = BrokerCluster(kraft=Quorum())
     before = len(it.log)
     assert ask(it, ("kraft.version", 1, UPGRADE), validate_only=True).error_code == 0
     assert len(it.log) == before and decided(it, ("kraft.version", 1, UPGRADE)).kraft_version == 1
 
 
-def test_what_was_asked_of_the_quorum_counts_before_it_is_done() -> None:
-    """The quorum may not have heard of it yet: it is not asked twice, and brokers have to bear it."""
+def test_proposed_kraft_version_counts_before_the_quorum_has_it() -> None:
+    """The quorum may not know it yet: it is asked once, and brokers must support the version."""
     it = BrokerCluster(kraft=Quorum())
     assert decided(it, ("kraft.version", 1, UPGRADE)).kraft_version == 1
     assert decided(it, ("kraft.version", 1, UPGRADE)).kraft_version is None
@@ -244,12 +244,12 @@ def test_what_was_asked_of_the_quorum_counts_before_it_is_done() -> None:
     assert decided(it, ("kraft.version", 1, UPGRADE)).kraft_version == 1
 
 
-def test_a_quorum_that_is_upgraded_is_left_as_it_is() -> None:
+def test_upgraded_quorum_is_not_upgraded_again() -> None:
     operation = decided(BrokerCluster(kraft_version=1), ("kraft.version", 1, UPGRADE))
     assert (operation.kraft_version, operation.offsets) == (None, 1)
 
 
-def test_every_broker_must_support_it() -> None:
+def test_every_broker_must_support_the_level() -> None:
     it = BrokerCluster(level=25, features={})
     register(it, 1, share_version=(0, 1))
     assert ask(it, ("share.version", 1, UPGRADE), validate_only=True).error_code == 0
@@ -259,7 +259,7 @@ def test_every_broker_must_support_it() -> None:
     )
 
 
-def test_every_controller_must_support_it() -> None:
+def test_every_controller_must_support_the_level() -> None:
     it = BrokerCluster(nodes=(1, 2), level=25, features={})
     assert "controller 2 has not registered" in refused(it, ("share.version", 1, UPGRADE))
     narrow, wide = (offered({"share.version": (0, high)}) for high in range(2))
@@ -271,20 +271,20 @@ def test_every_controller_must_support_it() -> None:
     assert ask(it, ("share.version", 1, UPGRADE)).error_code == 0
 
 
-def test_all_or_nothing() -> None:
+def test_update_is_made_as_a_whole_or_not_at_all() -> None:
     it = BrokerCluster(level=29)
     assert "unknown.version" in refused(
         it, ("metadata.version", 30, UPGRADE), ("unknown.version", 1, UPGRADE)
     )
 
 
-def test_a_feature_may_need_the_metadata_version_that_comes_with_it() -> None:
+def test_feature_may_depend_on_the_metadata_version_of_the_same_request() -> None:
     elr = ("eligible.leader.replicas.version", 1, UPGRADE)
     assert "depends on metadata.version level 23" in refused(BrokerCluster(level=22), elr)
     assert ask(BrokerCluster(level=22), elr, ("metadata.version", 23, UPGRADE)).error_code == 0
 
 
-def test_with_eligible_replicas_all_brokers_have_the_same_min_isr_in_the_log() -> None:
+def test_enabling_elr_writes_one_min_isr_for_all_brokers() -> None:
     it = BrokerCluster(nodes=(1, 2), level=25)
     it.ask(
         made(
@@ -306,6 +306,6 @@ def test_with_eligible_replicas_all_brokers_have_the_same_min_isr_in_the_log() -
     assert it.image.configs == {(4, ""): {"min.insync.replicas": "1"}}
 
 
-def test_only_who_may_alter_the_cluster() -> None:
+def test_update_needs_alter_on_the_cluster() -> None:
     answer = ask(BrokerCluster(), ("group.version", 0, SAFE), forbidden=[("ALTER", "CLUSTER", "*")])
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -1,7 +1,7 @@
-"""What Kafka's brokers and controllers authorize, API by API (``KafkaApis``, ``ControllerApis``):
-the facts of the matrix test.
+"""Lists the permissions that Kafka's brokers and controllers require, by API (``KafkaApis``,
+``ControllerApis``).
 
-A row is one question that needs permissions. Each of them is necessary, and together they are
+A row is one request that needs permissions. Each of them is necessary, and together they are
 enough.
 """
 
@@ -51,8 +51,15 @@ _OF_LOG: Final = {
     "topic_id": METADATA_TOPIC_ID,
     "partitions": [{"partition": 0, "partition_max_bytes": 1000}],
 }
-_ACL: Final = {"resource_type": 2, "resource_name": "x", "resource_pattern_type": 3, "principal": "User:x", "host": "*",
-               "operation": 3, "permission_type": 3}  # fmt: skip
+_ACL: Final = {
+    "resource_type": 2,
+    "resource_name": "x",
+    "resource_pattern_type": 3,
+    "principal": "User:x",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
 _ANY_ACL: Final = {
     "resource_type_filter": 1,
     "pattern_type_filter": 1,
@@ -79,30 +86,76 @@ _SALT: Final = {
 #: On listeners for clients; keys that are on both kinds hold for both.
 CLIENTS: Final = (
     Row(1, topic("READ", name=LOG), {"replica_id": -1, "topics": [_OF_LOG]}, TOPIC_FAILED),
-    Row(2, topic("DESCRIBE"), {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [{"timestamp": -1}]}]}, TOPIC_FAILED),
+    Row(
+        2,
+        topic("DESCRIBE"),
+        {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [{"timestamp": -1}]}]},
+        TOPIC_FAILED,
+    ),
     Row(3, topic("DESCRIBE"), {"topics": [{"name": TOPIC}]}, TOPIC_FAILED),
     Row(3, topic("DESCRIBE"), {"topics": None}, hidden=TOPIC),
-    Row(8, (group("READ"), *topic("READ", name=LOG)), {"group_id": GROUP, "topics": [
-        {"topic_id": METADATA_TOPIC_ID, "partitions": [{"committed_offset": 1}]}]}, TOPIC_FAILED),
+    Row(
+        8,
+        (group("READ"), *topic("READ", name=LOG)),
+        {
+            "group_id": GROUP,
+            "topics": [{"topic_id": METADATA_TOPIC_ID, "partitions": [{"committed_offset": 1}]}],
+        },
+        TOPIC_FAILED,
+    ),
     Row(9, (group("DESCRIBE"),), {"groups": [{"group_id": GROUP, "topics": []}]}, GROUP_FAILED),
-    Row(9, (group("DESCRIBE"), *topic("DESCRIBE", name=LOG)), {"groups": [{"group_id": GROUP, "topics": [
-        {"topic_id": METADATA_TOPIC_ID, "partition_indexes": [0]}]}]}, TOPIC_FAILED),
+    Row(
+        9,
+        (group("DESCRIBE"), *topic("DESCRIBE", name=LOG)),
+        {
+            "groups": [
+                {
+                    "group_id": GROUP,
+                    "topics": [{"topic_id": METADATA_TOPIC_ID, "partition_indexes": [0]}],
+                }
+            ]
+        },
+        TOPIC_FAILED,
+    ),
     Row(10, (group("DESCRIBE"),), {"coordinator_keys": [GROUP]}, GROUP_FAILED),
-    Row(11, (group("READ"),), {"group_id": GROUP, "session_timeout_ms": 1, "protocol_type": "consumer"}, GROUP_FAILED),
+    Row(
+        11,
+        (group("READ"),),
+        {"group_id": GROUP, "session_timeout_ms": 1, "protocol_type": "consumer"},
+        GROUP_FAILED,
+    ),
     Row(12, (group("READ"),), {"group_id": GROUP}, GROUP_FAILED),
     Row(13, (group("READ"),), {"group_id": GROUP, "members": [{"member_id": "m"}]}, GROUP_FAILED),
-    Row(14, (group("READ"),), {"group_id": GROUP, "protocol_type": "consumer", "protocol_name": "range"}, GROUP_FAILED),
+    Row(
+        14,
+        (group("READ"),),
+        {"group_id": GROUP, "protocol_type": "consumer", "protocol_name": "range"},
+        GROUP_FAILED,
+    ),
     Row(15, (group("DESCRIBE"),), {"groups": [GROUP]}, GROUP_FAILED),
     Row(16, (group("DESCRIBE"),), hidden=GROUP, instead=cluster("DESCRIBE")),
-    Row(19, topic("CREATE", name="new"), {"topics": [_NEW]}, TOPIC_FAILED,
-        instead=cluster("CREATE")),
+    Row(
+        19, topic("CREATE", name="new"), {"topics": [_NEW]}, TOPIC_FAILED, instead=cluster("CREATE")
+    ),
     Row(20, topic("DELETE"), {"topics": [{"name": TOPIC}], "timeout_ms": 10_000}, TOPIC_FAILED),
-    Row(23, topic("DESCRIBE"), {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": [{}]}]}, TOPIC_FAILED),
+    Row(
+        23,
+        topic("DESCRIBE"),
+        {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": [{}]}]},
+        TOPIC_FAILED,
+    ),
     Row(29, cluster("DESCRIBE"), _ANY_ACL_OF),
     Row(30, cluster("ALTER"), {"creations": [_ACL]}),
     Row(31, cluster("ALTER"), {"filters": [_ANY_ACL_OF]}),
-    Row(32, topic("DESCRIBE_CONFIGS"), {"resources": [{"resource_type": 2, "resource_name": TOPIC}]}, TOPIC_FAILED),
-    Row(32, cluster("DESCRIBE_CONFIGS"), {"resources": [{"resource_type": 4, "resource_name": ""}]}),
+    Row(
+        32,
+        topic("DESCRIBE_CONFIGS"),
+        {"resources": [{"resource_type": 2, "resource_name": TOPIC}]},
+        TOPIC_FAILED,
+    ),
+    Row(
+        32, cluster("DESCRIBE_CONFIGS"), {"resources": [{"resource_type": 4, "resource_name": ""}]}
+    ),
     Row(32, (("DESCRIBE_CONFIGS", "GROUP", GROUP),), {"resources": [_OF_GROUP]}, GROUP_FAILED),
     Row(33, topic("ALTER_CONFIGS"), {"resources": [_TOPIC_CONFIG]}, TOPIC_FAILED),
     Row(33, cluster("ALTER_CONFIGS"), {"resources": [{"resource_type": 4, "resource_name": ""}]}),
@@ -115,21 +168,52 @@ CLIENTS: Final = (
     Row(45, cluster("ALTER"), {"topics": [{"name": TOPIC, "partitions": [{"replicas": [7]}]}]}),
     Row(46, cluster("DESCRIBE"), {"topics": None}),
     Row(47, (group("DELETE"),), {"group_id": GROUP}, GROUP_FAILED),
-    Row(47, (group("DELETE"), *topic("READ", name=LOG)), {"group_id": GROUP, "topics": [
-        {"name": LOG, "partitions": [{"partition_index": 0}]}]}, TOPIC_FAILED),
+    Row(
+        47,
+        (group("DELETE"), *topic("READ", name=LOG)),
+        {"group_id": GROUP, "topics": [{"name": LOG, "partitions": [{"partition_index": 0}]}]},
+        TOPIC_FAILED,
+    ),
     Row(48, cluster("DESCRIBE_CONFIGS"), {"components": []}),
-    Row(49, cluster("ALTER_CONFIGS"), {"entries": [{"entity": [{"entity_type": "user", "entity_name": "x"}],
-                                                    "ops": [{"key": "request_percentage", "value": 1.0}]}]}),
+    Row(
+        49,
+        cluster("ALTER_CONFIGS"),
+        {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": "x"}],
+                    "ops": [{"key": "request_percentage", "value": 1.0}],
+                }
+            ]
+        },
+    ),
     Row(50, cluster("DESCRIBE"), {"users": [{"name": "x"}]}),
     Row(51, cluster("ALTER"), {"upsertions": [_SALT]}),
-    Row(55, cluster("DESCRIBE"), {"topics": [{"topic_name": LOG, "partitions": [{"partition_index": 0}]}]}),
-    Row(57, cluster("ALTER"), {"feature_updates": [{"feature": "kraft.version", "max_version_level": 1, "upgrade_type": 1}]}),
+    Row(
+        55,
+        cluster("DESCRIBE"),
+        {"topics": [{"topic_name": LOG, "partitions": [{"partition_index": 0}]}]},
+    ),
+    Row(
+        57,
+        cluster("ALTER"),
+        {
+            "feature_updates": [
+                {"feature": "kraft.version", "max_version_level": 1, "upgrade_type": 1}
+            ]
+        },
+    ),
     Row(61, topic("READ"), {"topics": [{"name": TOPIC, "partition_indexes": [0]}]}, TOPIC_FAILED),
     Row(64, cluster("ALTER"), {"broker_id": 5}),
     Row(94, cluster("ALTER"), {"controller_id": 5}),
     Row(74, cluster("DESCRIBE_CONFIGS"), {"resource_types": [2]}),
-    Row(75, topic("DESCRIBE"), {"topics": [{"name": TOPIC}], "response_partition_limit": 10}, TOPIC_FAILED),
-)  # fmt: skip
+    Row(
+        75,
+        topic("DESCRIBE"),
+        {"topics": [{"name": TOPIC}], "response_partition_limit": 10},
+        TOPIC_FAILED,
+    ),
+)
 
 #: On listeners for controllers only, or there otherwise than for clients.
 CONTROLLERS: Final = (
@@ -150,7 +234,7 @@ CONTROLLERS: Final = (
     Row(82, cluster("CLUSTER_ACTION")),
 )
 
-#: Of these nobody needs to be allowed anything, and why.
+#: APIs that need no permission, with the reason.
 NO_QUESTION: Final = {
     17: "SaslHandshake comes before it is known who asks",
     18: "ApiVersions is for everybody",
@@ -163,7 +247,7 @@ NO_QUESTION: Final = {
     60: "DescribeCluster of brokers names nodes, as Metadata does",
     66: "ListTransactions: there is none to be shown or hidden",
 }
-#: These are refused whoever asks: who may and who may not are told the same.
+#: APIs that are refused with and without permissions, in the same way.
 REFUSED_TO_ALL: Final = {
     0: "Produce: no client writes here",
     21: "DeleteRecords: there are no records to delete here",

@@ -1,5 +1,5 @@
-"""A world with a group coordinator behind it: requests through the handlers, answers over the wire,
-no disk and no tasks.
+"""A world with a group coordinator: requests pass through the handlers, responses over the wire,
+without disk and tasks.
 """
 
 from __future__ import annotations
@@ -80,9 +80,15 @@ class GroupWorld(World):
         member_id = str(self.join(instance=instance).member_id)
         assignments = [{"member_id": member_id, "assignment": b"everything"}]
         answer = self.get(
-            sync_group, 5, group_id="g", generation_id=1, member_id=member_id, protocol_type="consumer",
-            protocol_name="range", assignments=assignments,
-        )  # fmt: skip
+            sync_group,
+            5,
+            group_id="g",
+            generation_id=1,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assignments,
+        )
         assert (answer.error_code, answer.assignment) == (0, b"everything")
         return member_id
 
@@ -101,7 +107,7 @@ class GroupWorld(World):
 
 
 def given(pending: PendingResponse, version: int) -> Any:
-    """What a connection would get of ``pending`` by now, over the wire; None if it is parked."""
+    """The response of ``pending``, over the wire; None if it is not complete."""
     got: list[Any] = []
     pending.attach(got.append)
     return over_the_wire(got[0], version) if got else None

@@ -1,8 +1,7 @@
-"""The handlers behind a plain blocking socket, a thread a connection: what a stock client makes of
-them, without the real server.
+"""Serves the handlers on a plain blocking socket, with a thread for each connection, to test stock
+clients without the real server.
 
-It splits frames, reads headers, asks the table and writes answers: as little of a server as a
-client can talk to.
+It splits frames, decodes headers, calls handlers and encodes responses.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from kwire.protocol import ErrorCode
 from kwire.records import iter_batches
 from tests.gateway.handlers.world import Batch, MemoryPartition, World
 
-#: There is no group coordinator here. Who looks for one is told so; a connection that closed would
-#: take other answers along.
+#: There is no group coordinator here. A client that looks for one gets an error: if the connection
+#: closed instead, responses to other requests would be lost with it.
 GROUP_APIS = frozenset({8, 9, 11, 12, 13, 14, 15, 16, 42, 47})
 FIND_COORDINATOR = 10
 SAMPLE = (

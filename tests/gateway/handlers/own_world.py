@@ -1,5 +1,5 @@
-"""A node of a quorum of its own around a real controller: what it decides is committed at once,
-unless a test holds it back.
+"""A node of a quorum with a real controller: decisions are committed at once, unless a test holds
+them back.
 """
 
 from __future__ import annotations

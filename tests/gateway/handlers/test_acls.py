@@ -1,5 +1,5 @@
-"""ACLs by way of the active controller, where an authorizer goes by them; those of an observed
-cluster are told.
+"""ACL requests through the active controller with an authorizer that reads ACLs, and over an
+observed cluster.
 """
 
 from __future__ import annotations
@@ -19,13 +19,23 @@ from tests.gateway.handlers.world import MemoryQuorum, World
 TOPIC, GROUP = 2, 3
 LITERAL, PREFIXED = 3, 4
 ACL = {
-    "resource_type": TOPIC, "resource_name": "orders", "resource_pattern_type": LITERAL, "principal": "User:ann", "host": "*",
-    "operation": 3, "permission_type": 3,
-}  # fmt: skip
+    "resource_type": TOPIC,
+    "resource_name": "orders",
+    "resource_pattern_type": LITERAL,
+    "principal": "User:ann",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
 ALL: dict[str, Any] = {
-    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
-    "host_filter": None, "operation": 1, "permission_type": 1,
-}  # fmt: skip
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
 
 
 def world_with_acls() -> OwnWorld:
@@ -46,7 +56,7 @@ def told(
 
 
 @pytest.mark.parametrize("version", create_acls.versions)
-def test_made_told_and_deleted(version: int) -> None:
+def test_acls_are_created_described_and_deleted(version: int) -> None:
     world = world_with_acls()
     more = [
         ACL,
@@ -65,7 +75,7 @@ def test_made_told_and_deleted(version: int) -> None:
     assert told(world, version) == [("orders", LITERAL, [("User:ann", 4)])]
 
 
-def test_without_an_authorizer_there_are_none() -> None:
+def test_acl_requests_without_an_authorizer_are_refused() -> None:
     world = OwnWorld()
     (result,) = world.ask(create_acls, 3, creations=[ACL]).results
     assert (
@@ -78,18 +88,24 @@ def test_without_an_authorizer_there_are_none() -> None:
     assert not world.quorum.image.acls and not world.controller.askers  # type: ignore[union-attr]
 
 
-def test_those_of_an_observed_cluster_are_told() -> None:
+def test_acls_of_an_observed_cluster_are_described() -> None:
     world = World(quorum=MemoryQuorum())
     record = AccessControlEntryRecord(
-        id=Uuid(b"\x01" * 16), resource_type=GROUP, resource_name="g", pattern_type=LITERAL, principal="User:bob", host="*",
-        operation=3, permission_type=2,
-    )  # fmt: skip
+        id=Uuid(b"\x01" * 16),
+        resource_type=GROUP,
+        resource_name="g",
+        pattern_type=LITERAL,
+        principal="User:bob",
+        host="*",
+        operation=3,
+        permission_type=2,
+    )
     world.quorum.image.acls[record.id] = record  # type: ignore[union-attr]
     world.quorum.image.acls[Uuid(b"\x02" * 16)] = record.copy(id=Uuid(b"\x02" * 16))  # type: ignore[union-attr]
     assert told(world) == [("g", LITERAL, [("User:bob", 3)])], "the same twice is told once"
 
 
-def test_who_asks_has_to_be_allowed_to() -> None:
+def test_describe_needs_describe_on_the_cluster() -> None:
     world = world_with_acls()
     world.authorizer.forbidden = {("DESCRIBE", "CLUSTER", "*"), ("ALTER", "CLUSTER", "*")}
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -105,13 +121,13 @@ def test_who_asks_has_to_be_allowed_to() -> None:
 @pytest.mark.parametrize(
     "name", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"]
 )
-def test_a_filter_that_says_unknown_is_invalid(name: str) -> None:
+def test_filter_with_unknown_is_refused(name: str) -> None:
     answer = world_with_acls().ask(describe_acls, 3, **{**ALL, name: 0})
     assert (answer.error_code, answer.resources) == (ErrorCode.INVALID_REQUEST, [])
     assert "UNKNOWN" in answer.error_message
 
 
-def test_controllers_answer_too() -> None:
+def test_controller_listener_serves_acl_requests() -> None:
     world = world_with_acls()
     assert (
         world.ask(create_acls, 3, listener="CONTROLLER", creations=[ACL]).results[0].error_code == 0

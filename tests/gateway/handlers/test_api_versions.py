@@ -1,4 +1,4 @@
-"""ApiVersions: the table as clients see it, and the ways to be refused."""
+"""ApiVersions: the table as clients see it, and the refusals."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_a_software_name_outside_the_pattern_is_refused(which: str, name: str) -
 
 
 @pytest.mark.parametrize("name", ["a", "librdkafka", "apache-kafka-java", "1.0", "a-.-b"])
-def test_a_software_name_inside_it_is_not(name: str) -> None:
+def test_a_software_name_inside_the_pattern_is_accepted(name: str) -> None:
     assert World().ask(api_versions, 4, **(CLIENT | {"client_software_name": name})).error_code == 0
 
 
-def test_a_version_above_ours_is_answered_in_version_0_with_what_there_is() -> None:
+def test_unsupported_version_is_answered_in_version_0_with_the_table() -> None:
     answer = over_the_wire(unsupported_version_response(), 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert ranges(answer)[18] == (0, 4)
@@ -72,7 +72,7 @@ def test_features_whose_minimum_is_zero_are_hidden_from_clients_that_would_throw
     assert finalized == [("metadata.version", 29, 29), ("kraft.version", 1, 1)]
 
 
-def test_the_answer_is_made_once() -> None:
+def test_response_is_built_once() -> None:
     world = World()
     request = api_versions_request()
     assert api_versions.handle(request, world.context(4)) is api_versions.handle(
@@ -93,7 +93,7 @@ class Node:
     kraft_version: int = 1
 
 
-def test_a_node_of_our_own_quorum_says_what_it_supports_and_what_is_finalized() -> None:
+def test_node_of_a_quorum_returns_supported_and_finalized_features() -> None:
     world = World(quorum=MemoryQuorum(), raft=Node())
     assert world.quorum is not None
     world.quorum.image.features.update({"metadata.version": 30, "group.version": 1})
@@ -107,7 +107,7 @@ def test_a_node_of_our_own_quorum_says_what_it_supports_and_what_is_finalized() 
     assert answer.finalized_features_epoch == 76
 
 
-def test_observer_tells_the_features_of_the_cluster_that_it_observes() -> None:
+def test_observer_returns_the_features_of_the_observed_cluster() -> None:
     world = World(quorum=MemoryQuorum())
     assert world.quorum is not None
     world.quorum.image.features.update(
@@ -126,12 +126,12 @@ def test_observer_tells_the_features_of_the_cluster_that_it_observes() -> None:
     assert supported["transaction.version"] == (0, 2) and "kraft.version" not in supported
 
 
-def test_observer_that_has_read_nothing_yet_tells_no_finalized_feature() -> None:
+def test_observer_without_an_image_returns_no_finalized_feature() -> None:
     answer = World(quorum=MemoryQuorum()).ask(api_versions, 4, **CLIENT)
     assert (answer.finalized_features, answer.finalized_features_epoch) == ([], -1)
 
 
-def test_a_controller_listener_has_a_table_of_its_own() -> None:
+def test_controller_listener_has_its_own_table() -> None:
     context = World(quorum=MemoryQuorum(), raft=Node()).context(4, "CONTROLLER")
     context.apis = controller_handlers()
     answer = over_the_wire(api_versions.handle(ApiVersionsRequest(**CLIENT), context), 4)

@@ -1,5 +1,5 @@
-"""The audit topic, as every handler shows it: a partition for each node of the quorum, this node's
-with its records.
+"""The audit topic in the responses of every handler: a partition for each node of the quorum, and
+this node's records.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def world() -> OwnWorld:
     return world
 
 
-def test_its_id_is_fixed() -> None:
+def test_topic_id_is_fixed() -> None:
     assert str(AUDIT_TOPIC_ID) == "a3dpcmUAgACAAAAAAAAAAQ"
     assert (AUDIT_TOPIC_ID[6] >> 4, AUDIT_TOPIC_ID[8] >> 6) == (8, 2), (
         "version 8 of RFC 9562: no random one is like it"
     )
 
 
-def test_by_name_and_by_id(world: OwnWorld) -> None:
+def test_topic_is_found_by_name_and_by_id(world: OwnWorld) -> None:
     context = world.context(0)
     topic = topic_named(AUDIT_TOPIC, context)
     assert topic is not None and topic == topic_with_id(AUDIT_TOPIC_ID, context) == audit_topic(
@@ -84,7 +84,7 @@ def test_by_name_and_by_id(world: OwnWorld) -> None:
 @pytest.mark.parametrize(
     "audit", [None, MemoryAudit(nodes=())], ids=["not kept", "no voters known yet"]
 )
-def test_without_it_there_is_no_such_topic(world: OwnWorld, audit: Any) -> None:
+def test_topic_does_not_exist_without_an_audit_log(world: OwnWorld, audit: Any) -> None:
     world.audit = audit
     assert (
         topic_named(AUDIT_TOPIC, world.context(0))
@@ -94,7 +94,7 @@ def test_without_it_there_is_no_such_topic(world: OwnWorld, audit: Any) -> None:
     assert [topic.name for topic in world.ask(metadata, 12, topics=None).topics] == [LOG]
 
 
-def test_partitions_go_by_the_order_of_ids(world: OwnWorld) -> None:
+def test_partitions_are_in_the_order_of_node_ids(world: OwnWorld) -> None:
     world.audit.nodes = [2, NODE, OTHER]
     topic = audit_topic(world.context(0))
     assert topic is not None
@@ -103,8 +103,8 @@ def test_partitions_go_by_the_order_of_ids(world: OwnWorld) -> None:
 
 
 @pytest.mark.parametrize("version", metadata.VERSIONS)
-def test_metadata(world: OwnWorld, version: int) -> None:
-    world.audit.nodes = [2, NODE, OTHER]  # nobody knows where node 2 is
+def test_metadata_names_the_leader_of_each_partition(world: OwnWorld, version: int) -> None:
+    world.audit.nodes = [2, NODE, OTHER]  # node 2 has registered no listener
     answer = world.ask(metadata, version, topics=[] if version == 0 else None)
     assert [topic.name for topic in answer.topics] == [LOG, AUDIT_TOPIC]
     topic = answer.topics[1]
@@ -122,7 +122,7 @@ def test_metadata(world: OwnWorld, version: int) -> None:
     assert version < 7 or [one.leader_epoch for one in topic.partitions] == [0, 0, 0]
 
 
-def test_describe_topic_partitions(world: OwnWorld) -> None:
+def test_describe_topic_partitions_names_each_leader(world: OwnWorld) -> None:
     (topic,) = world.ask(
         describe_topic_partitions, 0, topics=[{"name": AUDIT_TOPIC}], response_partition_limit=1
     ).topics
@@ -160,7 +160,7 @@ def asked(version: int, *partitions: int, offset: int = 0, **more: Any) -> dict[
 
 
 @pytest.mark.parametrize("version", fetch.VERSIONS)
-def test_fetch(world: OwnWorld, version: int) -> None:
+def test_fetch_returns_the_records_of_this_node(world: OwnWorld, version: int) -> None:
     (found,) = world.ask(fetch, version, **asked(version, 0, 1, 2)).responses
     own, others, none = found.partitions
     assert bytes(own.records) == b"".join(batch.data for batch in world.audit.partition.batches)
@@ -182,7 +182,9 @@ def test_fetch_waits_at_the_end(world: OwnWorld) -> None:
 @pytest.mark.parametrize(
     ("timestamp", "offset"), [(-1, 2), (-2, 0), (-3, 1), (1500, 1), (2001, -1)]
 )
-def test_list_offsets(world: OwnWorld, timestamp: int, offset: int) -> None:
+def test_list_offsets_finds_ends_and_timestamps(
+    world: OwnWorld, timestamp: int, offset: int
+) -> None:
     partitions = [{"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": 0}]
     (found,) = world.ask(
         list_offsets, 8, topics=[{"name": AUDIT_TOPIC, "partitions": partitions}]
@@ -203,7 +205,7 @@ def test_the_end_of_its_one_epoch(world: OwnWorld) -> None:
     assert [(one.leader_epoch, one.end_offset) for one in found.partitions] == [(0, 2), (-1, -1)]
 
 
-def test_configuration(world: OwnWorld) -> None:
+def test_describe_configs_returns_this_nodes_settings(world: OwnWorld) -> None:
     world.config = Config(
         metadata_audit_retention_bytes=-1,
         metadata_audit_retention_ms=5000,
@@ -226,7 +228,7 @@ def test_configuration(world: OwnWorld) -> None:
     )
 
 
-def test_where_it_lies(world: OwnWorld) -> None:
+def test_describe_log_dirs_has_this_nodes_partition(world: OwnWorld) -> None:
     world.audit.nodes = [2, NODE]
     (result,) = world.ask(describe_log_dirs, 4, topics=None).results
     sizes = {
@@ -243,13 +245,13 @@ def test_where_it_lies(world: OwnWorld) -> None:
     assert len(world.ask(describe_log_dirs, 4, topics=None).results[0].topics) == 1
 
 
-def test_it_is_named_among_what_is_configured(world: OwnWorld) -> None:
+def test_list_config_resources_names_the_topic(world: OwnWorld) -> None:
     found = world.ask(list_config_resources, 1, resource_types=[2]).config_resources
     assert [one.resource_name for one in found] == [LOG, AUDIT_TOPIC]
 
 
 @pytest.mark.parametrize("version", produce.VERSIONS)
-def test_nothing_can_be_produced(world: OwnWorld, version: int) -> None:
+def test_produce_is_refused(world: OwnWorld, version: int) -> None:
     named = {"topic_id": AUDIT_TOPIC_ID} if version >= 13 else {"name": AUDIT_TOPIC}
     answer = world.ask(
         produce,
@@ -262,7 +264,7 @@ def test_nothing_can_be_produced(world: OwnWorld, version: int) -> None:
     assert version < 8 or partition.error_message == AUDIT
 
 
-def test_nobody_makes_or_changes_it(world: OwnWorld) -> None:
+def test_topic_cannot_be_created_or_changed(world: OwnWorld) -> None:
     refused = ErrorCode.INVALID_REQUEST
     topic = {"name": AUDIT_TOPIC, "num_partitions": 1, "replication_factor": 1}
     (created,) = world.ask(create_topics, 7, topics=[topic], timeout_ms=1000).topics
@@ -284,7 +286,7 @@ def test_nobody_makes_or_changes_it(world: OwnWorld) -> None:
         assert (deleted.error_code, AUDIT_TOPIC in deleted.error_message) == (refused, True)
 
 
-def test_who_may_not_read_it(world: OwnWorld) -> None:
+def test_access_without_permission_is_refused(world: OwnWorld) -> None:
     world.authorizer.forbidden = {
         (operation, "TOPIC", AUDIT_TOPIC) for operation in ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
     }
@@ -310,7 +312,7 @@ def test_who_may_not_read_it(world: OwnWorld) -> None:
     assert answer.topics[0].partitions[0].error_code == fault
 
 
-def test_what_may_be_done_with_it(world: OwnWorld) -> None:
+def test_authorized_operations_are_those_of_a_read_only_topic(world: OwnWorld) -> None:
     answer = world.ask(
         metadata, 12, topics=[{"name": AUDIT_TOPIC}], include_topic_authorized_operations=True
     )
@@ -319,5 +321,5 @@ def test_what_may_be_done_with_it(world: OwnWorld) -> None:
     )
 
 
-def test_an_id_nobody_has(world: OwnWorld) -> None:
+def test_unknown_topic_id_is_not_found(world: OwnWorld) -> None:
     assert topic_with_id(Uuid(b"x" * 16), world.context(0)) is None

@@ -1,5 +1,5 @@
-"""The authorization matrix: every API of both kinds of listener, direct and in an Envelope, by who
-may and who may not.
+"""The authorization matrix: every API of both kinds of listener, direct and in an Envelope, with
+and without permissions.
 
 The authorizer is the real one, over ACLs; an API without a row, or without a reason for having
 none, is a failure.
@@ -50,7 +50,7 @@ LISTENERS = {"PLAINTEXT": handlers, "CONTROLLER": controller_handlers}
 
 
 class Voter:
-    """``gateway.ports.RaftPeers`` that answers at once: whoever comes so far was let in."""
+    """``gateway.ports.RaftPeers`` that answers at once: requests that get here are authorized."""
 
     kraft_version = 1
 
@@ -94,9 +94,15 @@ class SecuredWorld(OwnWorld):
         for operation, kind, name in needs:
             id = Uuid(next(self._ids).to_bytes(16, "big"))
             self.image.acls[id] = AccessControlEntryRecord(
-                id=id, resource_type=RESOURCE_TYPES[kind], resource_name=name, pattern_type=LITERAL, principal=principal,
-                host="*", operation=OPERATIONS[operation], permission_type=permission,
-            )  # fmt: skip
+                id=id,
+                resource_type=RESOURCE_TYPES[kind],
+                resource_name=name,
+                pattern_type=LITERAL,
+                principal=principal,
+                host="*",
+                operation=OPERATIONS[operation],
+                permission_type=permission,
+            )
 
     def context(self, version: int, listener: str = "PLAINTEXT") -> Context:
         peer = Peer(listener, self.principal, "127.0.0.1", 50000, 1)
@@ -110,7 +116,7 @@ class SecuredWorld(OwnWorld):
         return handler, build(handler.request_type(version), row.fields), version
 
     def answer(self, row: Row, listener: str, principal: str) -> Any:
-        """What ``principal`` is answered."""
+        """The response to ``principal``."""
         self.principal = principal
         handler, request, version = self.request(row, listener)
         answer = handler.handle(
@@ -194,7 +200,7 @@ def test_every_api_has_a_row_or_a_reason_for_none(listener: str) -> None:
 
 
 @pytest.mark.parametrize(("listener", "row"), ROWS)
-def test_who_may_is_not_refused(listener: str, row: Row) -> None:
+def test_authorized_request_is_not_refused(listener: str, row: Row) -> None:
     ways = [row.needs, *((one,) for one in row.instead)]
     for needs in ways:
         world = SecuredWorld()
@@ -204,7 +210,7 @@ def test_who_may_is_not_refused(listener: str, row: Row) -> None:
 
 
 @pytest.mark.parametrize(("listener", "row"), ROWS)
-def test_who_may_not_is_refused(listener: str, row: Row) -> None:
+def test_unauthorized_request_is_refused(listener: str, row: Row) -> None:
     world = SecuredWorld()
     answer = world.answer(row, listener, ANONYMOUS)
     assert is_refused(row, answer)
@@ -215,7 +221,7 @@ def test_who_may_not_is_refused(listener: str, row: Row) -> None:
 
 
 @pytest.mark.parametrize(("listener", "row"), ROWS)
-def test_each_permission_is_necessary_for_what_it_is_about(listener: str, row: Row) -> None:
+def test_each_permission_of_a_row_is_necessary(listener: str, row: Row) -> None:
     for missing in row.needs:
         without = SecuredWorld()
         without.allow(*(need for need in row.needs if need != missing))
@@ -232,7 +238,7 @@ def test_each_permission_is_necessary_for_what_it_is_about(listener: str, row: R
 
 
 @pytest.mark.parametrize(("listener", "row"), FORWARDED)
-def test_what_is_forwarded_is_authorized_as_the_clients(listener: str, row: Row) -> None:
+def test_forwarded_request_is_authorized_as_the_clients(listener: str, row: Row) -> None:
     world = SecuredWorld()
     assert is_refused(row, world.forwarded(row, ANONYMOUS))
     assert is_refused(row, world.forwarded(row, BROKER)) is (row.needs != cluster("CLUSTER_ACTION"))
@@ -242,7 +248,7 @@ def test_what_is_forwarded_is_authorized_as_the_clients(listener: str, row: Row)
 
 
 @pytest.mark.parametrize(("listener", "row"), FORWARDED)
-def test_who_may_not_act_for_the_cluster_forwards_nothing_whatever_the_principal_inside(
+def test_forwarder_without_cluster_action_is_refused_for_any_principal_inside(
     listener: str, row: Row
 ) -> None:
     world = SecuredWorld()
@@ -253,7 +259,7 @@ def test_who_may_not_act_for_the_cluster_forwards_nothing_whatever_the_principal
 
 
 @pytest.mark.parametrize("api_key", REFUSED_TO_ALL)
-def test_what_nobody_may_is_answered_alike(api_key: int) -> None:
+def test_unserved_request_is_answered_alike_with_and_without_permissions(api_key: int) -> None:
     handler = handlers()[api_key]
     fields: dict[str, Any] = {}
     if api_key == 0:

@@ -1,8 +1,8 @@
-"""Requests that real clients sent to real Kafka 4.3.1, asked of the handlers: each item that Kafka
-answered is answered here.
+"""Requests that real clients sent to Kafka 4.3.1, sent to the handlers: each item in Kafka's
+response is in the response here.
 
-What is said of an item differs, since there is another topic here and nothing can be changed; which
-items, and in which shape, must not.
+The values of an item differ, since the topics differ and nothing can be changed; the items and
+their shape do not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kwire.header import decode_request_header, decode_response_header
 from tests.gateway.handlers.world import World, over_the_wire
 from tests.shared import SHARED, needs_shared
 
-#: Who sent them: stock Java clients.
+#: The sender of the requests: stock Java clients.
 CLIENT = "admin"
 
 
@@ -98,7 +98,7 @@ def exchanges() -> Iterator[tuple[Handler, int, bytes, bytes]]:
 
 
 @needs_shared
-def test_every_item_that_kafka_answered_is_answered() -> None:
+def test_response_has_every_item_of_kafkas() -> None:
     seen: Counter[int] = Counter()
     world = World()
     for handler, version, request_bytes, kafkas in exchanges():

@@ -1,4 +1,6 @@
-"""Topics that were made here, as every handler shows them: where they are, and that they are empty."""
+"""Topics that were created here, in the responses of every handler: their leaders, and that they
+are empty.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def topic_id(world: OwnWorld) -> Uuid:
     return world.quorum.image.topic_ids["orders"]  # type: ignore[union-attr]
 
 
-def test_by_name_and_by_id(world: OwnWorld) -> None:
+def test_topic_is_found_by_name_and_by_id(world: OwnWorld) -> None:
     context = world.context(0)
     orders = topic_named("orders", context)
     assert orders is not None and orders == topic_with_id(topic_id(world), context)
@@ -52,14 +54,14 @@ def test_by_name_and_by_id(world: OwnWorld) -> None:
     assert log_of(orders, 2, context) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_what_others_wrote_is_no_topic_here(world: OwnWorld) -> None:
+def test_topics_of_an_observed_cluster_do_not_exist_here(world: OwnWorld) -> None:
     world.controller = None  # the observer of a real quorum knows an image, too
     assert topic_named("orders", world.context(0)) is None
     assert [topic.name for topic in world.ask(metadata, 12, topics=None).topics] == [LOG]
 
 
 @pytest.mark.parametrize("version", metadata.VERSIONS)
-def test_metadata(world: OwnWorld, version: int) -> None:
+def test_metadata_names_leaders_and_nodes(world: OwnWorld, version: int) -> None:
     answer = world.ask(metadata, version, topics=[] if version == 0 else None)
     assert [(one.node_id, one.host, one.port) for one in answer.brokers] == [
         (NODE, "gateway.example", 9092),
@@ -74,7 +76,7 @@ def test_metadata(world: OwnWorld, version: int) -> None:
     assert all(one.error_code == 0 for one in partitions)
 
 
-def test_metadata_at_a_listener_that_the_other_node_has_not(world: OwnWorld) -> None:
+def test_metadata_leaves_out_nodes_without_the_listener(world: OwnWorld) -> None:
     answer = world.ask(metadata, 12, listener="EXTERNAL", topics=[{"name": "orders"}])
     assert [one.node_id for one in answer.brokers] == [NODE]
     first, second = answer.topics[0].partitions
@@ -82,7 +84,7 @@ def test_metadata_at_a_listener_that_the_other_node_has_not(world: OwnWorld) -> 
     assert (second.error_code, second.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
 
 
-def test_a_topic_one_may_not_describe_is_left_out(world: OwnWorld) -> None:
+def test_topic_without_describe_is_left_out(world: OwnWorld) -> None:
     world.authorizer.forbidden = {("DESCRIBE", "TOPIC", "orders")}
     assert [topic.name for topic in world.ask(metadata, 12, topics=None).topics] == [LOG]
     by_id = world.ask(metadata, 12, topics=[{"name": None, "topic_id": topic_id(world)}]).topics[0]
@@ -108,7 +110,7 @@ def test_describe_topic_partitions_page_by_page(world: OwnWorld) -> None:
     assert seen == [(LOG, 0), ("orders", 0), ("orders", 1)]
 
 
-def test_describe_cluster(world: OwnWorld) -> None:
+def test_describe_cluster_names_both_nodes(world: OwnWorld) -> None:
     answer = world.ask(describe_cluster, 2)
     assert [(one.broker_id, one.host) for one in answer.brokers] == [
         (NODE, "gateway.example"),
@@ -123,7 +125,7 @@ def test_describe_cluster(world: OwnWorld) -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_fetch_finds_nothing_and_waits_for_it(world: OwnWorld, version: int) -> None:
+def test_fetch_of_an_empty_partition_waits(world: OwnWorld, version: int) -> None:
     named = {"topic_id": topic_id(world)} if version >= 13 else {"topic": "orders"}
     partitions = [
         {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1000} for index in (0, 1, 2)
@@ -143,7 +145,7 @@ def test_fetch_finds_nothing_and_waits_for_it(world: OwnWorld, version: int) -> 
     )
 
 
-def test_fetch_beyond_the_end(world: OwnWorld) -> None:
+def test_fetch_beyond_the_end_is_out_of_range(world: OwnWorld) -> None:
     partition = {"partition": 0, "fetch_offset": 1, "partition_max_bytes": 1000}
     (found,) = world.ask(
         fetch,
@@ -158,7 +160,9 @@ def test_fetch_beyond_the_end(world: OwnWorld) -> None:
 
 
 @pytest.mark.parametrize(("timestamp", "offset"), [(-1, 0), (-2, 0), (-3, -1), (1000, -1)])
-def test_list_offsets(world: OwnWorld, timestamp: int, offset: int) -> None:
+def test_list_offsets_of_an_empty_partition_are_zero(
+    world: OwnWorld, timestamp: int, offset: int
+) -> None:
     asked = [{"partition_index": index, "timestamp": timestamp} for index in (0, 1)]
     (found,) = world.ask(list_offsets, 8, topics=[{"name": "orders", "partitions": asked}]).topics
     assert [(one.error_code, one.offset) for one in found.partitions] == [
@@ -167,7 +171,7 @@ def test_list_offsets(world: OwnWorld, timestamp: int, offset: int) -> None:
     ]
 
 
-def test_the_end_of_the_first_epoch(world: OwnWorld) -> None:
+def test_epoch_of_an_empty_partition_ends_at_zero(world: OwnWorld) -> None:
     asked = [{"partition": 0, "leader_epoch": 0, "current_leader_epoch": 0}]
     (found,) = world.ask(
         offset_for_leader_epoch, 4, topics=[{"topic": "orders", "partitions": asked}]
@@ -176,7 +180,7 @@ def test_the_end_of_the_first_epoch(world: OwnWorld) -> None:
 
 
 @pytest.mark.parametrize("version", produce.VERSIONS)
-def test_produce_says_why_not(world: OwnWorld, version: int) -> None:
+def test_produce_is_refused_with_a_reason(world: OwnWorld, version: int) -> None:
     named = {"topic_id": topic_id(world)} if version >= 13 else {"name": "orders"}
     answer = world.ask(
         produce,
@@ -190,7 +194,7 @@ def test_produce_says_why_not(world: OwnWorld, version: int) -> None:
         assert partition.error_message == NO_DATA
 
 
-def test_configurations_of_what_was_made(world: OwnWorld) -> None:
+def test_describe_configs_returns_set_and_inherited_values(world: OwnWorld) -> None:
     kinds = [(2, "orders"), (2, LOG), (4, ""), (32, "g"), (16, "m"), (16, "")]
     resources = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": None}
@@ -215,7 +219,7 @@ def test_configurations_of_what_was_made(world: OwnWorld) -> None:
     assert all(config.documentation for config in orders.values())
 
 
-def test_names_of_what_is_configured(world: OwnWorld) -> None:
+def test_list_config_resources_names_topics_nodes_and_groups(world: OwnWorld) -> None:
     world.quorum.image.configs[16, "m"] = {"interval.ms": "1000"}  # type: ignore[union-attr]
     found = world.ask(list_config_resources, 1, resource_types=[]).config_resources
     assert [(one.resource_type, one.resource_name) for one in found] == [

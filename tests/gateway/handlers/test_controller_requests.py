@@ -1,5 +1,5 @@
-"""Changes by way of the active controller: who asked goes along, the answer waits, and what is said
-meanwhile.
+"""Changes through the active controller: the requester is passed on, the response waits, and times
+out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIG = {
 }
 
 
-def test_all_of_them_are_carried_out() -> None:
+def test_every_admin_request_reaches_the_controller() -> None:
     world = OwnWorld()
     image = world.quorum.image  # type: ignore[union-attr]
     assert world.ask(create_topics, 7, topics=[TOPIC], timeout_ms=1000).topics[0].error_code == 0
@@ -60,14 +60,14 @@ def test_all_of_them_are_carried_out() -> None:
     }
 
 
-def test_who_asked_is_who_is_allowed() -> None:
+def test_authorizer_is_asked_about_the_requester() -> None:
     world = OwnWorld()
     world.authorizer.forbidden = {("CREATE", "CLUSTER", "*"), ("CREATE", "TOPIC", "orders")}
     (result,) = world.ask(create_topics, 7, topics=[TOPIC], timeout_ms=1000).topics
     assert result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_the_answer_waits_and_the_outcome_is_unknown_when_the_time_is_over() -> None:
+def test_response_waits_and_times_out_with_an_unknown_outcome() -> None:
     world = OwnWorld()
     world.controller.holds = True
     pending = world.ask(create_topics, 7, topics=[TOPIC], timeout_ms=2500)
@@ -86,7 +86,7 @@ def test_the_answer_waits_and_the_outcome_is_unknown_when_the_time_is_over() -> 
 @pytest.mark.parametrize(
     ("asked_ms", "waits_s"), [(-5, 0.0), (0, 0.0), (2**31 - 1, TIMEOUT_MS_MAX / 1000)]
 )
-def test_how_long_is_waited(asked_ms: int, waits_s: float) -> None:
+def test_timeout_of_the_request_is_limited(asked_ms: int, waits_s: float) -> None:
     world = OwnWorld()
     world.controller.holds = True
     assert (
@@ -95,7 +95,7 @@ def test_how_long_is_waited(asked_ms: int, waits_s: float) -> None:
     )
 
 
-def test_configurations_say_no_time() -> None:
+def test_config_requests_have_the_default_timeout() -> None:
     world = OwnWorld()
     world.controller.holds = True
     assert world.ask(alter_configs, 2, resources=[CONFIG]).deadline == 100.0 + TIMEOUT_MS / 1000
@@ -112,7 +112,7 @@ def test_configurations_say_no_time() -> None:
         (controller_registration, {"controller_id": 9}, lambda answer: [answer.error_code]),
     ],
 )
-def test_a_controllers_listener_passes_nothing_on(
+def test_inactive_controller_listener_forwards_nothing(
     handler: Any, fields: dict[str, Any], errors: Any
 ) -> None:
     world = OwnWorld()

@@ -1,5 +1,5 @@
-"""Delegation tokens on listeners: who may ask, who is told of which, and where this node has the
-key.
+"""Delegation tokens on listeners: clients that may use the APIs, tokens that each may see, and the
+cluster's key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ME = "User:ANONYMOUS"
 
 
 class SaslWorld(World):
-    """Who asks proved who he is; the image is an observed cluster's, whose key this node has."""
+    """Clients are authenticated by SASL; this node has the key of the cluster that it observes."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -46,9 +46,14 @@ class SaslWorld(World):
         self, token_id: str, owner: str, *renewers: str, requester: str | None = None
     ) -> None:
         self.quorum.image.tokens[token_id] = DelegationTokenRecord(  # type: ignore[union-attr]
-            owner=owner, requester=requester or owner, renewers=list(renewers), issue_timestamp=1, max_timestamp=3,
-            expiration_timestamp=2, token_id=token_id,
-        )  # fmt: skip
+            owner=owner,
+            requester=requester or owner,
+            renewers=list(renewers),
+            issue_timestamp=1,
+            max_timestamp=3,
+            expiration_timestamp=2,
+            token_id=token_id,
+        )
 
     def told(self, *owners: str, all: bool = False) -> list[str]:
         people = [owner.partition(":") for owner in owners]
@@ -62,7 +67,7 @@ class SaslWorld(World):
         return [one.token_id for one in answer.tokens]
 
 
-#: Who passes a request on in an Envelope.
+#: The node that forwards a request in an Envelope.
 NODE = Forwarder("User:node", "127.0.0.1", "raft-client-2")
 
 
@@ -87,12 +92,14 @@ def asked_by(context: Context, protocol: str, **peer: Any) -> Context:
         ("PLAINTEXT", {"forwarder": NODE, "token_authenticated": True}, False),
     ],
 )
-def test_who_may_ask(protocol: str, peer: dict[str, Any], may: bool) -> None:
+def test_authenticated_client_without_a_token_may_use_the_apis(
+    protocol: str, peer: dict[str, Any], may: bool
+) -> None:
     assert may_ask_for_tokens(asked_by(World().context(3), protocol, **peer)) is may
 
 
 @pytest.mark.parametrize("version", create_delegation_token.versions)
-def test_who_may_not_is_refused_at_once(version: int) -> None:
+def test_unauthorized_request_is_refused_at_once(version: int) -> None:
     world = OwnWorld()
     answer = world.ask(create_delegation_token, version, renewers=[], max_lifetime_ms=-1)
     assert (answer.error_code, answer.principal_name, answer.max_timestamp_ms) == (
@@ -109,7 +116,7 @@ def test_who_may_not_is_refused_at_once(version: int) -> None:
     assert not world.controller.askers
 
 
-def test_where_the_log_is_written_by_others_nothing_changes() -> None:
+def test_changes_are_refused_over_an_observed_cluster() -> None:
     assert (
         World().ask(create_delegation_token, 3, renewers=[], max_lifetime_ms=-1).error_code
         == REFUSED
@@ -118,7 +125,7 @@ def test_where_the_log_is_written_by_others_nothing_changes() -> None:
         assert World().ask(handler, 2, hmac=b"x").error_code == REFUSED
 
 
-def test_who_is_told_of_which() -> None:
+def test_client_sees_its_own_tokens_and_those_it_may_describe() -> None:
     world = SaslWorld()
     world.token("mine", ME)
     world.token("renewed", "User:ann", ME)
@@ -143,7 +150,7 @@ def test_who_is_told_of_which() -> None:
 
 
 @pytest.mark.parametrize("version", describe_delegation_token.VERSIONS)
-def test_what_is_told_of_a_token(version: int) -> None:
+def test_description_has_every_field_of_the_token(version: int) -> None:
     world = SaslWorld()
     world.token("id", "User:a:b", "User:ben", requester="User:ann")
     (token,) = world.ask(describe_delegation_token, version, owners=None).tokens
@@ -155,7 +162,7 @@ def test_what_is_told_of_a_token(version: int) -> None:
 
 
 @pytest.mark.parametrize("security", [{}, {"delegation.token.secret.key": ""}])
-def test_without_the_key_nothing_is_told(security: dict[str, str]) -> None:
+def test_describe_without_the_secret_key_is_refused(security: dict[str, str]) -> None:
     world = SaslWorld()
     world.config = Config(security=security)
     world.token("id", ME)
@@ -163,7 +170,7 @@ def test_without_the_key_nothing_is_told(security: dict[str, str]) -> None:
     assert (answer.error_code, answer.tokens) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])
 
 
-def test_who_may_ask_asks_the_controller() -> None:
+def test_authorized_request_reaches_the_controller() -> None:
     class SaslOwnWorld(OwnWorld):
         def endpoint(self, listener: str) -> Endpoint:
             return replace(super().endpoint(listener), security_protocol="SASL_SSL")

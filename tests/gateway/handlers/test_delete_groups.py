@@ -14,7 +14,7 @@ def test_versions_are_kafkas() -> None:
 
 
 @pytest.mark.parametrize("version", delete_groups.VERSIONS)
-def test_groups_without_members_are_forgotten(version: int) -> None:
+def test_groups_without_members_are_deleted(version: int) -> None:
     world = GroupWorld()
     world.stable()
     world.commit(5, "simple")
@@ -38,7 +38,7 @@ def test_groups_without_members_are_forgotten(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", delete_groups.VERSIONS)
-def test_nothing_to_ask(version: int) -> None:
+def test_request_without_allowed_groups_is_answered_at_once(version: int) -> None:
     world = GroupWorld()
     world.authorizer.forbidden.add(("DELETE", "GROUP", "*"))
     assert [

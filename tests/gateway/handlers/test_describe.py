@@ -1,5 +1,5 @@
-"""DescribeCluster, DescribeTopicPartitions, DescribeQuorum and DescribeLogDirs: the same node and
-topic, told four ways.
+"""DescribeCluster, DescribeTopicPartitions, DescribeQuorum and DescribeLogDirs of one node and
+topic.
 """
 
 from __future__ import annotations

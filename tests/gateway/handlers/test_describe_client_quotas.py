@@ -1,6 +1,4 @@
-"""DescribeClientQuotas: what a filter finds, strictly or not, and filters that contradict
-themselves.
-"""
+"""DescribeClientQuotas: strict and other filters, and filters that contradict themselves."""
 
 from __future__ import annotations
 
@@ -16,9 +14,15 @@ from tests.gateway.handlers.own_world import OwnWorld
 from tests.gateway.handlers.world import MemoryQuorum, World
 
 ENTITIES: list[dict[str, str | None]] = [
-    {"user": "ann"}, {"user": None}, {"user": "ann", "client-id": "app"}, {"user": "ann", "client-id": None},
-    {"user": None, "client-id": None}, {"client-id": "app"}, {"ip": "10.0.0.1"}, {"ip": None},
-]  # fmt: skip
+    {"user": "ann"},
+    {"user": None},
+    {"user": "ann", "client-id": "app"},
+    {"user": "ann", "client-id": None},
+    {"user": None, "client-id": None},
+    {"client-id": "app"},
+    {"ip": "10.0.0.1"},
+    {"ip": None},
+]
 
 
 def world_with_quotas() -> OwnWorld:
@@ -69,7 +73,9 @@ def ask(
     ],
 )
 @pytest.mark.parametrize("version", describe_client_quotas.VERSIONS)
-def test_what_a_filter_finds(components: Any, strict: bool, found: Any, version: int) -> None:
+def test_filter_returns_the_entities_that_match(
+    components: Any, strict: bool, found: Any, version: int
+) -> None:
     answer = ask(world_with_quotas(), *components, strict=strict, version=version)
     assert answer.error_code == 0
     got = [{part.entity_type: part.entity_name for part in one.entity} for one in answer.entries]
@@ -90,13 +96,13 @@ def test_what_a_filter_finds(components: Any, strict: bool, found: Any, version:
         ([("ip", SPECIFIED, None), ("client-id", SPECIFIED, None)], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_filters_that_make_no_sense(components: Any, error: ErrorCode) -> None:
+def test_contradictory_filter_is_refused(components: Any, error: ErrorCode) -> None:
     answer = ask(world_with_quotas(), *components)
     assert (answer.error_code, answer.entries) == (error, None)
     assert answer.error_message
 
 
-def test_those_of_an_observed_cluster_are_told() -> None:
+def test_quotas_of_an_observed_cluster_are_returned() -> None:
     world = World(quorum=MemoryQuorum())
     world.quorum.image.quotas[("client-id", None), ("user", "ann")] = {"producer_byte_rate": 7.0}  # type: ignore[union-attr]
     (found,) = ask(world, ("user", EXACT, "ann")).entries

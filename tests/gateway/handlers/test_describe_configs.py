@@ -1,4 +1,4 @@
-"""DescribeConfigs: the topic's and this node's."""
+"""DescribeConfigs of the metadata log and this node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ask(world: World, version: int, resource: dict[str, Any], **fields: Any) -> 
 
 
 @pytest.mark.parametrize("version", describe_configs.VERSIONS)
-def test_the_topic_has_kafkas_names(version: int) -> None:
+def test_metadata_topic_has_kafkas_keys(version: int) -> None:
     result = ask(World(), version, TOPIC, include_synonyms=True)
     configs = {config.name: config for config in result.configs}
     assert result.error_code == 0
@@ -53,7 +53,7 @@ def test_the_topic_has_kafkas_names(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", describe_configs.VERSIONS)
-def test_the_node_tells_what_it_runs_with(version: int) -> None:
+def test_node_returns_its_settings(version: int) -> None:
     listeners = (Listener("PLAINTEXT", "127.0.0.1", 9092), Listener("OTHER", "::1", 9093))
     protocols = {"PLAINTEXT": "PLAINTEXT", "OTHER": "PLAINTEXT"}
     config = Config(
@@ -83,12 +83,12 @@ def test_the_node_tells_what_it_runs_with(version: int) -> None:
 
 
 @pytest.mark.parametrize("keys", [["retention.ms", "no.such.key"], ["retention.ms"]])
-def test_only_the_keys_asked(keys: list[str]) -> None:
+def test_only_requested_keys_are_returned(keys: list[str]) -> None:
     result = ask(World(), 4, TOPIC | {"configuration_keys": keys})
     assert [config.name for config in result.configs] == ["retention.ms"]
 
 
-def test_no_keys_named_means_all() -> None:
+def test_empty_key_list_requests_all_keys() -> None:
     assert len(ask(World(), 1, TOPIC | {"configuration_keys": []}).configs) > 30
 
 
@@ -114,7 +114,7 @@ def test_synonyms_and_documentation_only_when_asked() -> None:
         (-1, "", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_not_here(kind: int, name: str, error: ErrorCode) -> None:
+def test_unknown_resource_is_refused(kind: int, name: str, error: ErrorCode) -> None:
     result = ask(
         World(), 4, {"resource_type": kind, "resource_name": name, "configuration_keys": None}
     )
@@ -122,7 +122,7 @@ def test_what_is_not_here(kind: int, name: str, error: ErrorCode) -> None:
     assert result.error_message
 
 
-def test_the_brokers_defaults_changed_at_run_time_are_none() -> None:
+def test_default_broker_resource_has_no_dynamic_configs() -> None:
     result = ask(World(), 4, {"resource_type": 4, "resource_name": "", "configuration_keys": None})
     assert (result.error_code, result.configs) == (0, [])
 
@@ -134,14 +134,16 @@ def test_the_brokers_defaults_changed_at_run_time_are_none() -> None:
         (BROKER, "CLUSTER", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     ],
 )
-def test_asking_needs_the_right(resource: dict[str, Any], kind: str, error: ErrorCode) -> None:
+def test_describe_without_permission_is_refused(
+    resource: dict[str, Any], kind: str, error: ErrorCode
+) -> None:
     world = World()
     world.authorizer.forbidden = {("DESCRIBE_CONFIGS", kind, "*")}
     result = ask(world, 4, resource)
     assert (result.error_code, result.configs) == (error, [])
 
 
-def test_a_resource_asked_a_thousand_times_is_answered_once() -> None:
+def test_repeated_resource_is_described_once() -> None:
     answer = World().ask(
         describe_configs, 4, resources=[BROKER, TOPIC] * 1000, include_documentation=True
     )

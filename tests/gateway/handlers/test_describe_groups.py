@@ -16,7 +16,7 @@ def test_versions_are_kafkas() -> None:
 
 
 @pytest.mark.parametrize("version", describe_groups.VERSIONS)
-def test_a_stable_group(version: int) -> None:
+def test_stable_group_is_described(version: int) -> None:
     world = GroupWorld()
     member_id = world.stable(instance="one")
     (group,) = world.get(describe_groups, version, groups=["g"]).groups
@@ -46,7 +46,7 @@ def test_a_group_that_is_not_settled_shows_no_subscriptions(version: int) -> Non
 
 
 @pytest.mark.parametrize("version", describe_groups.VERSIONS)
-def test_groups_that_are_not_there(version: int) -> None:
+def test_unknown_group_is_dead_or_an_error(version: int) -> None:
     world = GroupWorld()
     world.commit(5)
     g, nobody = world.get(describe_groups, version, groups=["g", "nobody"]).groups
@@ -57,7 +57,7 @@ def test_groups_that_are_not_there(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 7))
-def test_authorized_operations(version: int) -> None:
+def test_authorized_operations_are_returned_on_request(version: int) -> None:
     world = GroupWorld()
     world.stable()
     world.authorizer.forbidden.add(("DELETE", "GROUP", "g"))
@@ -69,7 +69,7 @@ def test_authorized_operations(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", describe_groups.VERSIONS)
-def test_not_authorized(version: int) -> None:
+def test_group_without_describe_is_refused(version: int) -> None:
     world = GroupWorld()
     world.stable()
     world.authorizer.forbidden.add(("DESCRIBE", "GROUP", "h"))

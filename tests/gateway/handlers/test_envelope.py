@@ -1,5 +1,5 @@
-"""Envelope: whose request it is, Kafka's errors for what cannot be opened, and answers byte for
-byte as brokers got them.
+"""Envelope: the principal of the request, Kafka's errors for invalid envelopes, and responses byte
+for byte as captured.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Asked:
 
 
 class Unasked:
-    """The quorum's part of this node, which keeps everybody waiting."""
+    """The quorum of this node, which never answers."""
 
     kraft_version = 1
 
@@ -108,7 +108,7 @@ def opened(answer: EnvelopeResponse, api_key: int, version: int) -> tuple[int, A
     return header.correlation_id, response_type(api_key).decode(answer.response_data[at:], version)
 
 
-def test_it_is_the_clients_request(world: OwnWorld) -> None:
+def test_request_inside_runs_as_the_client(world: OwnWorld) -> None:
     correlation_id, answer = opened(forward(world, wrapped(frame(CREATE, 7))), 19, 7)
     assert correlation_id == 77 and answer.topics[0].error_code == 0
     node = Forwarder("User:ANONYMOUS", "127.0.0.1", "test")
@@ -120,13 +120,13 @@ def test_it_is_the_clients_request(world: OwnWorld) -> None:
     assert {(principal, host) for principal, host, _ in others} == {("User:alice", "10.0.0.7")}
 
 
-def test_what_the_forwarder_may_is_not_what_the_client_may(world: OwnWorld) -> None:
+def test_permissions_of_the_forwarder_do_not_count_for_the_client(world: OwnWorld) -> None:
     world.authorizer.forbidden = {("User:alice", "CREATE")}  # type: ignore[arg-type]
     _, answer = opened(forward(world, wrapped(frame(CREATE, 7))), 19, 7)
     assert answer.topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_what_is_inside_is_not_looked_at_before_the_forwarder_may(world: OwnWorld) -> None:
+def test_unauthorized_envelope_is_refused_before_it_is_opened(world: OwnWorld) -> None:
     world.authorizer.forbidden = {("User:ANONYMOUS", "CLUSTER_ACTION")}  # type: ignore[arg-type]
     for request in (wrapped(frame(CREATE, 7)), wrapped(b"", None, b"")):
         answer = forward(world, request)
@@ -137,13 +137,13 @@ def test_what_is_inside_is_not_looked_at_before_the_forwarder_may(world: OwnWorl
     assert not world.controller.askers
 
 
-def test_somebody_else_is_the_controller(world: OwnWorld) -> None:
+def test_not_controller_inside_becomes_the_error_of_the_envelope(world: OwnWorld) -> None:
     world.controller.is_active = False
     answer = forward(world, wrapped(frame(CREATE, 7)))
     assert (answer.error_code, answer.response_data) == (ErrorCode.NOT_CONTROLLER, None)
 
 
-def test_the_answer_is_waited_for(world: OwnWorld) -> None:
+def test_envelope_waits_for_the_response_inside(world: OwnWorld) -> None:
     world.controller.holds = True
     pending = forward(world, wrapped(frame(CREATE, 7)))
     assert (
@@ -157,7 +157,7 @@ def test_the_answer_is_waited_for(world: OwnWorld) -> None:
     assert pending.done
 
 
-def test_nobody_waits_any_more(world: OwnWorld) -> None:
+def test_closed_connection_cancels_the_request_inside(world: OwnWorld) -> None:
     world.controller.holds = True
     pending = forward(world, wrapped(frame(CREATE, 7)))
     pending.cancel()
@@ -186,7 +186,7 @@ def test_nobody_waits_any_more(world: OwnWorld) -> None:
         (wrapped(frame(CREATE, 7)[:-3]), ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_what_cannot_be_opened(
+def test_invalid_envelope_has_kafkas_error(
     world: OwnWorld, request_: EnvelopeRequest, error: ErrorCode
 ) -> None:
     answer = forward(world, request_)
@@ -202,7 +202,7 @@ def test_what_cannot_be_opened(
         (bytes(10) + b"\xff\xff" + HOST, "10.0.0.7"),
     ],
 )
-def test_addresses(world: OwnWorld, address: bytes, host: str) -> None:
+def test_client_address_is_decoded(world: OwnWorld, address: bytes, host: str) -> None:
     forward(world, wrapped(frame(CREATE, 7), host=address))
     assert world.controller.askers[0].host == host
 
@@ -247,7 +247,7 @@ def test_large_request_inside_an_envelope_is_decoded_in_a_thread(world: OwnWorld
     assert isinstance(end.value.value, PendingResponse)
 
 
-def test_it_is_for_controllers_listeners(world: OwnWorld) -> None:
+def test_envelope_is_served_on_controller_listeners_only(world: OwnWorld) -> None:
     from gateway.handlers.table import handlers
 
     assert envelope.API_KEY in controller_handlers() and envelope.API_KEY not in handlers()
@@ -301,7 +301,7 @@ def test_captured_requests_are_opened() -> None:
 
 
 @needs_shared
-def test_captured_answers_are_written_byte_for_byte() -> None:
+def test_captured_responses_are_encoded_byte_for_byte() -> None:
     written = 0
     for request, answer in captured():
         if answer is None:

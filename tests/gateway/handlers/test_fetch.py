@@ -1,4 +1,4 @@
-"""Fetch: what is given, what is refused, and what waits."""
+"""Fetch: batches and limits, errors, and waiting."""
 
 from __future__ import annotations
 
@@ -115,14 +115,14 @@ def test_at_the_high_watermark_records_are_empty_and_not_null() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 16, 2**63 - 1])
-def test_outside_the_log(offset: int) -> None:
+def test_offset_outside_the_log_is_out_of_range(offset: int) -> None:
     data = data_of(World().ask(fetch, BY_ID, **one(BY_ID, offset, max_wait_ms=1000)))
     assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (data.high_watermark, data.last_stable_offset, data.log_start_offset) == (-1, -1, -1)
     assert data.records is not None
 
 
-def test_below_the_log_start() -> None:
+def test_offset_below_the_log_start_is_out_of_range() -> None:
     world = World()
     world.partition.log_start_offset = 10
     assert (
@@ -145,14 +145,14 @@ def test_below_the_log_start() -> None:
         (BY_ID, {"current_leader_epoch": 3}, ErrorCode.NONE),
     ],
 )
-def test_what_is_refused_is_refused_at_once(
+def test_error_is_returned_without_waiting(
     version: int, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     answer = World().ask(fetch, version, **one(version, 0, max_wait_ms=1000, **fields))
     assert data_of(answer).error_code == error
 
 
-def test_an_old_epoch_is_told_the_leader_from_version_16_on() -> None:
+def test_response_to_an_old_epoch_names_the_leader_from_version_16_on() -> None:
     answer = World().ask(fetch, 16, listener="EXTERNAL", **one(16, 0, current_leader_epoch=1))
     leader = data_of(answer).current_leader
     assert (leader.leader_id, leader.leader_epoch) == (NODE, 3)
@@ -161,7 +161,7 @@ def test_an_old_epoch_is_told_the_leader_from_version_16_on() -> None:
     assert older.current_leader.leader_id == -1
 
 
-def test_reading_needs_the_right_to_read() -> None:
+def test_fetch_needs_read_on_the_topic() -> None:
     world = World()
     world.authorizer.forbidden = {("READ", "TOPIC", "*")}
     for version, error in (
@@ -205,7 +205,7 @@ def test_known_and_unknown_partitions_in_one_request() -> None:
     ]
 
 
-def test_while_loading_clients_are_told_to_look_for_the_leader_again() -> None:
+def test_fetch_while_loading_gets_not_leader_or_follower() -> None:
     world = World()
     world.partition.state = State.LOADING
     data = data_of(world.ask(fetch, BY_ID, **one(BY_ID, 0, max_wait_ms=1000)))
@@ -214,7 +214,7 @@ def test_while_loading_clients_are_told_to_look_for_the_leader_again() -> None:
 
 
 @pytest.mark.parametrize("state", [State.STALE, State.BROKEN])
-def test_what_is_there_is_served_whatever_became_of_the_source(state: State) -> None:
+def test_loaded_records_are_served_after_the_source_failed(state: State) -> None:
     world = World()
     world.partition.state = state
     assert len(data_of(world.ask(fetch, BY_ID, **one(BY_ID, 0))).records) == 400
@@ -234,7 +234,7 @@ class TestDivergence:
             (15, -1, None),
         ],
     )
-    def test_only_a_true_divergence_is_told(
+    def test_divergence_is_returned_only_for_a_diverged_log(
         self, offset: int, last_epoch: int, diverging: Any
     ) -> None:
         data = data_of(
@@ -352,14 +352,14 @@ class TestLongPoll:
     @pytest.mark.parametrize(
         "fields", [{"min_bytes": 0}, {"min_bytes": -1}, {"max_wait_ms": 0}, {"max_wait_ms": -1}]
     )
-    def test_who_wants_no_waiting_gets_none(self, fields: dict[str, Any]) -> None:
+    def test_fetch_without_a_wait_is_answered_at_once(self, fields: dict[str, Any]) -> None:
         answer = World().ask(fetch, BY_ID, **one(BY_ID, 15, **({"max_wait_ms": 500} | fields)))
         assert len(data_of(answer).records) == 0
 
-    def test_nothing_asked_is_answered_at_once(self) -> None:
+    def test_fetch_without_partitions_is_answered_at_once(self) -> None:
         assert World().ask(fetch, BY_ID, max_wait_ms=500, min_bytes=1, topics=[]).responses == []
 
-    def test_a_new_leader_wakes_with_the_error_that_makes_clients_look(self) -> None:
+    def test_new_leader_epoch_completes_a_waiting_fetch_with_an_error(self) -> None:
         world = World()
         pending = self.park(world, current_leader_epoch=3)
         world.partition.append(epoch=4)
@@ -368,7 +368,7 @@ class TestLongPoll:
         pending.attach(answers.append)
         assert data_of(answers[0]).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
-    def test_a_log_start_that_passes_the_reader_wakes_it(self) -> None:
+    def test_log_start_beyond_the_fetch_offset_completes_a_waiting_fetch(self) -> None:
         world = World()
         pending = self.park(world)
         world.partition.append(5)
@@ -383,7 +383,7 @@ class TestLongPoll:
     ("version", "fields"),
     [(14, {"replica_id": 3}), (18, {"replica_state": {"replica_id": 3, "replica_epoch": 1}})],
 )
-def test_whoever_claims_to_be_a_replica_is_answered_as_a_consumer(
+def test_client_with_a_replica_id_gets_a_consumers_response(
     version: int, fields: dict[str, Any]
 ) -> None:
     data = data_of(World().ask(fetch, version, **one(version, 0, **fields)))

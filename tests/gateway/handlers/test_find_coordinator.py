@@ -52,14 +52,16 @@ def test_every_key_of_a_batch_is_answered(version: int) -> None:
 @pytest.mark.parametrize(
     ("key_type", "word"), [(1, "transactions"), (2, "share groups"), (3, "type 3"), (-1, "type -1")]
 )
-def test_no_transactions_and_no_share_groups(version: int, key_type: int, word: str) -> None:
+def test_transactions_and_share_groups_have_no_coordinator(
+    version: int, key_type: int, word: str
+) -> None:
     node = find(GroupWorld(), version, key_type)
     assert (node.error_code, node.node_id, node.host, node.port) == (42, -1, "", -1)
     assert word in node.error_message
 
 
 @pytest.mark.parametrize("version", find_coordinator.VERSIONS)
-def test_not_authorized(version: int) -> None:
+def test_key_without_describe_is_refused(version: int) -> None:
     world = GroupWorld()
     world.authorizer.forbidden.add(("DESCRIBE", "GROUP", "g"))
     assert find(world, version).error_code == 30

@@ -15,7 +15,7 @@ def test_versions_are_kafkas() -> None:
 
 
 @pytest.mark.parametrize("version", heartbeat.VERSIONS)
-def test_heartbeats(version: int) -> None:
+def test_heartbeat_reports_a_rebalance_and_refusals(version: int) -> None:
     world = GroupWorld()
     member_id = world.stable()
 
@@ -33,13 +33,13 @@ def test_heartbeats(version: int) -> None:
         protocols=[{"name": "range", "metadata": SUBSCRIPTION}],
     )  # fmt: skip
     assert isinstance(pending, PendingResponse)
-    assert beat() == 27  # somebody came: join again
+    assert beat() == 27  # another member joins: a rebalance begins
     world.authorizer.forbidden.add(("READ", "GROUP", "g"))
     assert beat() == 30
 
 
 @pytest.mark.parametrize("version", range(3, 5))
-def test_an_instance_fences(version: int) -> None:
+def test_static_member_is_fenced_by_its_instance_id(version: int) -> None:
     world = GroupWorld()
     old = world.stable(instance="one")
     new = world.join(instance="one").member_id

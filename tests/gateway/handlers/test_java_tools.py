@@ -1,5 +1,5 @@
-"""Kafka's own command line tools against the handlers: what they print, and that a refused change
-says why.
+"""Kafka's own command line tools against the handlers: their output, and the reason of a refused
+change.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def run(server: MiniServer, tool: str, *arguments: str) -> subprocess.CompletedP
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_what_is_asked_is_answered(
+def test_tool_prints_what_it_asked_for(
     server: MiniServer, tool: str, arguments: tuple[str, ...], words: list[str]
 ) -> None:
     done = run(server, tool, *arguments)
@@ -127,7 +127,7 @@ def test_what_is_asked_is_answered(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_what_is_refused_is_refused_at_once_with_the_reason(
+def test_refused_change_ends_at_once_with_the_reason(
     server: MiniServer, tool: str, arguments: tuple[str, ...]
 ) -> None:
     done = run(server, tool, *arguments)
@@ -152,6 +152,6 @@ def test_a_reassignment_is_refused_with_the_reason(server: MiniServer, tmp_path:
     assert REASON in done.stdout
 
 
-def test_acls_are_said_to_be_disabled(server: MiniServer) -> None:
+def test_tool_reports_that_acls_are_disabled(server: MiniServer) -> None:
     done = run(server, "AclCommand", "--list")
     assert "SecurityDisabledException" in done.stdout + done.stderr

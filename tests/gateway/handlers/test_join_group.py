@@ -45,7 +45,7 @@ def test_a_new_member_leads(version: int) -> None:
     assert (member.client_id, member.client_host) == ("test", "/127.0.0.1")
 
 
-def test_a_rebalance_timeout_that_is_not_said_is_the_session_timeout() -> None:
+def test_missing_rebalance_timeout_is_the_session_timeout() -> None:
     for version, more, expected in (
         (0, {}, 10_000),
         (1, {"rebalance_timeout_ms": 25_000}, 25_000),
@@ -88,7 +88,7 @@ def test_the_answer_waits_for_the_others(version: int) -> None:
     assert (got[0].generation_id, got[0].leader, got[0].members) == (2, leader, [])
 
 
-def test_who_is_gone_does_not_stop_the_group() -> None:
+def test_closed_connection_does_not_stop_the_group() -> None:
     world = GroupWorld()
     leader = world.stable()
     pending = world.ask(join_group, 3, **REQUEST)
@@ -108,7 +108,7 @@ def test_who_is_gone_does_not_stop_the_group() -> None:
         ({"protocol_type": ""}, 23),
     ],
 )
-def test_refusals(version: int, change: dict[str, Any], error: int) -> None:
+def test_invalid_join_is_refused(version: int, change: dict[str, Any], error: int) -> None:
     answer = GroupWorld().get(join_group, version, **(REQUEST | change))
     assert (answer.error_code, answer.generation_id, answer.member_id) == (
         error,
@@ -118,14 +118,14 @@ def test_refusals(version: int, change: dict[str, Any], error: int) -> None:
 
 
 @pytest.mark.parametrize("version", join_group.VERSIONS)
-def test_not_authorized(version: int) -> None:
+def test_join_without_read_is_refused(version: int) -> None:
     world = GroupWorld()
     world.authorizer.forbidden.add(("READ", "GROUP", "g"))
     assert world.get(join_group, version, **REQUEST).error_code == 30
     assert world.groups.asked == 0
 
 
-def test_a_protocol_named_twice_counts_once_as_first_said() -> None:
+def test_repeated_protocol_counts_once_with_its_first_metadata() -> None:
     protocols = [
         {"name": n, "metadata": m} for n, m in (("range", b"1"), ("sticky", b"2"), ("range", b"3"))
     ]

@@ -1,5 +1,5 @@
-"""Requests about leaders and replicas reach the active controller: admin clients' on every
-listener, brokers' on controllers'.
+"""Requests about leaders and replicas reach the active controller: from admin clients on every
+listener, from brokers on controller listeners.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.gateway.handlers.world import NODE
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
-def test_partitions_are_moved_and_led_as_asked(listener: str) -> None:
+def test_reassignments_and_elections_reach_the_controller(listener: str) -> None:
     world = OwnWorld()
     world.create("orders", [NODE])
     moved = [{"name": "orders", "partitions": [{"partition_index": 0, "replicas": [OTHER, NODE]}]}]
@@ -53,7 +53,7 @@ def test_partitions_are_moved_and_led_as_asked(listener: str) -> None:
 
 
 @pytest.mark.parametrize("handler", [alter_partition, assign_replicas_to_dirs])
-def test_brokers_speak_to_controllers_alone(handler: ModuleType) -> None:
+def test_broker_apis_are_served_on_controller_listeners_only(handler: ModuleType) -> None:
     key = handler.api_key
     assert key in controller_handlers()
     assert key not in handlers()

@@ -14,7 +14,7 @@ def test_versions_are_kafkas() -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_one_member(version: int) -> None:
+def test_member_leaves_its_group(version: int) -> None:
     world = GroupWorld()
     member_id = world.stable()
     assert world.get(leave_group, version, group_id="g", member_id="nobody-1").error_code == 25

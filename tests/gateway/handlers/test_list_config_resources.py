@@ -1,4 +1,4 @@
-"""ListConfigResources: the topic and this node."""
+"""ListConfigResources of the metadata topic and this node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListOffsets: both ends, timestamps, and what cannot be asked."""
+"""ListOffsets: both ends of the log, timestamps, and refusals."""
 
 from __future__ import annotations
 

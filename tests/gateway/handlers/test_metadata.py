@@ -1,4 +1,4 @@
-"""Metadata: one topic, one node, at every version and for every way to ask."""
+"""Metadata of one topic and one node, at every version and for every form of request."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_allowed_operations_when_asked(version: int) -> None:
     )
     assert (
         answer.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8
-    )  # READ and DESCRIBE: nobody may write
+    )  # READ and DESCRIBE: no client may write
     assert answer.cluster_authorized_operations == 1 << 8 | 1 << 10
 
 

@@ -1,4 +1,4 @@
-"""OffsetDelete."""
+"""OffsetDelete at every version."""
 
 from __future__ import annotations
 

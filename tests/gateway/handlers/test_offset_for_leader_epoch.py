@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: what Kafka's epoch cache would answer."""
+"""OffsetForLeaderEpoch returns what Kafka's epoch cache would."""
 
 from __future__ import annotations
 

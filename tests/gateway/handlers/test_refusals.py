@@ -1,5 +1,5 @@
-"""Changes are refused item by item, at every version, with an error that clients report at once;
-questions get "none".
+"""Changes are refused item by item, at every version, with an error that clients do not retry;
+lists are empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kwire.uuid import ZERO_UUID, Uuid
 from tests.gateway.handlers.world import World
 
 SOME_ID = Uuid(b"\x07" * 16)
-#: What the active controller would do, if there were one.
+#: APIs that an active controller would carry out.
 FOR_A_CONTROLLER = (
     "create_topics",
     "delete_topics",
@@ -36,7 +36,7 @@ FOR_A_CONTROLLER = (
     "elect_leaders",
     "alter_partition_reassignments",
 )
-#: What is told of the cluster's image, if there is one.
+#: APIs that read the image of the cluster, if there is one.
 OF_THE_IMAGE = (
     "list_partition_reassignments",
     "describe_acls",

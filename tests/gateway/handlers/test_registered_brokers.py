@@ -1,5 +1,5 @@
-"""Brokers that registered: what they are answered on listeners for controllers, and what clients
-are told of them.
+"""Registered brokers: the responses to them on controller listeners, and their place in responses
+to clients.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_every_version_of_heartbeats(world: OwnWorld, version: int) -> None:
     )
 
 
-def test_ids_for_producers(world: OwnWorld) -> None:
+def test_producer_ids_are_allocated_for_a_registered_broker(world: OwnWorld) -> None:
     epoch = image(world).brokers[SERVING].broker_epoch
     answer = world.ask(
         allocate_producer_ids, 0, listener="CONTROLLER", broker_id=SERVING, broker_epoch=epoch
@@ -102,7 +102,7 @@ def test_ids_for_producers(world: OwnWorld) -> None:
 
 
 @pytest.mark.parametrize("handler", BROKERS_ONLY, ids=lambda handler: handler.name)
-def test_who_is_not_the_active_controller_says_so(handler: Any) -> None:
+def test_inactive_controller_answers_not_controller(handler: Any) -> None:
     world = OwnWorld()
     world.controller.is_active = False
     for version in handler.versions:
@@ -112,14 +112,14 @@ def test_who_is_not_the_active_controller_says_so(handler: Any) -> None:
         )
 
 
-def test_on_which_listeners() -> None:
+def test_broker_apis_are_served_on_controller_listeners_only() -> None:
     keys = {handler.api_key for handler in BROKERS_ONLY}
     assert keys <= controller_handlers().keys() and not keys & handlers().keys()
     both = {unregister_broker.api_key, update_features.api_key}
     assert both <= controller_handlers().keys() & handlers().keys()
 
 
-def test_unregistering_at_a_listener_for_clients(world: OwnWorld) -> None:
+def test_unregister_broker_is_served_on_client_listeners(world: OwnWorld) -> None:
     assert world.ask(unregister_broker, 0, broker_id=FENCED).error_code == 0
     assert FENCED not in image(world).brokers
     assert (
@@ -129,7 +129,7 @@ def test_unregistering_at_a_listener_for_clients(world: OwnWorld) -> None:
 
 
 @pytest.mark.parametrize("version", update_features.versions)
-def test_features_at_a_listener_for_clients(version: int) -> None:
+def test_update_features_is_served_on_client_listeners(version: int) -> None:
     kind: dict[str, Any] = {"upgrade_type": 2} if version else {}
     update = {"feature": "group.version", "max_version_level": 0 if version else 1, **kind}
     world = OwnWorld()

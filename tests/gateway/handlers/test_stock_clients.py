@@ -1,5 +1,5 @@
-"""Stock clients against the handlers alone: they read every record, follow new ones, and are told
-why they may not write.
+"""Stock clients against the handlers alone: they read every record, follow new ones, and get the
+reason for refused writes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def server() -> Iterator[MiniServer]:
 
 
 def data_records(server: MiniServer) -> list[tuple[int, bytes]]:
-    """Offset and value of every record but the control records, which clients keep to themselves."""
+    """Offset and value of every record but control records, which clients do not return."""
     whole = b"".join(batch.data for batch in server.partition.batches)
     batches = [batch for batch in decode_batches(whole) if not batch.header.is_control]
     return [
@@ -63,9 +63,14 @@ def test_confluent_kafka_reads_every_record(server: MiniServer) -> None:
         "confluent_kafka", reason="confluent-kafka is not installed (the test extra)"
     )
     consumer = confluent.Consumer(
-        {"bootstrap.servers": f"127.0.0.1:{server.port}", "group.id": "unused", "enable.partition.eof": True,
-         "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": f"127.0.0.1:{server.port}",
+            "group.id": "unused",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
     try:
         assert list(consumer.list_topics(timeout=30).topics) == ["__cluster_metadata"]
         consumer.assign([confluent.TopicPartition("__cluster_metadata", 0, 0)])
@@ -84,7 +89,7 @@ def test_confluent_kafka_reads_every_record(server: MiniServer) -> None:
         consumer.close()
 
 
-def test_an_admin_client_sees_the_cluster_and_may_change_nothing(server: MiniServer) -> None:
+def test_admin_client_describes_the_cluster_and_cannot_change_it(server: MiniServer) -> None:
     admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{server.port}")
     try:
         cluster = admin.describe_cluster()
@@ -104,9 +109,11 @@ def test_an_admin_client_sees_the_cluster_and_may_change_nothing(server: MiniSer
 )
 def test_a_producer_fails_at_once(server: MiniServer, idempotent: bool, error: str) -> None:
     producer = KafkaProducer(
-        bootstrap_servers=f"127.0.0.1:{server.port}", enable_idempotence=idempotent, delivery_timeout_ms=15_000,
+        bootstrap_servers=f"127.0.0.1:{server.port}",
+        enable_idempotence=idempotent,
+        delivery_timeout_ms=15_000,
         request_timeout_ms=10_000,
-    )  # fmt: skip
+    )
     try:
         with pytest.raises(KafkaError, match=error):
             producer.send("__cluster_metadata", b"x", partition=0).get(timeout=10)

@@ -44,7 +44,7 @@ def test_the_leaders_assignment_makes_the_group_stable(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", sync_group.VERSIONS)
-def test_refusals(version: int) -> None:
+def test_invalid_sync_is_refused(version: int) -> None:
     world = GroupWorld()
     member_id = world.join().member_id
     assert sync(world, version, "nobody-1").error_code == 25
@@ -65,7 +65,7 @@ def test_from_version_5_the_protocol_must_be_said_and_be_right(fields: dict[str,
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_an_instance_fences(version: int) -> None:
+def test_static_member_is_fenced_by_its_instance_id(version: int) -> None:
     world = GroupWorld()
     old = world.stable(instance="one")
     world.join(instance="one")

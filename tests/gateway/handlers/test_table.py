@@ -1,4 +1,4 @@
-"""The table: what is advertised is what is served, and nothing that the codec cannot carry."""
+"""The table: every advertised version is served, and the codec has it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_handler_is_found_by_key_and_version() -> None:
     assert not {-1, 32767, 52} & handlers().keys()
 
 
-def test_two_handlers_of_one_key_are_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_handlers_of_one_key_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "MODULES", ("fetch", "metadata", "fetch"))
     with pytest.raises(ValueError, match="api key 1: both fetch and fetch"):
         table.handlers.__wrapped__()

@@ -1,4 +1,4 @@
-"""Names, epochs and faults that several handlers share."""
+"""Topic names, leader epochs and partition errors that several handlers share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.gateway.handlers.world import Batch, MemoryPartition
 
 
 @given(st.text(alphabet="abcXYZ019._-", min_size=1, max_size=249))
-def test_legal_names(name: str) -> None:
+def test_legal_name_is_valid(name: str) -> None:
     assert is_valid_name(name) == (name not in (".", ".."))
 
 
@@ -22,23 +22,23 @@ def test_legal_names(name: str) -> None:
         lambda text: any(not (c.isascii() and (c.isalnum() or c in "._-")) for c in text)
     )
 )
-def test_names_with_other_characters(name: str) -> None:
+def test_name_with_other_characters_is_invalid(name: str) -> None:
     assert not is_valid_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "a" * 250, ".", ".."])
-def test_names_of_the_wrong_shape(name: str) -> None:
+def test_name_of_invalid_form_is_invalid(name: str) -> None:
     assert not is_valid_name(name)
 
 
-def test_who_loads_has_no_leader_yet() -> None:
+def test_loading_partition_has_no_leader() -> None:
     assert (
         partition_fault(MemoryPartition(state=State.LOADING), 5) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     )
 
 
 @given(st.integers(-1, 100), st.integers(0, 100))
-def test_the_epoch_of_the_client_is_old_new_or_right(asked: int, ours: int) -> None:
+def test_client_epoch_is_compared_with_the_partitions(asked: int, ours: int) -> None:
     fault = epoch_fault(MemoryPartition([Batch(0, 0, ours)]), asked)
     if asked in (-1, ours):
         assert fault is ErrorCode.NONE

@@ -1,5 +1,5 @@
-"""ListTransactions and DescribeProducers where no client writes: nothing, as from a broker without
-transactions.
+"""ListTransactions and DescribeProducers without transactions: empty, as from a Kafka broker
+without any.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_list_of_transactions_is_empty_and_without_error(version: int) -> None:
     )
 
 
-def test_state_filters_that_name_no_state_are_told_back() -> None:
+def test_unknown_state_filters_are_returned() -> None:
     answer = ask(
         TRANSACTIONS,
         0,
@@ -52,9 +52,19 @@ def test_partitions_have_no_producers_and_unknown_ones_their_error() -> None:
         {"name": "__cluster_metadata", "partition_indexes": [0, 1]},
         {"name": "none", "partition_indexes": [0]},
     ]
-    answer = ask(PRODUCERS, 0, DescribeProducersRequest.from_json(
-        {"topics": [{"name": one["name"], "partitionIndexes": one["partition_indexes"]} for one in topics]}, 0
-    ))  # fmt: skip
+    answer = ask(
+        PRODUCERS,
+        0,
+        DescribeProducersRequest.from_json(
+            {
+                "topics": [
+                    {"name": one["name"], "partitionIndexes": one["partition_indexes"]}
+                    for one in topics
+                ]
+            },
+            0,
+        ),
+    )
     found = [
         (t.name, p.partition_index, p.error_code, p.active_producers)
         for t in answer.topics

@@ -1,5 +1,5 @@
-"""AlterUserScramCredentials and DescribeUserScramCredentials: what was written is told, but for
-what is secret.
+"""AlterUserScramCredentials and DescribeUserScramCredentials: descriptions have all but the
+secrets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def told(world: World, *users: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
-def test_what_was_written_is_told(listener: str) -> None:
+def test_altered_credentials_are_described_without_secrets(listener: str) -> None:
     world = OwnWorld()
     plain = {"salt": b"s", "salted_password": b"p"}
     for name, mechanism, iterations in (("ann", 2, 8192), ("ben", 1, 4096), ("ann", 1, 5000)):
@@ -53,7 +53,7 @@ def test_what_was_written_is_told(listener: str) -> None:
     assert told(world, "ann") == {"ann": [(1, 5000)]}
 
 
-def test_no_users_and_an_empty_list_ask_for_all() -> None:
+def test_null_and_an_empty_list_request_all_users() -> None:
     world = World(quorum=MemoryQuorum())
     assert told(world) == {}
     world.quorum.image.scram[1, "ann"] = UserScramCredentialRecord(  # type: ignore[union-attr]

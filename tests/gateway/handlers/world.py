@@ -1,5 +1,5 @@
-"""A partition in memory and a gateway around it, and ``World.ask``: one request through a handler,
-over the wire both ways.
+"""A partition in memory with a gateway around it, and ``World.ask``: sends one request through a
+handler, encoded and decoded both ways.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def api_key(handler: Any) -> int:
 
 
 def over_the_wire(answer: Any, version: int) -> Any:
-    """Encode as the server does, put spliced records in place, release them, and decode strictly."""
+    """Encode as the server does, insert the records of files, release them, and decode strictly."""
     if isinstance(answer, Streamed) and answer.wrap is not None:
         assert answer.version is not None
         inner = answer.whole()

@@ -28,7 +28,7 @@ def test_every_default_is_a_value_in_its_own_form(key: ConfigKey) -> None:
         assert key.canonical(key.default) == key.default
 
 
-def test_a_broker_key_is_of_one_sort() -> None:
+def test_broker_key_is_either_dynamic_or_static() -> None:
     assert not STATIC_BROKER_KEYS & BROKER_KEYS.keys() and not LISTENER_KEYS & (
         STATIC_BROKER_KEYS | BROKER_KEYS.keys()
     )
@@ -36,7 +36,7 @@ def test_a_broker_key_is_of_one_sort() -> None:
     assert synonyms <= STATIC_BROKER_KEYS | BROKER_KEYS.keys()
 
 
-# What LogConfig.validate of Kafka 4.3.1 said to each.
+# The verdict of LogConfig.validate of Kafka 4.3.1 on each value.
 @pytest.mark.parametrize(
     ("name", "value", "is_valid"),
     [
@@ -75,7 +75,7 @@ def test_a_broker_key_is_of_one_sort() -> None:
         ("foo", "bar", False),
     ],
 )
-def test_topic_values(name: str, value: str, is_valid: bool) -> None:
+def test_topic_value_is_valid_as_in_kafka(name: str, value: str, is_valid: bool) -> None:
     if is_valid:
         check_topic_configs({name: value})
     else:
@@ -83,16 +83,29 @@ def test_topic_values(name: str, value: str, is_valid: bool) -> None:
             check_topic_configs({name: value})
 
 
-# What Double.toString of Java says.
+# The text that Java's Double.toString makes of each value.
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("1", "1.0"), ("0.5d", "0.5"), ("1e7", "1.0E7"), ("12345678.5", "1.23456785E7"), ("0.001", "0.001"),
-        ("0.0001", "1.0E-4"), ("1e-300", "1.0E-300"), ("NaN", "NaN"), ("-Infinity", "-Infinity"), ("1e999", "Infinity"),
-        ("-1e999", "-Infinity"), ("0x1p-1", "0.5"), ("123456789012", "1.23456789012E11"), ("-0.0", "-0.0"), ("100", "100.0"),
-        ("-25000000", "-2.5E7"), ("1.5e16", "1.5E16"),
+        ("1", "1.0"),
+        ("0.5d", "0.5"),
+        ("1e7", "1.0E7"),
+        ("12345678.5", "1.23456785E7"),
+        ("0.001", "0.001"),
+        ("0.0001", "1.0E-4"),
+        ("1e-300", "1.0E-300"),
+        ("NaN", "NaN"),
+        ("-Infinity", "-Infinity"),
+        ("1e999", "Infinity"),
+        ("-1e999", "-Infinity"),
+        ("0x1p-1", "0.5"),
+        ("123456789012", "1.23456789012E11"),
+        ("-0.0", "-0.0"),
+        ("100", "100.0"),
+        ("-25000000", "-2.5E7"),
+        ("1.5e16", "1.5E16"),
     ],
-)  # fmt: skip
+)
 def test_doubles_are_written_as_java_does(text: str, shown: str) -> None:
     assert ConfigKey("x", ConfigType.DOUBLE, "0").canonical(text) == shown
 
@@ -111,6 +124,6 @@ def test_any_text_is_a_value_or_a_config_error(key: ConfigKey, text: str) -> Non
         assert written(value) == shown
 
 
-def test_reading_long_digits_takes_no_time() -> None:
+def test_long_digits_are_refused_unread() -> None:
     with pytest.raises(ConfigError):
         TOPIC_KEYS["retention.ms"].parse("1" * 5_000_000)
