@@ -25,7 +25,9 @@ from tools import java
 _PROGRAM: Final = Path(__file__).with_name("ToolRunner.java")
 #: Tools ask for little; a heap of the default size would grow with each of them.
 _HEAP: Final = "-Xmx256m"
-_CONSUMERS: Final = ("org.apache.kafka.tools.consumer.", java.CONSUMER_PERFORMANCE)
+_CONSUMERS: Final = frozenset(
+    {java.CONSOLE_CONSUMER, java.CONSUMER_PERFORMANCE, java.VERIFIABLE_CONSUMER}
+)
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">H")
 
@@ -84,7 +86,7 @@ def run(
     """Run the tool to its end. Raises JavaError when it takes longer than ``timeout_s``, or when
     its virtual machine cannot be started or ends.
     """
-    if main_class.startswith(_CONSUMERS):
+    if main_class in _CONSUMERS:
         return _run_alone(main_class, arguments, version, timeout_s, log_level)
     key = (java.tool_version(main_class, version), log_level)
     with _lock:

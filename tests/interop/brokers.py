@@ -22,7 +22,6 @@ from tools.kafka import Cluster
 from tools.process import Process
 
 _PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
-_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 #: A producer that gives up nothing, and of whose records none comes twice.
 _PATIENT = {
     "enable.idempotence": "true",
@@ -106,7 +105,9 @@ def consume(
         "--verbose",
     ]
     arguments += ["--group-id", f"readers-of-{topic}", "--reset-policy", "earliest"]
-    said = java_tools.run_tool(_CONSUMER, arguments, version=brokers.version, timeout_s=timeout_s)
+    said = java_tools.run_tool(
+        java.VERIFIABLE_CONSUMER, arguments, version=brokers.version, timeout_s=timeout_s
+    )
     return {
         (one["partition"], one["offset"], one["value"])
         for one in _events(said)

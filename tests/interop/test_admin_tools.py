@@ -42,6 +42,9 @@ _AUTHORIZED = {
     "super.users": "User:ANONYMOUS",
 }
 _TOOL_S = 60
+#: A controller answers a change before every broker has read it, and the next tool asks a broker.
+_PUBLISH_S = 0.7
+_CHANGE = re.compile(r"--(?:add|alter|create|delete|remove|execute|election-type)\b|grade --")
 #: Two clusters of Java's and many tools: a machine that is busy with more takes its time.
 pytestmark = pytest.mark.timeout(900)
 #: Records of all areas, among others.
@@ -81,6 +84,8 @@ def compared(real: str, kwires: str, directory: Path) -> Iterator[str]:
             expected, told = pool.map(
                 lambda where, command=command: run(command, where, directory), (real, kwires)
             )
+            if _CHANGE.search(str(command)):
+                time.sleep(_PUBLISH_S)
             if meant(expected) != told:
                 yield f"{command}\nKafka: {expected}\nkwire: {told}"
 

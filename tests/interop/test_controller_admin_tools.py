@@ -5,6 +5,7 @@ as with Kafka.
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +79,9 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
     (_TOKENS, f"--expire --expiry-time-period -1 --hmac {_PASSWORD}"),
     (_TOKENS, f"--expire --expiry-time-period -1 --hmac {_PASSWORD}"),
 )
+#: Kafka's controller answers a change before it publishes it to its own token and ACL caches.
+_PUBLISH_S: Final = 1.0
+_CHANGE: Final = re.compile(r"--(?:add|alter|create|delete|expire|remove|renew)\b")
 _HMAC: Final = re.compile(r"[A-Za-z0-9+/]{86}==")
 #: Output that differs between runs: passwords, ids, times, and the stack of an exception.
 _PASSING: Final = (
@@ -121,6 +125,8 @@ def _printed(address: str, client: Path) -> list[list[str]]:
             )
         except JavaError as error:
             text = str(error)
+        if _CHANGE.search(arguments):
+            time.sleep(_PUBLISH_S)
         if password == "" and (found := _HMAC.search(text)):
             password = found[0]
         printed.append(
