@@ -7,6 +7,7 @@ model's state.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import Counter
@@ -26,7 +27,8 @@ from tools.gateway_process import gateway
 from tools.kafka import AT_ONCE, FAST_START, kafka
 from tools.wire_client import WireClient
 
-_COUNT: Final = 10_000
+#: Requests of one run; ``KWIRE_ADMIN_REQUESTS`` sets another number.
+_COUNT: Final = int(os.environ.get("KWIRE_ADMIN_REQUESTS", "3000"))
 _SEED: Final = 11
 
 

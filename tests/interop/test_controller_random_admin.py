@@ -28,7 +28,7 @@ _REQUESTS: Final = (
     "AlterClientQuotasRequest",
     "AlterUserScramCredentialsRequest",
 )
-_COUNT: Final = 2000
+_COUNT: Final = 1000
 #: After so many it is asked what there is.
 _BETWEEN_LOOKS: Final = 500
 _SEED: Final = 6
