@@ -68,14 +68,17 @@ def quorum(cluster: Cluster, *arguments: str, config: Path | None = None) -> str
         cluster.controllers,
         *(("--command-config", str(config)) if config else ()),
     ]
-    return java_tools.run_tool(java.METADATA_QUORUM, [*where, *arguments])
+    # The client asks a leader that has just resigned again and again for a minute: it looks for the
+    # new one only after NOT_CONTROLLER, and DescribeQuorum has NOT_LEADER_OR_FOLLOWER.
+    return java_tools.run_tool(java.METADATA_QUORUM, [*where, *arguments], timeout_s=10)
 
 
 def voters(cluster: Cluster) -> dict[int, str]:
     """Directory ids of the voters, as ``describe --status`` has them; empty for those of the
     configuration.
     """
-    told = json.loads(status(quorum(cluster, "describe", "--status"))["CurrentVoters"])
+    described = retried(lambda: quorum(cluster, "describe", "--status"))
+    told = json.loads(status(described)["CurrentVoters"])
     assert all(one["endpoints"] for one in told)
     return {one["id"]: one["directoryId"] or "" for one in told}
 
