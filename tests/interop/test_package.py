@@ -67,7 +67,7 @@ def run(command: Sequence[str | Path], where: Path) -> str:
 def environment(path: Path, *packages: str | Path) -> Path:
     """The programs of a new environment that holds ``packages``."""
     venv.create(path)
-    pip = [sys.executable, "-m", "pip", "--python", path / "bin/python", "install", "-q"]
+    pip = [sys.executable, "-m", "pip", "--python", str(path / "bin/python"), "install", "-q"]
     # Compiling every module of the packages would take longer than the test, which runs few.
     run([*pip, "--disable-pip-version-check", "--no-compile", *packages], path)
     return path / "bin"
