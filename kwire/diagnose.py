@@ -1,4 +1,5 @@
-"""Where a message broke: the slow walk that names field and offset after the fast path has failed.
+"""Finds the field and offset at which a message broke, in a slow walk after the fast path has
+failed.
 
 Driven by the facts in ``FIELDS``; follows the same rules as the generated code, in the same order.
 It is only run once something is wrong, and is some fifteen times slower than the generated code. A
@@ -34,7 +35,7 @@ _UNBOUNDED: Final = sys.maxsize  # the budget of callers that give none
 
 
 class _WalkedEnough(Exception):
-    """The fault is too far from the beginning to be looked for."""
+    """The walk ended before it reached the fault."""
 
 
 def explain_decode(
@@ -279,7 +280,7 @@ def explain_encode(message: Message, version: int, error: Exception) -> EncodeEr
 
 
 def _fault(value: Struct, path: str, version: int, flexible: bool) -> EncodeError | None:
-    """The first field of ``value``, in order of the schema, that cannot be written."""
+    """Return the first field of ``value``, in order of the schema, that cannot be written."""
     blank = generated_class(type(value))()
     for f in value.fields():
         where = f"{path}.{f.name}"

@@ -1,4 +1,4 @@
-"""Messages as JSON values, in the form of Kafka's JsonConverter classes.
+"""Converts messages to JSON values and back, in the form of Kafka's JsonConverter classes.
 
 Names start with a small letter, bytes are base64, uuids Kafka's 22 characters, non-finite numbers
 their Java names; fields that the version lacks and tagged fields at their default are left out.

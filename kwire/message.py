@@ -1,4 +1,5 @@
-"""The base of every generated class: fields, equality, repr, copies, encode and decode, JSON form.
+"""Provides the base of every generated class: fields, equality, repr, copies, encode and decode,
+JSON form.
 
 The classes themselves are generated; their readers and writers are flat functions, found here by
 version.
@@ -58,15 +59,15 @@ class FieldInfo(NamedTuple):
     entity: str | None
 
     def at(self, version: int) -> bool:
-        """Does the field exist at ``version``?"""
+        """True if the field exists at ``version``."""
         return self.versions[0] <= version <= self.versions[1]
 
     def nullable_at(self, version: int) -> bool:
-        """May it be null at ``version``?"""
+        """True if it may be null at ``version``."""
         return self.nullable[0] <= version <= self.nullable[1]
 
     def tagged_at(self, version: int) -> bool:
-        """Is it a tagged field at ``version``?"""
+        """True if it is a tagged field at ``version``."""
         return self.tagged[0] <= version <= self.tagged[1]
 
 

@@ -1,5 +1,5 @@
-"""Kafka's 16-byte identifiers. A ``bytes`` subclass: made in 100 ns, compared and hashed by C
-code.
+"""Provides Kafka's 16-byte identifiers: a subclass of ``bytes``, made in 100 ns, compared and
+hashed by C code.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Variable-length integers as Kafka's ``ByteUtils`` reads and writes them: unsigned, zigzag of 32
-bits, zigzag of 64 bits.
+"""Reads and writes variable-length integers as Kafka's ``ByteUtils`` does: unsigned, zigzag of 32
+bits and of 64 bits.
 
 Readers take bytes and a position and give (value, position after it). Kafka drops bits that do not
 fit the type; here they are refused, so no length ever turns negative.

@@ -1,5 +1,5 @@
-"""Functions that generated code calls: prebound packers, varints beyond one byte, tag sections, and
-the refusals.
+"""Provides functions for generated code: prebound packers, long varints, tag sections, and the
+refusals.
 
 The refusals raise DecodeError or EncodeError without saying where; ``kwire.diagnose`` finds the
 field afterwards, so that the straight path carries no paths.
@@ -200,8 +200,8 @@ def tag_of_other_version(tag: int) -> NoReturn:
 
 
 def tag_size(tag: int, size: int) -> NoReturn:
-    """A known tag whose value does not take the size declared for it. Kafka does not look; we
-    do.
+    """A known tag whose value does not take its declared size. Kafka does not check this; kwire
+    does.
     """
     raise DecodeError(
         f"the value of tag {tag} does not take the {size} bytes declared for it", rule="tag-size"
@@ -279,7 +279,7 @@ def _tag_number(item: tuple[int, bytes]) -> int:
 
 
 def lost(field: str) -> NoReturn:
-    """A value that the version cannot carry, in a field that is not ignorable."""
+    """A value in a field that this version cannot carry and that is not ignorable."""
     raise EncodeError(f"{field} is set, but this version has no place for it")
 
 

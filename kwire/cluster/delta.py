@@ -1,5 +1,5 @@
-"""Keeps changes to an image beside it until they are committed in one step (``MetadataDelta``).
-It does not know any record.
+"""Collects changes to an image beside it, and commits them in one step (``MetadataDelta``). It does
+not know any record.
 
 Folding takes microseconds a record, so a large batch or transaction takes longer than a server's
 event loop may be held. A delta is folded elsewhere while readers keep seeing the image as it was;
@@ -32,7 +32,8 @@ _MAPS: Final = (
 
 
 class Delta:
-    """``image`` is ``base`` as it looks with the changes: to be folded into, not to be kept.
+    """Changes to ``base``. ``image`` is ``base`` with the changes applied: fold records into it,
+    and do not keep it.
 
     The caller does not change ``base`` between the making of a delta and its commit.
     """
@@ -48,15 +49,15 @@ class Delta:
         )
 
     def changes(self, name: str) -> bool:
-        """Does the mapping of that name change?"""
+        """True if the mapping of that name has changes."""
         return bool(cast(Layer[Any, Any], getattr(self.image, name)).is_changed)
 
     def changed_keys(self, name: str) -> list[Any]:
-        """The keys of the mapping of that name that were set or removed."""
+        """Return the keys of the mapping of that name that were set or removed."""
         return cast(Layer[Any, Any], getattr(self.image, name)).changed_keys()
 
     def commit(self) -> list[Any]:
-        """Make the changes in ``base``. The delta is used up.
+        """Apply the changes to ``base``. The delta cannot be used again.
 
         Returns what was replaced: to end its last reference takes longer than all this, and may be
         done elsewhere.
@@ -74,8 +75,8 @@ class Delta:
 
 
 class Layer(MutableMapping[K, V]):
-    """``below`` with changes on top of it. Dictionaries among its values are copied before a
-    reader gets them.
+    """A mapping with changes on top of ``below``. It copies a dictionary among its values before a
+    reader gets it.
     """
 
     __slots__ = ("_below", "_gone", "_top")
@@ -87,7 +88,7 @@ class Layer(MutableMapping[K, V]):
 
     @property
     def is_changed(self) -> bool:
-        """Is there anything on top, or anything gone?"""
+        """True if a key was set or removed."""
         return bool(self._top or self._gone)
 
     def changed_keys(self) -> list[K]:
@@ -95,7 +96,7 @@ class Layer(MutableMapping[K, V]):
         return [*self._top, *self._gone]
 
     def commit(self, replaced: list[Any]) -> None:
-        """Make the changes in ``below``; what they replace is added to ``replaced``."""
+        """Apply the changes to ``below``, and add the replaced values to ``replaced``."""
         below = self._below
         replaced.extend(below.pop(key) for key in self._gone)
         replaced.extend(map(below.get, self._top))

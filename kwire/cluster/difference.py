@@ -16,7 +16,7 @@ CHANGED: Final = "changed"
 
 
 class Change(NamedTuple):
-    """One entity that is not the same. A side on which it does not exist is None.
+    """One entity that differs. A side on which it does not exist is None.
 
     Of one that changed only the fields that differ are there; a field that one side lacks, such as
     a config that was set, is missing on that side.
@@ -28,8 +28,8 @@ class Change(NamedTuple):
     after: Fields | None
 
     def without_secrets(self) -> Change:
-        """The same with what is secret replaced on both sides: that a password changed shows, what
-        it was does not.
+        """Return the change with secrets replaced on both sides: a changed password shows as
+        changed, without its values.
         """
         before, after = (
             None if fields is None else without_secrets(self.place, fields)
@@ -39,7 +39,8 @@ class Change(NamedTuple):
 
 
 def difference(before: Image, after: Image) -> Iterator[Change]:
-    """Every entity that was added, removed or changed, secrets included, in the order of the tree.
+    """Return every entity that was added, removed or changed, secrets included, in the order of the
+    tree.
 
     Where the images come from (offset, epoch) makes no difference between them.
     """
@@ -55,14 +56,14 @@ def difference(before: Image, after: Image) -> Iterator[Change]:
 
 
 def _unlike(these: Fields, those: Fields) -> Fields:
-    """The fields of ``these`` that ``those`` has not, or has otherwise."""
+    """Return the fields of ``these`` that ``those`` lacks, or has with another value."""
     return {
         name: value for name, value in these.items() if name not in those or those[name] != value
     }
 
 
 def _natural(place: Place) -> list[tuple[int, int, str]]:
-    """Partition 10 after partition 9."""
+    """Sort partition 10 after partition 9."""
     return [
         (0, int(name), "") if name.isascii() and name.isdigit() else (1, 0, name) for name in place
     ]

@@ -1,5 +1,5 @@
-"""Applies one record to an image; one function a record type (``MetadataDelta.replay`` and the
-deltas behind it).
+"""Applies one record to an image, with one function for each record type (``MetadataDelta.replay``
+and its deltas).
 
 A record may refer only to entities that exist: a controller writes no other log. ``apply`` raises
 FoldError for a record that does not.
@@ -30,7 +30,7 @@ class FoldError(Exception):
 
 
 def apply(image: Image, record: Message) -> None:
-    """Change ``image`` as ``record`` says. Raises FoldError; the image is as before then.
+    """Apply ``record`` to ``image``. Raises FoldError, and leaves the image unchanged then.
 
     Records that mark transactions, and those that only mattered during a migration or keep the log
     moving, change nothing.
@@ -124,8 +124,8 @@ def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRe
 
 
 def no_change(partition: PartitionRecord) -> PartitionChangeRecord:
-    """A change of ``partition`` that says nothing yet, to be filled; in half the time that the
-    constructor takes.
+    """Return a change of ``partition`` without any field set, in half the time of the
+    constructor.
     """
     change = _new_change()
     change.partition_id = partition.partition_id

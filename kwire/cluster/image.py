@@ -1,5 +1,5 @@
-"""The state of a cluster: topics, partitions, configs, brokers and the rest, as the newest record
-of each thing says.
+"""Holds the state of a cluster: topics, partitions, configs, brokers and the rest, each as its
+newest record.
 
 Values are Kafka's own record messages, in the form in which a snapshot would hold them
 (``MetadataImage`` and its parts).
@@ -29,8 +29,8 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 @dataclass(slots=True)
 class Image:
-    """One cluster, up to and without ``next_offset``. Changed in place by
-    :func:`kwire.cluster.fold.apply`.
+    """The state of one cluster before ``next_offset``. :func:`kwire.cluster.fold.apply` changes it
+    in place.
     """
 
     next_offset: int = 0
@@ -50,5 +50,5 @@ class Image:
 
     @property
     def metadata_version(self) -> int:
-        """The finalized level of metadata.version, 0 where none was written yet."""
+        """The finalized level of metadata.version, 0 before the first record of it."""
         return self.features.get(METADATA_VERSION, 0)

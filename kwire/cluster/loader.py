@@ -12,8 +12,8 @@ from kwire.message import Message
 
 
 class Loader:
-    """Folds records in offset order. Those of a transaction are held back until its end, and
-    dropped when it is aborted.
+    """Folds records in offset order. It keeps those of a transaction back until its end, and drops
+    them if it is aborted.
 
     ``image`` is the state before the transaction that is open, if one is. ``refused``, where given,
     is called with the error of every record that does not fit, and loading goes on with the next
@@ -35,11 +35,11 @@ class Loader:
 
     @property
     def in_transaction(self) -> bool:
-        """Is a metadata transaction open?"""
+        """True within a metadata transaction."""
         return self._held is not None
 
     def load(self, record: Message, offset: int, epoch: int) -> None:
-        """Take the record at ``offset``. Raises FoldError for one that does not fit, unless
+        """Load the record at ``offset``. Raises FoldError for one that does not fit, unless
         ``refused`` is given.
         """
         try:
@@ -78,9 +78,7 @@ class Loader:
                 self._refused(error)
 
     def skip_to(self, next_offset: int, epoch: int) -> None:
-        """Offsets below ``next_offset`` are dealt with: for control records, which are no part of
-        the state.
-        """
+        """Skip to ``next_offset``, past control records, which are not part of the state."""
         if self._held is None:
             self.image.next_offset = next_offset
             self.image.epoch = epoch

@@ -1,4 +1,4 @@
-"""An image as the records that a snapshot of it holds, at the versions of its metadata.version
+"""Writes an image as the records of its snapshot, at the versions of its metadata.version
 (``MetadataImage.write``).
 """
 
@@ -44,8 +44,8 @@ _PARTITION_BEFORE: dict[int, dict[str, Any]] = {
 
 
 def image_records(image: Image) -> Iterator[tuple[Message, int]]:
-    """(record, version) of the whole state, metadata.version first, kinds in Kafka's order, each in
-    that of its keys.
+    """Yield (record, version) of the whole state, metadata.version first, kinds in Kafka's order,
+    each in that of its keys.
     """
     level = image.metadata_version
     for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
@@ -90,5 +90,5 @@ def _security(image: Image) -> Iterator[tuple[Message, int]]:
 
 
 def register_broker_version(level: int) -> int:
-    """RegisterBrokerRecord's version at a metadata.version; below those of Kafka 4 it was 0."""
+    """Return RegisterBrokerRecord's version at a metadata.version; 0 at those before Kafka 4."""
     return register_broker_record_version(level) if level >= MINIMUM_METADATA_VERSION else 0

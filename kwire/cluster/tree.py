@@ -1,5 +1,5 @@
-"""An image as names and values that people read, in the places where kafka-metadata-shell shows
-them. Knows no wire format.
+"""Shows an image as names and values in the places where kafka-metadata-shell shows them. It knows
+no wire format.
 
 An *entity* is what has fields of its own: a topic, a partition, the configs of one resource, an
 ACL. The tree is all of them in their places; what changed between two images is told entity by
@@ -110,8 +110,8 @@ def tree(image: Image, *, show_secrets: bool = False, time: str | None = None) -
 
 
 def entities(image: Image) -> Iterator[tuple[Place, Fields]]:
-    """Every entity once (topics by name), with its secrets, in the order of the tree. Names do not
-    repeat.
+    """Yield every entity once (topics by name), with its secrets, in the order of the tree. Names
+    do not repeat.
     """
     for acl_id, acl in _by_text(image.acls):
         yield ("acls", "byId", acl_id), acl_fields(acl)
@@ -140,7 +140,7 @@ def entities(image: Image) -> Iterator[tuple[Place, Fields]]:
 
 
 def without_secrets(place: Place, fields: Fields) -> Fields:
-    """The fields of the entity at ``place``, some or all of them, with what is secret replaced."""
+    """Return the fields of the entity at ``place``, or some of them, with secrets replaced."""
     if place[0] == "scram":
         return redact("USER_SCRAM_CREDENTIAL_RECORD", fields)
     if place[0] == "configs":
@@ -187,7 +187,9 @@ def acl_fields(acl: Any) -> Fields:
 
 
 def finite(value: float) -> float | str:
-    """JSON has no infinity, and what is no number is unlike itself."""
+    """Return a value that JSON can hold and that equals itself: text for an infinity and for
+    NaN.
+    """
     return value if math.isfinite(value) else str(value)
 
 
@@ -268,8 +270,8 @@ def _features(image: Image) -> Fields:
 
 
 def _metadata_version(level: int) -> Fields | None:
-    """Its level, and the release that introduced it; a level newer than this code has no name
-    here.
+    """Return the level and the release that introduced it; without a name for a level newer than
+    this code.
     """
     if not level:
         return None

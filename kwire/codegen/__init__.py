@@ -1,3 +1,3 @@
-"""Schema JSON to Python text. Imports nothing of kwire's runtime, so that a broken runtime can
-always be regenerated.
+"""Generates Python text from schema JSON. It imports nothing of kwire's runtime, so that a broken
+runtime can be regenerated.
 """

@@ -374,7 +374,7 @@ class DecodeEmitter:
 
 
 def _is_numbers(f: Field) -> bool:
-    """Is the field an array that one unpack reads?"""
+    """True for an array that one unpack reads."""
     return f.array and f.struct is None and f.type in FIXED and f.type not in ("uuid", "bool")
 
 

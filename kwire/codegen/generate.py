@@ -1,6 +1,4 @@
-"""A directory or jar of schemas to a package of modules, as text: for ``kwire generate`` and the
-freshness check.
-"""
+"""Generates a package of modules, as text, from a directory or jar of schemas."""
 
 from __future__ import annotations
 

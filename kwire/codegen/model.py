@@ -1,4 +1,6 @@
-"""A message schema as plain values: versions, fields, structs. No parsing, no Python output."""
+"""Models a message schema as plain values: versions, fields, structs. It does not parse, and knows
+no Python output.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ class Versions:
         return both if both else NONE
 
     def covers(self, other: Versions) -> bool:
-        """Is every version of ``other`` in this range?"""
+        """True if every version of ``other`` is in this range."""
         return not other or (self.low <= other.low and other.high <= self.high)
 
     def __iter__(self) -> Iterator[int]:

@@ -108,7 +108,7 @@ def _imports(text: str) -> str:
 
 
 class _Table:
-    """Functions by version, equal ones shared."""
+    """Functions by version; versions with equal text share one."""
 
     def __init__(self, stem: str) -> None:
         self.stem = stem
@@ -203,7 +203,7 @@ def _constructor(struct: Struct) -> list[str]:
 
 
 def _fresh(f: Field) -> bool:
-    """Must the default be made anew for every object?"""
+    """True if every object needs a new default."""
     return f.default is not None and (f.array or f.struct is not None)
 
 

@@ -1,5 +1,5 @@
-"""Kafka's names to Python's: ``FetchRequest`` lives in ``fetch_request``, ``MaxWaitMs`` becomes
-``max_wait_ms``.
+"""Converts Kafka's names to Python's: ``FetchRequest`` is in ``fetch_request``, ``MaxWaitMs``
+becomes ``max_wait_ms``.
 """
 
 from __future__ import annotations

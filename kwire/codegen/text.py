@@ -1,5 +1,5 @@
-"""Lines of Python being written, and the few facts of the wire that both emitters need. No schema
-logic of its own.
+"""Collects lines of Python, and holds the facts of the wire that both emitters need. It has no
+schema logic.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ class RecordBatch:
     records: list[Record]
 
     def encode(self, level: int | None = None) -> bytes:
-        """The batch in format 2 with this header's fields: length, CRC and count are made anew.
+        """Return the batch in format 2 with this header's fields. Length, CRC and count are
+        computed.
 
         Of a log-append batch, records decoded with ``raw_timestamps`` are needed to give the same
         bytes. Raises EncodeError.
@@ -71,8 +72,7 @@ def decode_batch(
     budget: int = BATCH_ELEMENTS_MAX,
     raw_timestamps: bool = False,
 ) -> RecordBatch:
-    """The batch of any format at ``position``, which must be whole; what follows it is not looked
-    at.
+    """Decode the batch of any format at ``position``, which must be whole; later bytes are ignored.
 
     ``limit`` bounds the bytes that it decompresses to, ``budget`` its records and record headers in
     all. Every record of a log-append batch shows the time of the append; ``raw_timestamps`` shows

@@ -1,5 +1,5 @@
-"""The records section of a batch of format 2, read in one hand-tuned loop. Knows nothing of
-headers, checksums or compression.
+"""Reads the records section of a batch of format 2 in one hand-tuned loop. It knows no headers,
+checksums or compression.
 
 A record is a few varints around two byte strings, so the loop inlines their one and two byte forms
 and calls only for more; every check that can wait is made once a record, by comparing positions.

@@ -1,5 +1,5 @@
-"""Batches of format 2 written as Kafka's ``MemoryRecordsBuilder`` writes them, byte for byte where
-nothing is compressed.
+"""Writes batches of format 2 as Kafka's ``MemoryRecordsBuilder`` does, byte for byte if nothing is
+compressed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The 61 bytes before the records of a batch of format 2, and finding batches in a buffer. Knows
-nothing of records.
+"""Reads the 61 bytes before the records of a batch of format 2, and finds batches in a buffer. It
+reads no records.
 
 The gateway serves and indexes batches through this alone: nothing is copied, nothing decompressed.
 """
@@ -102,17 +102,19 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a producer's transaction (KIP-98)."""
+        """True for a part of a producer's transaction (KIP-98)."""
         return self.magic > 1 and self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
     def is_control(self) -> bool:
-        """Holds control records, which consumers do not see (KIP-98, KIP-595)."""
+        """True for control records, which consumers do not return (KIP-98, KIP-595)."""
         return self.magic > 1 and self.attributes & CONTROL_BIT != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of the batch may go (KIP-534), or None."""
+        """The time from which tombstones and markers of the batch may be deleted (KIP-534), or
+        None.
+        """
         return (
             self.base_timestamp if self.magic > 1 and self.attributes & DELETE_HORIZON_BIT else None
         )

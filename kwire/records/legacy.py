@@ -1,4 +1,4 @@
-"""Messages of formats 0 and 1 (before Kafka 0.11), read only: plain ones, and wrappers around a
+"""Reads messages of formats 0 and 1 (before Kafka 0.11): plain ones, and wrappers around a
 compressed message set.
 
 Every outer message is shown as a batch of its own, as ``AbstractLegacyRecordBatch`` does.
@@ -65,7 +65,7 @@ def read_message(
 
 
 def _read(raw: bytes, position: int) -> _Message:
-    """Check and take apart one message (``LegacyRecord.ensureValid``)."""
+    """Check one message and return its parts (``LegacyRecord.ensureValid``)."""
     offset, length, crc, magic, attributes = _HEAD.unpack_from(raw)
     computed = zlib.crc32(memoryview(raw)[16:])
     if computed != crc:

@@ -1,4 +1,4 @@
-"""The frame around every record of ``__cluster_metadata``: which message it is, at which version
+"""Reads and writes the frame of every record of ``__cluster_metadata``: message type and version
 (``MetadataRecordSerde``).
 """
 

@@ -1,4 +1,4 @@
-"""One record, and the enums of a batch's attribute bits. It does not read or write bytes."""
+"""Defines a record and the enums of a batch's attribute bits. It does not read or write bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hides the secrets of Kafka's metadata: the one rule for everything that prints, stores or answers
+"""Hides the secrets of Kafka's metadata: the one rule for all code that prints, stores or serves
 metadata.
 
 The metadata log holds SCRAM keys, from which a user can be impersonated, and the values of configs
@@ -21,8 +21,8 @@ _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
 
 
 def is_secret_config(resource_type: int, name: str) -> bool:
-    """Is the value of this config secret? ``resource_type`` is a ``ConfigResource.Type``; of an
-    unknown one all configs are.
+    """True if the value of this config is secret. ``resource_type`` is a ``ConfigResource.Type``;
+    all configs of an unknown one are secret.
 
     A broker's config of one listener is what the config without the listener's prefix is
     (``KafkaConfig.configType``).
@@ -32,8 +32,8 @@ def is_secret_config(resource_type: int, name: str) -> bool:
 
 
 def broker_config(name: str) -> str:
-    """``ssl.key.password`` of ``listener.name.external.ssl.key.password``: the config that says
-    what type this one has.
+    """Return the config without its listener prefix: ``ssl.key.password`` of
+    ``listener.name.external.ssl.key.password``. It decides the type.
     """
     found = _OF_LISTENER.fullmatch(name)
     if found is None:

@@ -1,5 +1,5 @@
-"""Names of the configs and fields of Kafka that are secret. Data alone; :mod:`kwire.records.redact`
-is the rule.
+"""Lists the secret configs and fields of Kafka. Data only; :mod:`kwire.records.redact` has the
+rule.
 
 The names of configs are those of the releases 3.7 to 4.4, by the type that Kafka gives them
 (``KafkaConfig``, ``LogConfig``, ``GroupConfig``, ``ClientMetricsConfigs``): a config of type
