@@ -1,4 +1,4 @@
-"""Cuts error messages for clients to a bounded length.
+"""Writes error codes and error messages as text for people and for clients.
 
 An error message often quotes a name from the request. A string of the protocol holds 32,767 bytes,
 so that a message which quotes a name of that size would not fit the answer.
@@ -7,6 +7,8 @@ so that a message which quotes a name of that size would not fit the answer.
 from __future__ import annotations
 
 from typing import Final, overload
+
+from kwire.protocol import ErrorCode
 
 #: Characters of a message that are kept: from its beginning, and from its end.
 HEAD: Final = 700
@@ -23,3 +25,13 @@ def error_text(text: str | None) -> str | None:
         return text
     left_out = len(text) - HEAD - TAIL
     return f"{text[:HEAD]}...({left_out} characters left out)...{text[-TAIL:]}"
+
+
+def error_with_code(code: int) -> str:
+    """Name an error code in a sentence: ``NOT_LEADER_OR_FOLLOWER (6)``, or ``error code 999`` for one
+    that Kafka does not have. ``kwire.protocol.error_name`` returns the name alone.
+    """
+    try:
+        return f"{ErrorCode(code).name} ({code})"
+    except ValueError:
+        return f"error code {code}"

@@ -75,8 +75,10 @@ def command(server: Address, timeout: float, output: str) -> None:
     except (OSError, UnicodeError, WireError) as error:
         raise click.ClickException(f"{where}: {_explain(error)}") from None
     if answer.error_code:
+        from gateway.error_text import error_with_code
+
         raise click.ClickException(
-            f"{where}: answers ApiVersions with error {_error_name(answer.error_code)}"
+            f"{where}: answers ApiVersions with {error_with_code(answer.error_code)}"
         )
     found = list(rows(answer))
     if output == "table" or (output == "auto" and sys.stdout.isatty()):
@@ -225,12 +227,3 @@ def _explain(error: Exception) -> str:
     if isinstance(error, WireError):
         return f"what it answers is not Kafka's protocol: {error}"
     return "no answer in time" if isinstance(error, TimeoutError) else str(error)
-
-
-def _error_name(code: int) -> str:
-    from kwire.protocol import ErrorCode
-
-    try:
-        return f"{code} ({ErrorCode(code).name})"
-    except ValueError:
-        return str(code)

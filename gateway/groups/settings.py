@@ -5,9 +5,8 @@ memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-MIB: Final = 1024 * 1024
+from gateway.sizes import MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from kwire.messages.describe_producers_response import (
     TopicResponse,
 )
 from kwire.messages.list_transactions_response import ListTransactionsResponse
-from kwire.protocol import ErrorCode
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
@@ -85,6 +85,6 @@ def _partition(name: str, index: int, context: Context) -> PartitionResponse:
 
 
 HANDLERS: Final = (
-    Handler(61, "describe_producers", range(1), describe_producers),
-    Handler(66, "list_transactions", range(3), list_transactions),
+    Handler(ApiKey.DESCRIBE_PRODUCERS, "describe_producers", range(1), describe_producers),
+    Handler(ApiKey.LIST_TRANSACTIONS, "list_transactions", range(3), list_transactions),
 )

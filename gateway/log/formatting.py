@@ -10,7 +10,6 @@ not start a node. Source: ``Formatter``.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from gateway.log.reader import read_log_file
 from gateway.log.recovery_point import FILE_NAME as RECOVERY_POINT
 from gateway.log.releases import LEVEL_MAX, features_of
 from gateway.log.snapshot_file import SnapshotFile
+from gateway.wall_clock import wall_ms
 from kwire.errors import DecodeError
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.voters_record import Endpoint, KRaftVersionFeature, Voter, VotersRecord
@@ -194,7 +194,7 @@ def _refuse_used(data_dir: Path) -> None:
 
 
 def _write(data_dir: Path, formatting: Formatting, disk: Disk) -> None:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     bootstrap = _MemorySink()
     file = SnapshotFile(bootstrap, BOOTSTRAP_SNAPSHOT, last_contained_log_timestamp=now_ms)
     for name, level in formatting.features:

@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-_MIB: Final = 1024 * 1024
+from gateway.sizes import MIB
+
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
@@ -19,11 +20,11 @@ class LogSettings:
     then lose even committed records, which are fetched again.
     """
 
-    segment_bytes: int = 1024 * _MIB  #: metadata.log.segment.bytes
+    segment_bytes: int = 1024 * MIB  #: metadata.log.segment.bytes
     segment_ms: int = 7 * _DAY_MS  #: metadata.log.segment.ms, between the timestamps of batches
     index_interval_bytes: int = 4096  #: index.interval.bytes
     retention_bytes: int = (
-        100 * _MIB
+        100 * MIB
     )  #: metadata.max.retention.bytes, of segments and snapshots together
     retention_ms: int = 7 * _DAY_MS  #: metadata.max.retention.ms, of the last record in a snapshot
     fsync: bool = True  #: metadata.log.fsync

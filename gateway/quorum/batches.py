@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from gateway.quorum.requests import KRAFT_VERSIONS
 from gateway.quorum.response_checks import InvalidResponse
 from gateway.quorum.voter_set import VoterSet
+from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
@@ -29,7 +30,7 @@ from kwire.records import (
 )
 
 #: A control batch holds a few records of a few hundred bytes.
-_CONTROL_BATCH_MAX: Final = 1024 * 1024
+_CONTROL_BATCH_MAX: Final = MIB
 
 
 class BatchSummary(NamedTuple):

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from gateway.address import Address
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.node import Node
 from gateway.quorum.partition import PARTITION, TOPIC_NAME
 from gateway.quorum.roles import Leader
+from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
 #: Endpoints read from one request. No node has so many listeners; a hostile peer may name more.

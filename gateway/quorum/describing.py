@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.quorum import responses
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Requested
 from gateway.quorum.node import Node
 from gateway.quorum.partition import PARTITION, TOPIC_NAME
@@ -22,6 +21,7 @@ from kwire.messages.describe_quorum_response import (
     TopicData,
 )
 from kwire.messages.describe_quorum_response import Node as DescribedNode
+from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
 #: Seconds after its last fetch until an observer is left out

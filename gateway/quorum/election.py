@@ -13,7 +13,6 @@ from typing import Any
 
 from gateway.quorum import checks, requests, responses, transitions
 from gateway.quorum.effects import ElectionState, Failure, FailureKind
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Requested
 from gateway.quorum.node import EPOCH_MAX, NO_NODE, Node
 from gateway.quorum.partition import Position
@@ -28,6 +27,7 @@ from gateway.quorum.roles import (
 )
 from kwire.messages.vote_request import VoteRequest
 from kwire.messages.vote_response import VoteResponse
+from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
 #: Seconds of the first pause after a lost election; each further one is twice as long, up to

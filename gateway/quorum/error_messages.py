@@ -5,7 +5,7 @@ state.
 from __future__ import annotations
 
 from gateway.address import Address
-from gateway.quorum.errors import error_name
+from gateway.error_text import error_with_code
 from gateway.quorum.partition import Position
 
 
@@ -73,7 +73,7 @@ def snapshot_below_high_watermark(
 
 def no_cluster_id(address: Address, error: int) -> str:
     """DescribeCluster did not say the cluster's id, so answers cannot be checked by it."""
-    why = error_name(error) if error else "an empty one"
+    why = error_with_code(error) if error else "an empty one"
     return (
         f"{address} does not say the id of its cluster ({why}): that takes Alter on the cluster. "
         "Give it as cluster.id, so that every request is checked against it."
@@ -83,6 +83,6 @@ def no_cluster_id(address: Address, error: int) -> str:
 def no_voters(address: Address, error: int, replica_id: int) -> str:
     """DescribeQuorum did not return the voters, so the replica id cannot be used yet."""
     return (
-        f"{address} does not say who votes ({error_name(error)}): that takes Describe on the "
+        f"{address} does not say who votes ({error_with_code(error)}): that takes Describe on the "
         f"cluster. Fetching without replica.id {replica_id} until the voters are known."
     )

@@ -10,15 +10,16 @@ from functools import partial
 from typing import Any
 
 from gateway.address import Address
+from gateway.error_text import error_with_code
 from gateway.quorum import error_messages, requests, response_checks, transitions
 from gateway.quorum.effects import Failure, FailureKind
-from gateway.quorum.errors import ErrorCode, error_name
 from gateway.quorum.node import Node
 from gateway.quorum.partition import Position
 from gateway.quorum.peers import OnFailed
 from gateway.quorum.response_checks import InvalidResponse
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse, PartitionData
+from kwire.protocol import ErrorCode
 
 #: (the log end that the Fetch named, when it was sent, message, version) -> as ``peers.OnAnswer``.
 OnFetched = Callable[[Position, float, Any, int], bool | None]
@@ -92,7 +93,7 @@ def refused(node: Node, address: Address, sender: str, error: int) -> None:
     elif observer is not None and error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         denied(node, address, error_messages.not_authorized(address, observer.principal))
     else:
-        node.protocol_violation(sender, f"a request refused with {error_name(error)}")
+        node.protocol_violation(sender, f"a request refused with {error_with_code(error)}")
 
 
 def failed(node: Node, address: Address, failure: Failure) -> None:

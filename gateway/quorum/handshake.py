@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from gateway.address import Address
 from gateway.quorum import error_messages, requests, voters
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.node import Node
 from gateway.quorum.roles import Follower
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
+from kwire.protocol import ErrorCode
 
 #: Seconds until a request that brought no answer is repeated.
 _REPEAT_S: Final = 30.0

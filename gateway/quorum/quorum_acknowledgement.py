@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.error_text import error_with_code
 from gateway.quorum import checks, transitions
-from gateway.quorum.errors import error_name
 from gateway.quorum.node import Node
 
 
@@ -19,7 +19,7 @@ def is_acknowledged(node: Node, sender: str, message: Any) -> bool:
     if message.error_code or partition is None:
         node.protocol_violation(
             sender,
-            f"an answer with {error_name(message.error_code)} and {len(message.topics)} topics",
+            f"an answer with {error_with_code(message.error_code)} and {len(message.topics)} topics",
         )
         return False
     return transitions.handle_common_response(

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.quorum import checks, responses, transitions
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Requested
 from gateway.quorum.node import EPOCH_MAX, Node
 from gateway.quorum.roles import Follower, Nominee
@@ -18,6 +17,7 @@ from kwire.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
 from kwire.messages.begin_quorum_epoch_response import BeginQuorumEpochResponse
 from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
 from kwire.messages.end_quorum_epoch_response import EndQuorumEpochResponse
+from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID
 
 #: Successors read from one request: no quorum has more voters.

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.quorum.effects import LogRange, Reply, SnapshotRange
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Requested
 from gateway.quorum.node import Node
 from gateway.quorum.partition import PARTITION, TOPIC_NAME, Position
@@ -27,6 +26,7 @@ from kwire.messages.end_quorum_epoch_response import EndQuorumEpochResponse
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from kwire.messages.vote_response import VoteResponse
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 
 #: Kafka's raft fills the endpoints of a Fetch response from this version on, although version 16

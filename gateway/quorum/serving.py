@@ -12,19 +12,19 @@ from typing import Any, Final
 
 from gateway.quorum import checks, responses
 from gateway.quorum.effects import LogRange, SnapshotRange
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Requested
 from gateway.quorum.leader_role import LeaderRole
 from gateway.quorum.node import Node
 from gateway.quorum.partition import PARTITION, TOPIC_NAME
 from gateway.quorum.replicated_log import BOOTSTRAP
 from gateway.quorum.roles import DelayedFetch, Leader, Progress
-from gateway.quorum.settings import MIB
+from gateway.sizes import MIB
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 
 #: The first version whose response has the leader's epoch. Kafka's leaders refuse lower ones too.

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from gateway.address import Address
 from gateway.quorum.effects import ElectionState
 from gateway.quorum.voter_set import VoterSet
+from gateway.sizes import MIB
 from gateway.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
-
-MIB: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from gateway.address import Address
+from gateway.error_text import error_with_code
 from gateway.quorum import fetching, requests, response_checks
 from gateway.quorum.download import Download
 from gateway.quorum.effects import AbandonSnapshot, Advance, BeginSnapshot, InstallSnapshot
-from gateway.quorum.errors import error_name
 from gateway.quorum.events import Installed, NotInstalled
 from gateway.quorum.node import Node
 from gateway.quorum.peers import OnFailed
@@ -84,12 +84,12 @@ class SnapshotFetch:
         try:
             if message.error_code:
                 fetching.refused(node, address, sender, message.error_code)
-                return self._give_up(role, download, sender, error_name(message.error_code))
+                return self._give_up(role, download, sender, error_with_code(message.error_code))
             partition = response_checks.snapshot_partition(message)
         except InvalidResponse as problem:
             return self._give_up(role, download, sender, str(problem))
         if not fetching.handle_leader_and_epoch(node, sender, partition, message):
-            return self._give_up(role, download, sender, error_name(partition.error_code))
+            return self._give_up(role, download, sender, error_with_code(partition.error_code))
         # The epoch and leader above count whenever they come. The bytes count for this download.
         if node.role is not role or role.download is not download:
             return False

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gateway.address import Address
+from gateway.error_text import error_with_code
 from gateway.quorum.checks import is_consistent_leader
-from gateway.quorum.errors import ErrorCode, error_name
 from gateway.quorum.node import EPOCH_MAX, NO_NODE, Node
 from gateway.quorum.roles import Follower, Leader, Unattached
+from kwire.protocol import ErrorCode
 
 _REFUSALS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 #: Errors that a correct node sends while it lags behind, or while it starts.
@@ -62,7 +63,7 @@ def handle_common_response(
     given = _given_endpoints(node, leader_id, endpoints)
     if epoch < node.epoch:
         if error and node.settings.observer is not None:
-            node.report_once("request refused", sender=sender, error=error_name(error))
+            node.report_once("request refused", sender=sender, error=error_with_code(error))
         node.back_off()
         return False
     if node.settings.observer is not None and node.is_self(leader_id):
@@ -83,9 +84,9 @@ def handle_common_response(
     elif error:
         node.back_off()
     if error in _REFUSALS and not moved and node.settings.observer is not None:
-        node.report_once("request refused", sender=sender, error=error_name(error))
+        node.report_once("request refused", sender=sender, error=error_with_code(error))
     if error not in (ErrorCode.NONE, *_REFUSALS, *_EXPECTED):
-        node.protocol_violation(sender, error_name(error))
+        node.protocol_violation(sender, error_with_code(error))
     # A response of a newer epoch answers a request of an older one, so only its epoch counts.
     return error == ErrorCode.NONE and not moved
 

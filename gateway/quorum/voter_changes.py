@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, Final
 
 from gateway.address import Address
+from gateway.error_text import error_with_code
 from gateway.quorum import checks, requests, responses
 from gateway.quorum.effects import Failure
-from gateway.quorum.errors import ErrorCode, error_name
 from gateway.quorum.events import Requested
 from gateway.quorum.leader_role import LeaderRole
 from gateway.quorum.node import Node
@@ -29,6 +29,7 @@ from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 from kwire.messages.update_raft_voter_request import UpdateRaftVoterRequest
 from kwire.messages.update_raft_voter_response import CurrentLeader, UpdateRaftVoterResponse
+from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
 _FEATURE: Final = "kraft.version"
@@ -269,7 +270,7 @@ class VoterChanges:
         if message.error_code:
             text = (
                 "Aborted add voter operation since API_VERSIONS returned an error "
-                f"{error_name(message.error_code)}"
+                f"{error_with_code(message.error_code)}"
             )
             self._finish(leader, ErrorCode.REQUEST_TIMED_OUT, text)
             return False

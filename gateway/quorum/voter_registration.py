@@ -12,15 +12,16 @@ from functools import partial
 from typing import Any
 
 from gateway.address import Address
+from gateway.error_text import error_with_code
 from gateway.quorum import requests
 from gateway.quorum.effects import Failure, FailureKind
-from gateway.quorum.errors import ErrorCode, error_name
 from gateway.quorum.node import Node
 from gateway.quorum.roles import Follower
 from gateway.quorum.voter_set import VoterNode
 from kwire.messages.add_raft_voter_request import AddRaftVoterRequest
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.messages.update_raft_voter_request import UpdateRaftVoterRequest
+from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID
 
 
@@ -141,6 +142,6 @@ class VoterRegistration:
         error = message.error_code
         self._node.report(
             done if error == ErrorCode.NONE else refused,
-            error=error_name(error) if error else "",
+            error=error_with_code(error) if error else "",
         )
         return bool(error == ErrorCode.NONE)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.partition import PARTITION, TOPIC_NAME
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.describe_quorum_response import PartitionData as QuorumPartition
+from kwire.protocol import ErrorCode
 
 
 def refusal(replica_id: int, voters: Collection[int]) -> str | None:

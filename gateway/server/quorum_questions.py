@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.quorum.errors import ErrorCode, error_name
+from gateway.error_text import error_with_code
 from gateway.quorum.requests import DESCRIBE_QUORUM_VERSIONS, describe_quorum
 from gateway.server.quorum_peer import Connecting, Peer
 from gateway.server.upstream_errors import ConnectionClosed, UpstreamError
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
+from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,5 +129,5 @@ def _refusal(response: DescribeQuorumResponse, address: Address) -> str:
         code for code in (response.error_code, *(one.error_code for one in partitions)) if code
     ]
     if codes or not partitions:
-        return f"{address} answered with {error_name(codes[0]) if codes else 'nothing'}; ask again"
+        return f"{address} answered with {error_with_code(codes[0]) if codes else 'nothing'}; ask again"
     return ""

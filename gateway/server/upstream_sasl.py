@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from gateway.error_text import error_with_code
 from gateway.security.sasl_client import SaslError, sasl_client
 from gateway.server.upstream_errors import AuthenticationFailed, UnsupportedByPeer, quoted
 from gateway.server.upstream_versions import ask_versions
@@ -96,7 +97,7 @@ class Authentication:
             )
         if answer.error_code:
             raise self._failed(
-                f"the node refused the SASL handshake with {_name(answer.error_code)}"
+                f"the node refused the SASL handshake with {error_with_code(answer.error_code)}"
             )
 
     async def _authenticate(self, token: bytes) -> Any:
@@ -111,16 +112,9 @@ class Authentication:
                 "credentials for this mechanism"
             )
             raise self._failed(
-                f"the node refused the user with {_name(answer.error_code)}{said}", advice
+                f"the node refused the user with {error_with_code(answer.error_code)}{said}", advice
             )
         return answer
 
     def _failed(self, what: str, advice: str = "") -> AuthenticationFailed:
         return AuthenticationFailed(self._link.who, f"not authenticated: {what}", advice)
-
-
-def _name(code: int) -> str:
-    try:
-        return f"{ErrorCode(code).name} ({code})"
-    except ValueError:
-        return f"error {code}"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.controller.errors import ApiError
-from gateway.error_text import HEAD, TAIL, error_text
+from gateway.error_text import HEAD, TAIL, error_text, error_with_code
 from kwire.protocol import ErrorCode
 
 
@@ -25,3 +25,8 @@ def test_message_of_an_api_error_is_cut() -> None:
 @given(st.text(max_size=HEAD + TAIL))
 def test_short_message_is_unchanged(text: str) -> None:
     assert error_text(text) is text
+
+
+def test_error_code_is_named_with_its_number() -> None:
+    assert error_with_code(6) == "NOT_LEADER_OR_FOLLOWER (6)"
+    assert error_with_code(999) == "error code 999"

@@ -9,7 +9,6 @@ from typing import Any
 
 from gateway.quorum import batches, responses
 from gateway.quorum.effects import Accepted, Advance, LogRange, NotLeading, Refused
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Tick
 from gateway.quorum.leader_role import LeaderRole
 from gateway.quorum.node import Node
@@ -20,6 +19,7 @@ from gateway.quorum.serving import Serving
 from gateway.quorum.voter_changes import VoterChanges
 from gateway.quorum.voter_history import VoterHistory
 from gateway.quorum.voter_set import VoterNode, VoterSet
+from kwire.protocol import ErrorCode
 from tests.sim.mutants import mutant, patched, together
 
 Context = AbstractContextManager[Any]

@@ -8,7 +8,6 @@ of an unknown version is answered with the list of versions (KIP-511).
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from gateway.handlers.api_versions import unsupported_version_response
 from gateway.handlers.context import HEADER_TAGS_MAX, Context
 from gateway.handlers.element_budget import DECODED_AT_ONCE_MAX, elements_of_node
 from gateway.server.logs import escape
+from gateway.wall_clock import wall_ms
 from kwire.errors import DecodeError
 from kwire.header import API_VERSIONS, decode_request_header, encode_response_header, peek
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
@@ -204,14 +204,13 @@ class Dispatcher:
         now: float,
         session: SaslSession | None,
     ) -> Context:
-        wall_ms = time.time_ns() // 1_000_000
         return Context(
             version,
             client_id,
             peer,
             self._gateway,
             now,
-            wall_ms,
+            wall_ms(),
             element_budget=self._budget,
             sasl=session,
         )

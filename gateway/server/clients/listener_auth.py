@@ -29,6 +29,7 @@ from gateway.security.scram_server import (
 from gateway.security.secret import Secret
 from gateway.security.ssl_principal import ANONYMOUS, distinguished_name
 from gateway.server.tls import server_context
+from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -182,7 +183,7 @@ class _Credentials:
         )
 
     def find_token(self, mechanism: str, id: str) -> ScramToken | None:
-        tokens, now_ms = self._image().tokens, time.time_ns() // 1_000_000
+        tokens, now_ms = self._image().tokens, wall_ms()
         token = tokens.get(id)
         if token is None or self._token_key is None or token.expiration_timestamp <= now_ms:
             return None

@@ -149,7 +149,7 @@ def garbage(request: bytes) -> bytes:
         (lambda request: frame(request[4:8], b"\x00\x00\x7f"), "not Kafka's protocol"),
         (
             lambda request: frame(request[4:8], ApiVersionsResponse(error_code=42).encode(4)),
-            "42 (INVALID_REQUEST)",
+            "answers ApiVersions with INVALID_REQUEST (42)",
         ),
         (
             lambda request: frame(request[4:8], ApiVersionsResponse(error_code=4242).encode(4)),

@@ -11,9 +11,9 @@ import pytest
 
 from gateway.quorum import requests
 from gateway.quorum.effects import ElectionState, Send
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Resign, ShutDown
 from gateway.quorum.partition import Position
+from kwire.protocol import ErrorCode
 from tests.gateway.quorum.batches import data_batch
 from tests.gateway.quorum.world import (
     CLUSTER,

@@ -11,7 +11,6 @@ import pytest
 
 from gateway.quorum import effects as fx
 from gateway.quorum.effects import ElectionState, Failure, FailureKind
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Answered, Cleaned, Failed, Propose, SnapshotWritten, Tick
 from kwire.message import Message
 from kwire.messages.fetch_response import (
@@ -24,6 +23,7 @@ from kwire.messages.fetch_response import (
     SnapshotId,
 )
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.quorum.batches import corrupted, data_batch, leader_change
 from tests.gateway.quorum.test_elections import leader_of

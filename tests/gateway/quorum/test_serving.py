@@ -8,13 +8,13 @@ import pytest
 
 from gateway.quorum import effects as fx
 from gateway.quorum import requests
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Cancelled, Cleaned, Propose, Requested, Resign, SnapshotWritten
 from gateway.quorum.partition import Position
 from gateway.quorum.requests import describe_quorum
 from gateway.quorum.roles import Leader
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 from tests.gateway.quorum.world import CLUSTER, LISTENER, Member, World, directory
 from tests.gateway.quorum.worldly import run_out, take_snapshot

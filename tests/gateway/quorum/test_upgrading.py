@@ -11,11 +11,11 @@ import pytest
 from gateway.address import Address
 from gateway.quorum import effects as fx
 from gateway.quorum import requests
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Propose
 from gateway.quorum.voter_set import VoterNode
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.voters_record import VotersRecord
+from kwire.protocol import ErrorCode
 from kwire.records import decode_batches, decode_control_record
 from kwire.uuid import Uuid
 from tests.gateway.quorum.test_elections import leader_of

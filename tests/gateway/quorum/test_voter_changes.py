@@ -10,11 +10,11 @@ import pytest
 
 from gateway.address import Address
 from gateway.quorum import requests
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.events import Tick
 from gateway.quorum.voter_set import VoterNode
 from kwire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 from tests.gateway.quorum.test_elections import leader_of
 from tests.gateway.quorum.test_serving import leading

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway.quorum.errors import ErrorCode
 from gateway.quorum.raft import Raft
 from kwire.message import Message
+from kwire.protocol import ErrorCode
 from kwire.records import iter_batches
 
 _NO_HIGH_WATERMARK = (1 << 63) - 1

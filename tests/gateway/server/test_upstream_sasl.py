@@ -237,7 +237,7 @@ def test_refused_handshake_is_authentication_failed_with_advice() -> None:
         33: "does not have PLAIN, it offers 'SCRAM-SHA-512, GSS",
         34: "this listener wants no SASL; set security.protocol",
         -1: "UNKNOWN_SERVER_ERROR",
-        999: "error 999",
+        999: "error code 999",
     }
 
     async def main() -> None:
