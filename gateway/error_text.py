@@ -28,8 +28,8 @@ def error_text(text: str | None) -> str | None:
 
 
 def error_with_code(code: int) -> str:
-    """Name an error code in a sentence: ``NOT_LEADER_OR_FOLLOWER (6)``, or ``error code 999`` for one
-    that Kafka does not have. ``kwire.protocol.error_name`` returns the name alone.
+    """Name an error code in a sentence: ``NOT_LEADER_OR_FOLLOWER (6)``, or ``error code 999`` for
+    one that Kafka does not have. ``kwire.protocol.error_name`` returns the name alone.
     """
     try:
         return f"{ErrorCode(code).name} ({code})"

@@ -19,7 +19,8 @@ def is_acknowledged(node: Node, sender: str, message: Any) -> bool:
     if message.error_code or partition is None:
         node.protocol_violation(
             sender,
-            f"an answer with {error_with_code(message.error_code)} and {len(message.topics)} topics",
+            f"an answer with {error_with_code(message.error_code)} and "
+            f"{len(message.topics)} topics",
         )
         return False
     return transitions.handle_common_response(

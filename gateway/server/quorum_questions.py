@@ -129,5 +129,6 @@ def _refusal(response: DescribeQuorumResponse, address: Address) -> str:
         code for code in (response.error_code, *(one.error_code for one in partitions)) if code
     ]
     if codes or not partitions:
-        return f"{address} answered with {error_with_code(codes[0]) if codes else 'nothing'}; ask again"
+        said = error_with_code(codes[0]) if codes else "nothing"
+        return f"{address} answered with {said}; ask again"
     return ""
