@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--allowed",
         type=float,
-        default=1.0,
+        default=2.0,
         metavar="MIB",
         help="growth in an hour after the first ten minutes",
     )
