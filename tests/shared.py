@@ -63,3 +63,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """``logs("p-large")`` is the unpacked directory, once a session."""
     root = tmp_path_factory.mktemp("logs")
     return lambda name: unpack_log(name, root)
+
+
+def mistyped(value: object) -> Any:
+    """``value``, for a parameter whose type does not allow it."""
+    return value

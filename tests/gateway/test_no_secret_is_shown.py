@@ -45,7 +45,15 @@ from kwire.records import Record, encode_batch, encode_metadata_record
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.server.harness import connect, request, run, until
 from tests.gateway.server.own_nodes import OwnNode
-from tests.gateway.server.test_scram_listeners import KEY, PASSWORD, SALT, ask, log_in, scram_node
+from tests.gateway.server.test_scram_listeners import (
+    KEY,
+    PASSWORD,
+    SALT,
+    WITH_TOKENS,
+    ask,
+    log_in,
+    scram_node,
+)
 
 #: Configs of the broker that are secret: by type, of a listener, and of no type that is known.
 BROKER_CONFIGS = {
@@ -202,7 +210,7 @@ def test_no_output_of_a_server_or_of_a_tool_shows_a_secret(
         async with scram_node(
             tmp_path,
             settings=settings,
-            **{"delegation.token.secret.key": KEY},  # type: ignore[arg-type]
+            **WITH_TOKENS,
         ) as node:
             shown, token = await outputs_of_a_server(node)
             outputs.update(shown)

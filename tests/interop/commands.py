@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tests.interop.reading import Reader, Record
 from tools import java
@@ -105,9 +105,9 @@ class ConsoleConsumer(CommandReader):
             arguments += ["--formatter-property", f"{name}={value}"]
         return java.command(java.CONSOLE_CONSUMER, arguments)
 
-    def parse(self, output: IO[bytes]) -> None:
+    def parse(self, output: Any) -> None:
         end, rest = self._end.encode(), b""
-        while data := output.read1(1 << 20):  # type: ignore[attr-defined]
+        while data := output.read1(1 << 20):
             *whole, rest = (rest + data).split(end)
             self.records.extend(self._record(line) for line in whole)
         assert not rest, f"kafka-console-consumer ended inside a record: {rest!r}"

@@ -27,6 +27,7 @@ from tests.interop.conftest import FIGURES
 from tests.interop.reading import Record
 from tests.interop.session import read_with_every_client
 from tests.kwire.spark.session import spark_session
+from tests.shared import mistyped
 from tools.gateway_process import KWIRE
 from tools.loss import faults
 from tools.loss.history import Outcome
@@ -66,7 +67,7 @@ def changes(bootstrap: str) -> list[dict[str, Any]]:
             if message is not None:
                 assert message.error() is None and message.key() is None
                 where: dict[str, Any] = {"partition": message.partition(), "at": message.offset()}
-                found.append(json.loads(message.value()) | where)  # type: ignore[arg-type]
+                found.append(json.loads(mistyped(message.value())) | where)
     finally:
         consumer.close()
     return found
@@ -243,22 +244,29 @@ def _names(record: Record) -> list[str]:
     return [one["name"] for one in told["resources"]]
 
 
+def _block(language: str, page: str, begins: str = "") -> str:
+    """The first block of code in ``language`` that begins so."""
+    found = re.search(rf"```{language}\n({begins}.*?)```", page, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
 def test_commands_and_output_of_the_audit_page_are_right(one: OwnCluster) -> None:
     """The commands and the Python of docs/audit.md, and the members that it shows."""
     page = _PAGE.read_text(encoding="utf-8")
-    shown = json.loads(re.search(r"```json\n(.*?)```", page, re.DOTALL)[1])  # type: ignore[index]
+    shown = json.loads(_block("json", page))
     told = changes(one.bootstrap)
     assert all(
         list(shown) == [name for name in change if name not in ("partition", "at")]
         for change in told
     )
-    for command in (re.search(r"```bash\n(.*?)```", page, re.DOTALL)[1]).splitlines():  # type: ignore[index]
+    for command in _block("bash", page).splitlines():
         printed = _run(command.replace("127.0.0.1:9092", one.bootstrap))
         assert printed.count("CreateTopics") == len(told), printed
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         exec(
-            re.search(r"```python\n(import json.*?)```", page, re.DOTALL)[1],  # type: ignore[index]
+            _block("python", page, "import json"),
             {"server": one.bootstrap},
         )
     lines = said.getvalue().splitlines()

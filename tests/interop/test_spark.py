@@ -14,10 +14,13 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tools.process import Process
 
 if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
@@ -263,6 +266,10 @@ def test_typed_columns_are_what_kafka_says(spark: SparkSession, whole: Served) -
         assert {name: row[name] for name in line["data"]} == line["data"]
 
 
+def _printed(job: Process, line: str) -> bool:
+    return line in job.said(_EVERYTHING)
+
+
 def example(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None and spec.loader is not None
@@ -351,7 +358,7 @@ def test_a_long_running_stream_prints_a_topic_created_on_real_kafka(
         for name in ("first-of-two", "second-of-two"):
             admin.create_topics({name: {"num_partitions": 3, "replication_factor": 1}})
             answered, line = time.monotonic(), f'TOPIC_RECORD {{"name":"{name}"'
-            job.wait_until(lambda line=line: line in job.said(_EVERYTHING), 20, 0.02)  # type: ignore[misc]
+            job.wait_until(partial(_printed, job, line), 20, 0.02)
             print(
                 f"Spark printed {name} {time.monotonic() - answered:.2f} s after Kafka had answered"
             )

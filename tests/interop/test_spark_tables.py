@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from tests.interop.spark_serving import wait_until
 from tests.interop.test_logs import copied, new_batches
 from tests.kwire.spark.session import spark_session
 from tests.kwire.spark.table_rows import load, rows_of
-from tests.shared import LOG_NAMES, needs_shared
+from tests.shared import LOG_NAMES, mistyped, needs_shared
 from tools.gateway_process import gateway
 from tools.spark_jars import spark_jars
 
@@ -144,7 +145,7 @@ def test_tables_are_the_same_after_ten_kills_of_the_driver(
             before = [query.next_offset for query in queries]
             with driver(queries, tmp_path, {"spark.jars": str(spark_jars())}) as one:
                 assert one.line() == "begin"
-                wait_until(lambda before=before: _moved(queries, before), "a commit of both", 180)  # type: ignore[misc]
+                wait_until(partial(_moved, queries, before), "a commit of both", 180)
                 time.sleep(rng.random() * 0.5)
                 assert one.process.poll() is None
             assert all(query.next_offset < log.end_offset - 10 for query in queries), (
@@ -232,7 +233,7 @@ def test_unsupported_use_is_refused_with_a_sentence(
         tables(spark, directory, str(tmp_path / "delta"), format="delta")
     assert not (tmp_path / "delta").exists()
     with pytest.raises(ValueError, match="format is parquet or delta"):
-        tables(spark, directory, str(tmp_path), format="iceberg")  # type: ignore[arg-type]
+        tables(spark, directory, str(tmp_path), format=mistyped("iceberg"))
     tables(spark, directory, str(tmp_path))
     with pytest.raises(ValueError, match="tables are changes, errors"):
         read_table(spark, str(tmp_path), "topic")

@@ -29,6 +29,7 @@ from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopi
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.topic_record import TopicRecord
 from tests.kwire.values import random_message
+from tests.shared import mistyped
 
 ALL = [
     (name, version)
@@ -188,16 +189,20 @@ def test_encode_errors_name_the_field() -> None:
     cases = [
         (FetchRequest(max_wait_ms=2**31), 12, "FetchRequest.MaxWaitMs"),
         (
-            FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(partition="0")])]),  # type: ignore[arg-type]
+            FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(partition=mistyped("0"))])]),
             12,
             "FetchRequest.Topics[0].Partitions[0].Partition",
         ),
-        (FetchRequest(topics=None), 12, "FetchRequest.Topics"),  # type: ignore[arg-type]
-        (FetchRequest(topics=[FetchTopic(topic=b"x")]), 12, "FetchRequest.Topics[0].Topic"),  # type: ignore[arg-type]
+        (FetchRequest(topics=mistyped(None)), 12, "FetchRequest.Topics"),
+        (
+            FetchRequest(topics=[FetchTopic(topic=mistyped(b"x"))]),
+            12,
+            "FetchRequest.Topics[0].Topic",
+        ),
         (FetchRequest(topics=[FetchTopic(topic="\ud800")]), 12, "FetchRequest.Topics[0].Topic"),
         (FetchRequest(topics=[FetchTopic(topic="x" * 32768)]), 12, "FetchRequest.Topics[0].Topic"),
         (
-            FetchRequest(topics=[FetchTopic(topic_id=b"short")]),  # type: ignore[arg-type]
+            FetchRequest(topics=[FetchTopic(topic_id=mistyped(b"short"))]),
             13,
             "FetchRequest.Topics[0].TopicId",
         ),
@@ -205,9 +210,9 @@ def test_encode_errors_name_the_field() -> None:
         (FetchRequest(unknown_tags=[(99, b"")]), 11, "FetchRequest.unknown_tags"),
         (FetchRequest(unknown_tags=[(99, b""), (98, b"")]), 12, "FetchRequest.unknown_tags"),
         (FetchRequest(unknown_tags=[(0, b"")], cluster_id="c"), 12, "FetchRequest.unknown_tags"),
-        (FetchRequest(topics=[None]), 12, "FetchRequest.Topics[0]"),  # type: ignore[list-item]
-        (FetchRequest(topics="ab"), 12, "FetchRequest.Topics"),  # type: ignore[arg-type]
-        (PartitionChangeRecord(isr=[1, "2"]), 0, "PartitionChangeRecord.Isr[1]"),  # type: ignore[list-item]
+        (FetchRequest(topics=[mistyped(None)]), 12, "FetchRequest.Topics[0]"),
+        (FetchRequest(topics=mistyped("ab")), 12, "FetchRequest.Topics"),
+        (PartitionChangeRecord(isr=[1, mistyped("2")]), 0, "PartitionChangeRecord.Isr[1]"),
     ]
     for message, version, path in cases:
         with pytest.raises(EncodeError) as caught:

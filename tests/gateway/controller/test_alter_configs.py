@@ -206,12 +206,12 @@ def test_new_min_isr_clears_eligible_leader_replicas() -> None:
     ]
     operation = cluster.decide(made("IncrementalAlterConfigsRequest", resources=asked), 1).operation
     assert operation is not None
-    cleared = [
+    cleared: list[Any] = [
         record.message
         for record in operation.records
         if not isinstance(record.message, ConfigRecord)
     ]
-    assert [one.topic_name for one in cleared] == ["t", ""]  # type: ignore[attr-defined]
+    assert [one.topic_name for one in cleared] == ["t", ""]
     older = Cluster(level=25)  # no eligible leader replicas there
     operation = older.decide(
         made("IncrementalAlterConfigsRequest", resources=asked[1:]), 1

@@ -267,10 +267,11 @@ def test_expired_tokens_are_removed_periodically() -> None:
     assert cluster.controller.poll(cluster.now_ms + 999) == []
     cluster.now_ms += 1000
     (swept,) = cluster.controller.poll(cluster.now_ms)
-    assert [
-        (swept.name, record.message.NAME, record.message.token_id)  # type: ignore[attr-defined]
-        for record in swept.records
-    ] == [("sweepExpiredDelegationTokens", "RemoveDelegationTokenRecord", short.token_id)]
+    removed: list[Any] = [record.message for record in swept.records]
+    assert swept.name == "sweepExpiredDelegationTokens"
+    assert [(message.NAME, message.token_id) for message in removed] == [
+        ("RemoveDelegationTokenRecord", short.token_id)
+    ]
     cluster.commit(swept)
     assert list(cluster.image.tokens) == [kept.token_id]
     assert cluster.controller.image is not None and same(

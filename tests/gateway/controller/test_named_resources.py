@@ -7,7 +7,10 @@ import pytest
 import kwire
 from gateway.controller.admin_api import Resource
 from gateway.controller.apis import admin_api, admin_keys, named_resources
-from kwire.messages.alter_partition_reassignments_request import ReassignableTopic
+from kwire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignableTopic,
+)
 from kwire.uuid import Uuid
 from tests.gateway.handlers.world import build
 
@@ -116,7 +119,5 @@ def test_every_audited_api_names_its_resources() -> None:
 
 
 def test_cancelled_reassignment_names_its_topic() -> None:
-    request = kwire.message_type("AlterPartitionReassignmentsRequest")(  # type: ignore[call-arg]
-        topics=[ReassignableTopic(name="a")]
-    )
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="a")])
     assert named_resources(request) == [("TOPIC", "a")]

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from kwire.message import Message
+from kwire.uuid import Uuid
 from tests.gateway.controller.cluster import Cluster, made, replayed, same
 from tests.kwire.values import random_message
 
@@ -62,7 +63,7 @@ def likely(name: str, rng: random.Random, cluster: Cluster) -> Message:
                 validate_only=rng.random() < 0.1,
             )
         case "DeleteTopicsRequest":
-            ids = list(cluster.image.topics) or [rng.randbytes(16)]  # type: ignore[list-item]
+            ids = list(cluster.image.topics) or [Uuid(rng.randbytes(16))]
             return made(
                 name,
                 topics=[

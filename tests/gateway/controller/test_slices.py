@@ -125,7 +125,9 @@ REQUESTS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_decision_on_many_elements_yields_between_them(name: str) -> None:
     cluster = Cluster()
-    cluster.commit(cluster.decide(create(*topics()), 7).operation)  # type: ignore[arg-type]
+    operation = cluster.decide(create(*topics()), 7).operation
+    assert operation is not None
+    cluster.commit(operation)
     request = REQUESTS[name]()
     work = cluster.controller.decide(request, type(request).VERSIONS[-1], allowing(), 0)
     decision, calls = calls_per_step(work)

@@ -4,6 +4,8 @@ other groups go on.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gateway.groups import Answer, Failure
@@ -88,8 +90,8 @@ def test_request_of_a_failing_event_is_answered_once_when_it_was_parked_before(
     script = Script()
     add = Joining._add
 
-    def fails_after(self: Joining, *args: object) -> None:
-        add(self, *args)  # type: ignore[arg-type]
+    def fails_after(self: Joining, *args: Any) -> None:
+        add(self, *args)
         broken()
 
     monkeypatch.setattr(Joining, "_add", fails_after)

@@ -61,14 +61,14 @@ def test_dump_log_segments_decodes_every_record(tmp_path: Path) -> None:
         },
         None,
     ]
-    group = values[0]
-    assert (group["generation"], group["protocol"], group["protocolType"]) == (  # type: ignore[index]
+    group: Any = values[0]
+    assert (group["generation"], group["protocol"], group["protocolType"]) == (
         1,
         "range",
         "consumer",
     )
-    (member,) = group["members"]  # type: ignore[index]
-    assert member["memberId"] == group["leader"]  # type: ignore[index]
+    (member,) = group["members"]
+    assert member["memberId"] == group["leader"]
     assert (member["groupInstanceId"], member["subscription"]["topics"]) == ("one", ["t", "u"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.groups import Answer, Failure
 from gateway.groups import events as e
+from gateway.groups.effects import Persist
 from gateway.groups.errors import Error
 from tests.gateway.groups.script import START_MS, Script, play
 
@@ -145,11 +146,12 @@ def test_every_offset_of_a_commit_is_answered_and_written_together() -> None:
         knows_group_id_not_found=True,
     )
     persist, answer = script.core.handle(event, "x", script.moment())
-    assert len(persist.records) == 2  # type: ignore[union-attr]
-    assert answer.result == e.CommitResult(  # type: ignore[union-attr]
+    assert isinstance(persist, Persist) and isinstance(answer, Answer)
+    assert len(persist.records) == 2
+    assert answer.result == e.CommitResult(
         errors=[Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.NONE]
     )
-    assert answer.after == persist.number  # type: ignore[union-attr]
+    assert answer.after == persist.number
     assert script.core.groups["g"].offsets[("t", 2)] == e.Committed(20, 2, "", START_MS)
 
 
@@ -158,7 +160,9 @@ def test_a_fetch_waits_for_the_commits_that_it_shows() -> None:
     fetch = e.OffsetFetch((("g", None), ("h", None)))
 
     def after(event: e.Event) -> int:
-        return script.core.handle(event, "x", script.moment())[-1].after  # type: ignore[union-attr]
+        answer = script.core.handle(event, "x", script.moment())[-1]
+        assert isinstance(answer, Answer)
+        return answer.after
 
     assert after(fetch) == 0
     for group_id in ("g", "h", "other"):

@@ -264,7 +264,8 @@ class Coordinator(RuleBasedStateMachine):
                     else:
                         self.disk[key] = value
             else:
-                self.take_answer(effect)  # type: ignore[arg-type]
+                assert isinstance(effect, Answer)
+                self.take_answer(effect)
 
     def take_answer(self, answer: Answer) -> None:
         assert answer.after <= self.persisted, "waits for what was never written"

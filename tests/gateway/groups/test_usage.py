@@ -37,8 +37,8 @@ def commit(
     (error,) = {
         error
         for effect in effects
-        if isinstance(effect, Answer)
-        for error in effect.result.errors  # type: ignore[union-attr]
+        if isinstance(effect, Answer) and isinstance(effect.result, e.CommitResult)
+        for error in effect.result.errors
     }
     script._effects(effects)
     return Error(error)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import kwire
 from gateway.handlers.api_versions import unsupported_version_response
@@ -26,7 +27,7 @@ from kwire.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.protocol import ErrorCode
 from kwire.records import iter_batches
-from tests.gateway.handlers.world import Batch, MemoryPartition, World
+from tests.gateway.handlers.world import Batch, MemoryPartition, World, content_of
 
 #: There is no group coordinator here. A client that looks for one gets an error: if the connection
 #: closed instead, responses to other requests would be lost with it.
@@ -99,24 +100,25 @@ class MiniServer(World):
         head = encode_response_header(key, version if handler else 0, header.correlation_id)
         if handler is None:
             return frame(head, unsupported_version_response().encode(0))
+        body: Any
         body, _ = kwire.request_type(key).decode_from(request, version, at)
         if key == FIND_COORDINATOR:
-            return frame(head, no_coordinator(body, version).encode(version))  # type: ignore[arg-type]
+            return frame(head, no_coordinator(body, version).encode(version))
         peer = Peer("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", 1, 1)
         now, wall_ms = time.monotonic(), int(time.time() * 1000)
-        response = handler.handle(
+        response: Any = handler.handle(
             body, Context(version, header.client_id, peer, self, now, wall_ms)
         )
         if isinstance(response, PendingResponse):
-            response = self.wait(response)  # type: ignore[assignment]
+            response = self.wait(response)
         if isinstance(response, Streamed):
             response = response.whole()
         if response is None:
             return None
         parts: list[bytes] = []
-        for part in response.encode_parts(version):  # type: ignore[union-attr]
+        for part in response.encode_parts(version):
             parts += (
-                [bytes(chunk) for chunk in part.read.chunks]  # type: ignore[arg-type]
+                [content_of(chunk) for chunk in part.read.chunks]
                 if isinstance(part, FileRecords)
                 else [bytes(part)]
             )

@@ -85,7 +85,7 @@ def test_acl_requests_without_an_authorizer_are_refused() -> None:
     (result,) = world.ask(delete_acls, 3, filters=[ALL]).filter_results
     assert result.error_code == ErrorCode.SECURITY_DISABLED
     assert world.ask(describe_acls, 3, **ALL).error_code == ErrorCode.SECURITY_DISABLED
-    assert not world.quorum.image.acls and not world.controller.askers  # type: ignore[union-attr]
+    assert not world.quorum_image.acls and not world.controller.askers
 
 
 def test_acls_of_an_observed_cluster_are_described() -> None:
@@ -100,8 +100,8 @@ def test_acls_of_an_observed_cluster_are_described() -> None:
         operation=3,
         permission_type=2,
     )
-    world.quorum.image.acls[record.id] = record  # type: ignore[union-attr]
-    world.quorum.image.acls[Uuid(b"\x02" * 16)] = record.copy(id=Uuid(b"\x02" * 16))  # type: ignore[union-attr]
+    world.quorum_image.acls[record.id] = record
+    world.quorum_image.acls[Uuid(b"\x02" * 16)] = record.copy(id=Uuid(b"\x02" * 16))
     assert told(world) == [("g", LITERAL, [("User:bob", 3)])], "the same twice is told once"
 
 

@@ -40,7 +40,7 @@ def world() -> OwnWorld:
 
 
 def topic_id(world: OwnWorld) -> Uuid:
-    return world.quorum.image.topic_ids["orders"]  # type: ignore[union-attr]
+    return world.quorum_image.topic_ids["orders"]
 
 
 def test_topic_is_found_by_name_and_by_id(world: OwnWorld) -> None:
@@ -220,7 +220,7 @@ def test_describe_configs_returns_set_and_inherited_values(world: OwnWorld) -> N
 
 
 def test_list_config_resources_names_topics_nodes_and_groups(world: OwnWorld) -> None:
-    world.quorum.image.configs[16, "m"] = {"interval.ms": "1000"}  # type: ignore[union-attr]
+    world.quorum_image.configs[16, "m"] = {"interval.ms": "1000"}
     found = world.ask(list_config_resources, 1, resource_types=[]).config_resources
     assert [(one.resource_type, one.resource_name) for one in found] == [
         (2, LOG), (2, "orders"), (4, str(NODE)), (4, str(OTHER)), (16, "m"),

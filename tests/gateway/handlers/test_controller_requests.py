@@ -34,7 +34,7 @@ CONFIG = {
 
 def test_every_admin_request_reaches_the_controller() -> None:
     world = OwnWorld()
-    image = world.quorum.image  # type: ignore[union-attr]
+    image = world.quorum_image
     assert world.ask(create_topics, 7, topics=[TOPIC], timeout_ms=1000).topics[0].error_code == 0
     grown = {"name": "orders", "count": 3, "assignments": None}
     assert (
@@ -76,7 +76,8 @@ def test_response_waits_and_times_out_with_an_unknown_outcome() -> None:
         and pending.deadline == 102.5
         and pending.expire is not None
     )
-    (result,) = pending.expire().topics  # type: ignore[attr-defined]
+    answer: Any = pending.expire()
+    (result,) = answer.topics
     assert (result.name, result.error_code) == ("orders", ErrorCode.REQUEST_TIMED_OUT)
     assert "2.500 s" in result.error_message
     world.controller.release()

@@ -45,7 +45,7 @@ class SaslWorld(World):
     def token(
         self, token_id: str, owner: str, *renewers: str, requester: str | None = None
     ) -> None:
-        self.quorum.image.tokens[token_id] = DelegationTokenRecord(  # type: ignore[union-attr]
+        self.quorum_image.tokens[token_id] = DelegationTokenRecord(
             owner=owner,
             requester=requester or owner,
             renewers=list(renewers),

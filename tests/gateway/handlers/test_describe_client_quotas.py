@@ -104,6 +104,6 @@ def test_contradictory_filter_is_refused(components: Any, error: ErrorCode) -> N
 
 def test_quotas_of_an_observed_cluster_are_returned() -> None:
     world = World(quorum=MemoryQuorum())
-    world.quorum.image.quotas[("client-id", None), ("user", "ann")] = {"producer_byte_rate": 7.0}  # type: ignore[union-attr]
+    world.quorum_image.quotas[("client-id", None), ("user", "ann")] = {"producer_byte_rate": 7.0}
     (found,) = ask(world, ("user", EXACT, "ann")).entries
     assert [(one.key, one.value) for one in found.values] == [("producer_byte_rate", 7.0)]

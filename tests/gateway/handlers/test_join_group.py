@@ -46,13 +46,14 @@ def test_a_new_member_leads(version: int) -> None:
 
 
 def test_missing_rebalance_timeout_is_the_session_timeout() -> None:
-    for version, more, expected in (
+    cases: list[tuple[int, dict[str, Any], int]] = [
         (0, {}, 10_000),
         (1, {"rebalance_timeout_ms": 25_000}, 25_000),
         (9, {}, 10_000),
-    ):
+    ]
+    for version, more, expected in cases:
         world = GroupWorld()
-        answer = world.join(version, **more)  # type: ignore[arg-type]
+        answer = world.join(version, **more)
         assert (
             world.groups.core.groups["g"].members[answer.member_id].rebalance_timeout_ms == expected
         )

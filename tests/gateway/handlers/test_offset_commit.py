@@ -79,13 +79,13 @@ def test_of_a_generation(version: int) -> None:
 @pytest.mark.parametrize("version", offset_commit.VERSIONS)
 def test_each_partition_has_its_own_error(version: int) -> None:
     world = GroupWorld()
-    partitions = [
+    partitions: list[dict[str, Any]] = [
         {"partition_index": 1, "committed_offset": 1},
         {"partition_index": 0, "committed_offset": 2, "committed_metadata": "x" * 4097},
         {"partition_index": 0, "committed_offset": 3, "committed_metadata": "x" * 4096},
         {"partition_index": -1, "committed_offset": 4},
     ]
-    assert commit(world, version, *partitions) == [(1, 3), (0, 12), (0, 0), (-1, 3)]  # type: ignore[arg-type]
+    assert commit(world, version, *partitions) == [(1, 3), (0, 12), (0, 0), (-1, 3)]
     assert world.fetch() == [3]
 
 

@@ -8,8 +8,10 @@ from gateway.handlers import leave_group, offset_delete
 from kwire.messages.offset_delete_request import OffsetDeleteRequest
 from tests.gateway.handlers.group_world import TOPIC, GroupWorld
 
+ONE: dict[str, Any] = {TOPIC: [0]}
 
-def delete(world: GroupWorld, group_id: str = "g", **topics: list[int]) -> Any:
+
+def delete(world: GroupWorld, group_id: str = "g", **topics: Any) -> Any:
     asked = [
         {"name": n, "partitions": [{"partition_index": i} for i in indexes]}
         for n, indexes in topics.items()
@@ -38,10 +40,10 @@ def test_not_while_the_group_reads_the_topic() -> None:
     world = GroupWorld()
     member_id = world.stable()
     world.commit(5, generation_id_or_member_epoch=1, member_id=member_id)
-    assert errors(delete(world, **{TOPIC: [0]})) == [(TOPIC, 0, 86)]  # type: ignore[arg-type]
+    assert errors(delete(world, **ONE)) == [(TOPIC, 0, 86)]
     assert world.fetch() == [5]
     world.get(leave_group, 5, group_id="g", members=[{"member_id": member_id}])
-    assert errors(delete(world, **{TOPIC: [0]})) == [(TOPIC, 0, 0)]  # type: ignore[arg-type]
+    assert errors(delete(world, **ONE)) == [(TOPIC, 0, 0)]
 
 
 def test_refusals_of_the_whole() -> None:
@@ -59,5 +61,5 @@ def test_not_authorized_for_the_topic() -> None:
     world = GroupWorld()
     world.commit(5)
     world.authorizer.forbidden.add(("READ", "TOPIC", TOPIC))
-    assert errors(delete(world, **{TOPIC: [0]})) == [(TOPIC, 0, 29)]  # type: ignore[arg-type]
+    assert errors(delete(world, **ONE)) == [(TOPIC, 0, 29)]
     assert world.fetch() == [5]

@@ -56,7 +56,7 @@ def test_altered_credentials_are_described_without_secrets(listener: str) -> Non
 def test_null_and_an_empty_list_request_all_users() -> None:
     world = World(quorum=MemoryQuorum())
     assert told(world) == {}
-    world.quorum.image.scram[1, "ann"] = UserScramCredentialRecord(  # type: ignore[union-attr]
+    world.quorum_image.scram[1, "ann"] = UserScramCredentialRecord(
         name="ann", mechanism=1, iterations=4096
     )
     assert told(world) == {"ann": [(1, 4096)]}

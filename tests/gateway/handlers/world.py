@@ -14,7 +14,16 @@ from gateway.handlers.context import Context, Peer, PendingResponse
 from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import handlers
 from gateway.handlers.work import completed
-from gateway.ports import Chunk, Endpoint, FileRecords, OffsetAt, OffsetOutOfRange, Read, State
+from gateway.ports import (
+    Chunk,
+    Endpoint,
+    FileRange,
+    FileRecords,
+    OffsetAt,
+    OffsetOutOfRange,
+    Read,
+    State,
+)
 from kwire.cluster.image import Image
 from kwire.messages.envelope_response import EnvelopeResponse
 
@@ -71,13 +80,13 @@ class MemoryPartition:
             callback()
 
     def read(self, offset: int, max_bytes: int) -> Read:
-        taken: list[Chunk] = []
+        taken: list[bytes] = []
         for batch in self._from(offset):
-            if taken and sum(len(chunk) for chunk in taken) + batch.size > max_bytes:  # type: ignore[arg-type, misc]
+            if taken and sum(map(len, taken)) + batch.size > max_bytes:
                 break
             taken.append(batch.data)
         self.open_reads += 1
-        return Read(taken, sum(len(chunk) for chunk in taken), self._release)  # type: ignore[arg-type, misc]
+        return Read([*taken], sum(map(len, taken)), self._release)
 
     def _release(self) -> None:
         self.open_reads -= 1
@@ -150,6 +159,12 @@ class Rules:
         )
 
 
+def content_of(chunk: Chunk) -> bytes:
+    """The bytes of a chunk that is in memory."""
+    assert not isinstance(chunk, FileRange)
+    return bytes(chunk)
+
+
 @dataclass
 class MemoryQuorum:
     """``gateway.ports.Quorum`` whose leader says what a test wants, when it wants it."""
@@ -197,6 +212,12 @@ class World:
         peer = Peer(listener, "User:ANONYMOUS", "127.0.0.1", 50000, 1)
         return Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)
 
+    @property
+    def quorum_image(self) -> Image:
+        """The image of the quorum, which must be a MemoryQuorum."""
+        assert isinstance(self.quorum, MemoryQuorum)
+        return self.quorum.image
+
     def ask(self, handler: Any, version: int, *, listener: str = "PLAINTEXT", **fields: Any) -> Any:
         """The decoded answer of ``handler`` (a module or Handler) to a request of these fields, or
         the Later.
@@ -232,7 +253,7 @@ def over_the_wire(answer: Any, version: int) -> Any:
     for part in answer.encode_parts(version):
         if isinstance(part, FileRecords):
             reads.append(part.read)
-            part = b"".join(bytes(chunk) for chunk in part.read.chunks)  # type: ignore[arg-type]
+            part = b"".join(map(content_of, part.read.chunks))
         data += bytes(part)
     for read in reads:
         read.release()

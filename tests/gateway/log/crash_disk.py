@@ -138,8 +138,10 @@ class CrashDisk:
             case "rename" | "remove":
                 self._name(op, None)
             case "sync directory":
-                for change, inode in [one for one in self.renames if one[0].path.parent == op.path]:  # type: ignore[assignment]
-                    _rename(self.synced_names, change, inode)
+                for change, target in [
+                    one for one in self.renames if one[0].path.parent == op.path
+                ]:
+                    _rename(self.synced_names, change, target)
                     self.renames.remove((change, inode))
 
     def _name(self, op: Op, inode: _Inode | None) -> None:

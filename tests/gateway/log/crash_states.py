@@ -18,8 +18,8 @@ from tests.gateway.log.crash_disk import CrashDisk, Op, State
 #: Where a write may be torn, beside one byte from either end and the middle: a sector, a page.
 _BOUNDARIES = (512, 4096)
 _DROPPED, _KEPT, _ZEROED = -1, -2, -3
-#: What becomes of one change: one of these three, or the number of bytes of a write that are there.
-SourceSupervisor = int
+#: The outcome of one change: one of these three, or the number of bytes of a write that survive.
+Outcome = int
 
 
 class CrashStates(CrashDisk):
@@ -51,7 +51,7 @@ class CrashStates(CrashDisk):
         self,
         rand: random.Random,
         pending: Sequence[Op],
-        choices: Sequence[Sequence[SourceSupervisor]],
+        choices: Sequence[Sequence[Outcome]],
         number: int,
     ) -> State:
         """One of very many states: from nearly everything lost to nearly everything there, and ends
@@ -72,7 +72,7 @@ class CrashStates(CrashDisk):
         return [change for inode in inodes.values() for change in inode.changes]
 
     def _left(
-        self, pending: Sequence[Op], fates: Sequence[SourceSupervisor], named: Sequence[bool]
+        self, pending: Sequence[Op], fates: Sequence[Outcome], named: Sequence[bool]
     ) -> State:
         names = dict(self.synced_names)
         for (change, inode), done in zip(self.renames, named, strict=True):
@@ -93,7 +93,7 @@ class CrashStates(CrashDisk):
         return state
 
 
-def _fates(change: Op) -> list[SourceSupervisor]:
+def _fates(change: Op) -> list[Outcome]:
     """What may become of one change."""
     if change.kind == "truncate":
         return [_KEPT, _DROPPED]
@@ -102,7 +102,7 @@ def _fates(change: Op) -> list[SourceSupervisor]:
     return [_KEPT, _DROPPED, _ZEROED, *sorted(at for at in torn if 0 < at < size)]
 
 
-def _content(inode: Any, fate_of: dict[int, SourceSupervisor]) -> bytes:
+def _content(inode: Any, fate_of: dict[int, Outcome]) -> bytes:
     data = bytearray(inode.data)
     for change in inode.changes:
         supervisor = fate_of[id(change)]

@@ -5,7 +5,9 @@ look, they see a log.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,21 +45,21 @@ class Watched(QuietDisk):
         assert chain.end_offset >= self.committed, "what is committed never goes"
         self.looks += 1
 
-    def write(self, *args: object) -> None:
+    def write(self, *args: Any) -> None:
         self.rescan()
-        super().write(*args)  # type: ignore[arg-type]
+        super().write(*args)
 
-    def truncate(self, *args: object) -> None:
+    def truncate(self, *args: Any) -> None:
         self.rescan()
-        super().truncate(*args)  # type: ignore[arg-type]
+        super().truncate(*args)
 
-    def rename(self, *args: object) -> None:
+    def rename(self, *args: Any) -> None:
         self.rescan()
-        super().rename(*args)  # type: ignore[arg-type]
+        super().rename(*args)
 
-    def remove(self, *args: object) -> None:
+    def remove(self, *args: Any) -> None:
         self.rescan()
-        super().remove(*args)  # type: ignore[arg-type]
+        super().remove(*args)
 
 
 class Model:
@@ -72,10 +74,15 @@ class Model:
         self.batches: list[tuple[int, int, bytes]] = []  # offset, next offset, bytes
 
     def happen(self) -> None:
-        self.rand.choices(  # type: ignore[operator]
-            [self.append, self.truncate, self.commit, self.snapshot, self.install, self.clean],
-            [8, 3, 2, 1, 0.3, 0.5],
-        )[0]()
+        changes: list[Callable[[], object]] = [
+            self.append,
+            self.truncate,
+            self.commit,
+            self.snapshot,
+            self.install,
+            self.clean,
+        ]
+        self.rand.choices(changes, [8, 3, 2, 1, 0.3, 0.5])[0]()
 
     def append(self) -> None:
         for _ in range(self.rand.randint(1, 3)):

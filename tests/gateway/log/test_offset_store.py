@@ -360,7 +360,7 @@ def test_a_lock_that_cannot_be_had_for_other_reasons_says_so(
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOLCK, "no locks here")
 
-    monkeypatch.setattr(offset_store.fcntl, "flock", fail)  # type: ignore[attr-defined]
+    monkeypatch.setattr("gateway.log.offset_store.fcntl.flock", fail)
     with pytest.raises(OSError, match="no locks here") as raised:
         open_store(tmp_path)
     assert not isinstance(raised.value, StoreLockedError)

@@ -113,10 +113,8 @@ class Life:
         if known.leader_id < 0 and known.epoch and rand.random() < 0.5:
             new = known._replace(leader_id=rand.randint(1, 3))
         else:
-            new = Election(
-                self._epoch + 1,
-                *rand.choice([(-1, 2, DIRECTORY_ID), (1, 1, DIRECTORY_ID), (3,)]),  # type: ignore[arg-type]
-            )
+            fields: list[tuple[Any, ...]] = [(-1, 2, DIRECTORY_ID), (1, 1, DIRECTORY_ID), (3,)]
+            new = Election(self._epoch + 1, *rand.choice(fields))
         self._promise(elections=(known, new))
         self.store.persist(*new, kraft_version=1)
         self._elected, self._epoch = new, new.epoch
@@ -129,9 +127,10 @@ class Life:
         """One to three calls, of one to three batches each."""
         for _ in range(rand.randint(1, 3)):
             base = self.store.end_offset
-            data, new = b"", []  # type: ignore[var-annotated]
+            data = b""
+            new: list[tuple[int, bytes]] = []
             for _ in range(rand.randint(1, 3)):
-                one = self._batch(base + sum(_count(each) for _, each in new), rand)  # type: ignore[misc]
+                one = self._batch(base + sum(_count(each) for _, each in new), rand)
                 new.append((int.from_bytes(one[:8], "big"), one))
                 data += one
             self._log += new

@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
@@ -50,7 +50,7 @@ class Source:
         return False
 
 
-def following(scenario: Callable[[Source, Reports], object]) -> list[dict[str, object]]:
+def following(scenario: Callable[[Source, Reports], Awaitable[object]]) -> list[dict[str, object]]:
     """Run ``scenario(source, reports)`` beside ``follow``; returns the logged events."""
     stream = io.StringIO()
     configure("info", "json", stream)
@@ -59,7 +59,7 @@ def following(scenario: Callable[[Source, Reports], object]) -> list[dict[str, o
         source, reports = Source(), Reports()
         async with trio.open_nursery() as nursery:
             await nursery.start(follow, source, reports)
-            await scenario(source, reports)  # type: ignore[misc]
+            await scenario(source, reports)
             nursery.cancel_scope.cancel()
 
     try:

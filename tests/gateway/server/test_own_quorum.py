@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -283,7 +284,7 @@ def test_every_node_describes_the_quorum(tmp_path: Path) -> None:
             for node in three.nodes.values():
                 told: list[DescribeQuorumResponse | str] = []
                 node.quorum.describe(told.append)
-                await until(lambda told=told: bool(told))  # type: ignore[misc]
+                await until(partial(bool, told))
                 [answer] = told
                 assert isinstance(answer, DescribeQuorumResponse)
                 partition = answer.topics[0].partitions[0]

@@ -5,6 +5,7 @@ Core and disk are scripted.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -114,14 +115,16 @@ def test_resignation_is_handled_before_waiting_proposals() -> None:
     run(main)
 
 
+def _changed(effect: LeaderChanged, _event: object) -> list[Any]:
+    return [effect]
+
+
 def test_leader_change_is_reported_once_and_the_last_led_time_is_kept() -> None:
     async def main() -> None:
         async with driving() as driven:
             assert driven.driver.measures.led_until is None
             for leader, epoch in ((2, 1), (2, 1), (-1, 1), (3, 2)):
-                driven.raft.react = lambda event, epoch=epoch, leader=leader: [
-                    LeaderChanged(epoch, leader)
-                ]  # type: ignore[misc]
+                driven.raft.react = partial(_changed, LeaderChanged(epoch, leader))
                 driven.ask()
                 await settled()
             assert driven.reports.counts["leader changed"] == 3

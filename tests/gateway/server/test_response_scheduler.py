@@ -16,6 +16,7 @@ from gateway.handlers.streamed import Streamed
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from tests.gateway.server.harness import ECHO, Client, request, run, serving, until
+from tests.shared import mistyped
 
 LIST_GROUPS = 16
 
@@ -176,7 +177,7 @@ def test_pending_response_may_be_streamed() -> None:
         ):
             await ask(client)
             await until(lambda: bool(laters))
-            laters[0].complete(many.handle(None, None))  # type: ignore[arg-type]
+            laters[0].complete(many.handle(mistyped(None), mistyped(None)))
             assert await answer(client) == 3000
 
     run(main)

@@ -32,6 +32,7 @@ from tests.gateway.server.own_nodes import CLUSTER_ID, QUICK, OwnNode, own_node
 
 MECHANISM, NUMBER = "SCRAM-SHA-512", 2
 KEY = "shared by all nodes"
+WITH_TOKENS: dict[str, Any] = {"delegation.token.secret.key": KEY}
 PASSWORD, SALT = "alice's", b"1k2j3h4g5f6d7s8a9q0w1e2r3"
 NOT_ALLOWED = 64
 
@@ -138,11 +139,12 @@ def test_unknown_user_gets_the_same_salt_at_every_node_and_the_iterations_of_use
 ) -> None:
     async def main() -> None:
         said = []
+        without: dict[str, Any] = {}
         for directory in ("one", "two"):
-            for security in ({}, {"delegation.token.secret.key": KEY}):
+            for security in (without, WITH_TOKENS):
                 async with scram_node(
                     tmp_path / directory / str(len(security)),
-                    **security,  # type: ignore[arg-type]
+                    **security,
                 ) as node:
                     alice = await first_answer(node, "alice")
                     assert alice == (0, SALT, 8192)
@@ -160,7 +162,7 @@ def test_unknown_user_gets_the_same_salt_at_every_node_and_the_iterations_of_use
 
 def test_token_that_does_not_exist_looks_like_one_that_does(tmp_path: Path) -> None:
     async def main() -> None:
-        async with scram_node(tmp_path, **{"delegation.token.secret.key": KEY}) as node:  # type: ignore[arg-type]
+        async with scram_node(tmp_path, **WITH_TOKENS) as node:
             async with await connect(node.ports["SASL"]) as client:
                 await log_in(client)
                 token = await ask(client, CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
@@ -182,7 +184,7 @@ def test_token_request_is_authorized_by_the_latest_authentication(
     tmp_path: Path, token_comes_first: bool
 ) -> None:
     async def main() -> None:
-        async with scram_node(tmp_path, **{"delegation.token.secret.key": KEY}) as node:  # type: ignore[arg-type]
+        async with scram_node(tmp_path, **WITH_TOKENS) as node:
             async with await connect(node.ports["SASL"]) as client:
                 await log_in(client)
                 token = await ask(client, CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import trio
 import trio.testing
@@ -212,11 +214,8 @@ def test_timeout_begins_with_the_turn_of_a_call() -> None:
             upstream = await peer.connect()
             async with trio.open_nursery() as nursery:
                 for number in range(callers):
-                    nursery.start_soon(
-                        lambda number=number: upstream.call(  # type: ignore[misc]
-                            heartbeat(number), 4, timeout_s=timeout_s
-                        )
-                    )
+                    call = partial(upstream.call, heartbeat(number), 4, timeout_s=timeout_s)
+                    nursery.start_soon(call)
             assert upstream.is_open
             await upstream.aclose()
 

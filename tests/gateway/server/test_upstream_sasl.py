@@ -8,12 +8,13 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from gateway.security import scram
 from gateway.security.client_properties import ClientSecurity
 from gateway.security.sasl_client import SaslSettings
 from gateway.security.secret import Secret
@@ -171,7 +172,7 @@ def test_wrong_password_is_authentication_failed(mechanism: str) -> None:
     run(main)
 
 
-LIES = {
+LIES: dict[str, tuple[dict[str, Any], str]] = {
     "forged signature": ({"forged": True}, "not who it should be"),
     "too many iterations": ({"sent": "16385"}, "asks for 16385 SCRAM iterations"),
     "absurdly many": ({"sent": "2147483647"}, "asks for 2147483647 SCRAM iterations"),
@@ -186,15 +187,14 @@ def test_node_without_the_password_is_authentication_failed(
     lie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options, words = LIES[lie]
-    if "forged" not in options:  # type: ignore[operator]  # refused before any work is done
+    if "forged" not in options:  # refused before any work is done
         monkeypatch.setattr(
-            scram.hashlib,  # type: ignore[attr-defined]
-            "pbkdf2_hmac",
+            "gateway.security.scram.hashlib.pbkdf2_hmac",
             lambda *_: pytest.fail("a key was derived"),
         )
 
     async def main() -> None:
-        async with listening(guarded(lambda: ScramNode("SCRAM-SHA-512", **options))) as peer:  # type: ignore[arg-type]
+        async with listening(guarded(lambda: ScramNode("SCRAM-SHA-512", **options))) as peer:
             with pytest.raises(AuthenticationFailed, match=words):
                 await peer.connect(security("SCRAM-SHA-512"))
 
@@ -207,10 +207,10 @@ def test_scram_key_is_derived_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
     loop, where = threading.get_ident(), []
     derive = hashlib.pbkdf2_hmac
 
-    def watched(*arguments: object) -> bytes:
+    def watched(*arguments: Any) -> bytes:
         if arguments[2] == b"salt" and threading.get_ident() != loop:
             where.append("thread")
-        return derive(*arguments)  # type: ignore[arg-type]
+        return derive(*arguments)
 
     monkeypatch.setattr(hashlib, "pbkdf2_hmac", watched)
 
@@ -242,7 +242,7 @@ def test_refused_handshake_is_authentication_failed_with_advice() -> None:
 
     async def main() -> None:
         for code, expected in words.items():
-            async with listening(lambda node, code=code: refusing(node, code)) as peer:  # type: ignore[misc]
+            async with listening(partial(refusing, code=code)) as peer:
                 with pytest.raises(AuthenticationFailed) as caught:
                     await peer.connect(security("PLAIN"))
                 assert expected in str(caught.value) and "\n" not in str(caught.value)

@@ -17,6 +17,7 @@ from kwire.errors import DecodeError
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from tests.gateway.server.harness import ECHO, Client, request, run, serving, until
+from tests.shared import mistyped
 
 LIST_GROUPS = 16
 
@@ -166,9 +167,9 @@ def test_work_for_a_client_that_is_gone_is_given_up() -> None:
 
 def test_short_work_is_completed_at_once() -> None:
     slow = Slow(3, threaded=True)
-    work = slow.handle(None, None)  # type: ignore[arg-type]
+    work = slow.handle(mistyped(None), mistyped(None))
     response: Any = in_slices(work, 3)
     assert [group.group_id for group in response.groups] == ["b", "c"]
-    again = slow.handle(None, None)  # type: ignore[arg-type]
+    again = slow.handle(mistyped(None), mistyped(None))
     assert in_slices(again, 10_000) is again
     assert completed(again) is not None

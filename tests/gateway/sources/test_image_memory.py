@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from gateway.sources.image_memory import (
 )
 from kwire.cluster import Image
 from kwire.uuid import Uuid
+from tests.shared import mistyped
 
 
 class Thing:
@@ -52,8 +54,11 @@ def test_who_ends_first_does_not_end_the_pause_of_others() -> None:
 
 
 def test_letting_go_ends_everything_in_an_image_that_nobody_else_holds() -> None:
-    image = Image(partitions={Uuid(bytes(16)): {0: Thing(), 1: Thing()}}, brokers={1: Thing()})  # type: ignore[dict-item]
-    held = Image(brokers={1: Thing()})  # type: ignore[dict-item]
+    image = Image(
+        partitions={Uuid(bytes(16)): {0: mistyped(Thing()), 1: mistyped(Thing())}},
+        brokers={1: mistyped(Thing())},
+    )
+    held = Image(brokers={1: mistyped(Thing())})
     gone = [
         weakref.ref(one) for one in (*image.partitions[Uuid(bytes(16))].values(), image.brokers[1])
     ]
@@ -66,8 +71,8 @@ def test_letting_go_ends_everything_in_an_image_that_nobody_else_holds() -> None
 
 
 def test_garbage_is_collected_and_not_hidden_from_the_collector() -> None:
-    cycle = Thing()
-    cycle.itself = cycle  # type: ignore[attr-defined]
+    cycle: Any = Thing()
+    cycle.itself = cycle
     gone = weakref.ref(cycle)
     alive = [Thing() for _ in range(LOOSE_OBJECTS_MAX + 1)]
     with collector_paused():

@@ -45,7 +45,9 @@ def shell_tree(path: Path) -> dict[str, Any]:
 
 def members(text: str) -> dict[str, str]:
     """``Kind[a=1, b=[2, 3]]`` as a mapping of texts."""
-    inside = text[re.search(r"[\[(]", text).end() : -1]  # type: ignore[union-attr]
+    opening = re.search(r"[\[(]", text)
+    assert opening is not None
+    inside = text[opening.end() : -1]
     return dict(re.findall(r"(\w+)=(\[[^\]]*\]|\{[^}]*\}|.*?)(?:, (?=\w+=)|$)", inside))
 
 

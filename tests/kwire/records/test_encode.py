@@ -24,6 +24,7 @@ from kwire.records import (
     encode_batch,
     read_header,
 )
+from tests.shared import mistyped
 
 TIMESTAMPS = st.one_of(
     st.just(-1), st.integers(0, 2**62), st.integers(1_700_000_000_000, 1_700_000_100_000)
@@ -199,11 +200,11 @@ def test_batches_follow_one_another() -> None:
         (Record(offset=5, timestamp=-2), "records[1]", "-2"),
         (Record(offset=4 + 2**31), "records[1]", "32 bits"),
         (Record(offset=5, timestamp=2**64), "records[1]", "64 bits"),
-        (Record(offset=5, value="text"), "records[1]", "str"),  # type: ignore[arg-type]
-        (Record(offset=5, key=5), "records[1]", "int"),  # type: ignore[arg-type]
-        (Record(offset=5, headers=[("k", "v")]), "records[1]", "str"),  # type: ignore[list-item]
+        (Record(offset=5, value=mistyped("text")), "records[1]", "str"),
+        (Record(offset=5, key=mistyped(5)), "records[1]", "int"),
+        (Record(offset=5, headers=[mistyped(("k", "v"))]), "records[1]", "str"),
         (Record(offset=5, headers=[("\ud800", b"")]), "records[1]", "UTF-8"),
-        (Record(offset=5, headers=[(b"k", b"v")]), "records[1]", "encode"),  # type: ignore[list-item]
+        (Record(offset=5, headers=[mistyped((b"k", b"v"))]), "records[1]", "encode"),
     ],
 )
 def test_invalid_record_is_refused_with_its_path(record: Any, path: str, reason: str) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import kwire
 from kwire.errors import DecodeError, EncodeError, UnsupportedVersion
+from kwire.messages.topic_record import TopicRecord
 from kwire.records import decode_metadata_record, encode_metadata_record, metadata_record_name
 
 #: Kafka 4.4.0's MetadataRecordType: the number of every type, and its name as kafka-dump-log prints
@@ -104,7 +105,7 @@ def test_padded_numbers_are_read() -> None:
 
 
 def test_errors_name_the_field_and_its_byte() -> None:
-    value = encode_metadata_record(kwire.message_type("TopicRecord")(name="orders"), 0)  # type: ignore[call-arg]
+    value = encode_metadata_record(TopicRecord(name="orders"), 0)
     with pytest.raises(DecodeError, match=r"TopicRecord\.Name: .*at byte 3") as caught:
         decode_metadata_record(value[:6])
     assert caught.value.offset == 3

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.shared import mistyped
+
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from kwire.errors import UnknownApi
@@ -182,7 +184,7 @@ def test_secrets_are_hidden_unless_asked_for(spark: SparkSession) -> None:
             ValueError,
             "'topic' would be there twice",
         ),
-        (lambda df: decode(df, mode="DROPMALFORMED"), ValueError, "DROPMALFORMED"),  # type: ignore[arg-type]
+        (lambda df: decode(df, mode=mistyped("DROPMALFORMED")), ValueError, "DROPMALFORMED"),
         (lambda df: typed(df, "FetchRequest"), UnknownApi, "FetchRequest"),
         (lambda df: without(df, "NOOP"), UnknownApi, "NOOP"),
     ],

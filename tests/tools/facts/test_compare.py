@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tools.facts.compare import differences, to_look_at
 
-BEFORE = {
+BEFORE: Any = {
     "errors": [
         {"code": 1, "name": "A", "retriable": False},
         {"code": 2, "name": "B", "retriable": False},
@@ -23,9 +25,9 @@ def test_row_that_comes_between_others_is_the_only_difference() -> None:
     after = {
         **BEFORE,
         "errors": [
-            BEFORE["errors"][0],  # type: ignore[index]
+            BEFORE["errors"][0],
             {"code": 3, "name": "C", "retriable": True},
-            BEFORE["errors"][1],  # type: ignore[index]
+            BEFORE["errors"][1],
         ],
     }
     assert differences(BEFORE, after) == ["+ /errors/C: code=3 retriable=True"]
@@ -33,7 +35,7 @@ def test_row_that_comes_between_others_is_the_only_difference() -> None:
 
 def test_facts_that_go_and_change_are_told_with_what_they_were() -> None:
     after = {
-        "errors": BEFORE["errors"][1:],  # type: ignore[index]
+        "errors": BEFORE["errors"][1:],
         "apis": [{"key": 7, "name": "X", "listeners": ["broker", "controller"]}],
         "configKeys": {"topic": {"a.b": {"type": "INT", "default": "2"}}},
     }

@@ -126,6 +126,12 @@ def each(make: Callable[[int], Answer]) -> Answerer:
     return lambda ask: make(next(numbers))
 
 
+def position(ask: Send) -> int:
+    """The position that a FetchSnapshot asks for."""
+    request: Any = ask.request(1)
+    return int(request.topics[0].partitions[0].position)
+
+
 def pointing(
     make: Callable[[Send], Answer], id: Callable[[int], int] = lambda number: 20
 ) -> Answerer:
@@ -173,7 +179,7 @@ FAILING: dict[str, Answerer] = {
     "another snapshot each time, without bytes": pointing(chunk, lambda n: 20 + n),
     "another snapshot each time, then gone": pointing(lambda ask: NO_TOPICS, lambda n: 20 + n),
     "a chunk, then closed": pointing(
-        lambda ask: FailureKind.CLOSED if ask.request(1).topics[0].partitions[0].position else chunk(ask, unaligned_records=b"x")  # type: ignore[attr-defined]
+        lambda ask: FailureKind.CLOSED if position(ask) else chunk(ask, unaligned_records=b"x")
     ),
 }  # fmt: skip
 

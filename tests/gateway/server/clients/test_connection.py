@@ -22,6 +22,7 @@ from tests.gateway.server.harness import (
     run,
     serving,
 )
+from tests.shared import mistyped
 
 
 def test_request_is_answered() -> None:
@@ -130,7 +131,9 @@ def test_handler_that_raises_closes_its_connection_only() -> None:
     def handle(asked: Any, context: Context) -> HeartbeatResponse:
         if asked.generation_id == 13:
             raise RuntimeError("a bug")
-        return HeartbeatResponse(error_code="no number" if asked.generation_id == 14 else 0)  # type: ignore[arg-type]
+        return HeartbeatResponse(
+            error_code=mistyped("no number") if asked.generation_id == 14 else 0
+        )
 
     async def main() -> None:
         async with serving(handler(handle)) as server, await server.connect() as other:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import tempfile
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -85,7 +86,7 @@ def test_reads_are_released_once_when_discarded() -> None:
         output.add(
             [
                 b"head",
-                FileRecords(Read([chunk], 1 << 20, lambda number=number: released.append(number))),  # type: ignore[misc]
+                FileRecords(Read([chunk], 1 << 20, partial(released.append, number))),
             ]
         )
     output.discard()

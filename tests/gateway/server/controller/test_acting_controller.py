@@ -221,11 +221,13 @@ def test_unwritable_proposal_is_refused_once_and_the_leader_resigns() -> None:
     assert error_of(second) == 0
 
 
-def test_exception_in_a_decision_fails_the_request_and_the_leader_resigns() -> None:
+def test_exception_in_a_decision_fails_the_request_and_the_leader_resigns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stage = Stage()
     stage.lead()
     waiting = stage.ask("a")
-    stage.made[0].decide = _fails  # type: ignore[method-assign]
+    monkeypatch.setattr(stage.made[0], "decide", _fails)
     pending = stage.ask("b")
     assert error_of(pending) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not stage.acting.is_active
@@ -251,7 +253,8 @@ def test_request_without_a_leader_waits() -> None:
     stage.commit()
     assert [error_of(laters[0]), error_of(laters[2])] == [0, 0]
     assert not laters[1].done
-    assert "b" not in stage.made[0].image.topic_ids  # type: ignore[union-attr]
+    image = stage.made[0].image
+    assert image is not None and "b" not in image.topic_ids
 
 
 def test_cancelled_requests_do_not_count_against_the_limit_of_waiting_ones(

@@ -9,6 +9,7 @@ import errno
 import json
 import threading
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def test_change_is_answered_before_the_sync(stage: Stage, monkeypatch: pytest.Mo
         async with keeping(stage):
             for offset in range(5):
                 stage.change(offset)
-                await until(lambda offset=offset: offset in stage.answered)  # type: ignore[misc]
+                await until(partial(stage.answered.__contains__, offset))
         assert stage.partition.high_watermark == 0 and stage.partition.end_offset == 5
 
     run(main)
@@ -283,11 +284,14 @@ def test_change_that_waits_for_a_thread_is_written_when_the_server_ends(stage: S
 def test_full_segment_is_rolled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(tmp_path, monkeypatch, AuditSettings(segment_bytes=1))
 
+    def has_files(count: int) -> bool:
+        return len(list(tmp_path.rglob("*.log"))) == count
+
     async def main() -> None:
         async with keeping(stage):
             for offset in (1, 2, 3):
                 stage.change(offset)
-                await until(lambda offset=offset: len(list(tmp_path.rglob("*.log"))) == offset + 1)  # type: ignore[misc]
+                await until(partial(has_files, offset + 1))
             await until(lambda: stage.offsets() == [1, 2, 3])
 
     run(main)

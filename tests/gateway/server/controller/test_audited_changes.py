@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,8 @@ def test_kraft_version_upgrade_is_proposed_with_its_records(
     stage.acting.committed(end + 2)  # the control records are, the answer's own is not
     assert pending.answer is None
     stage.acting.committed(end + 3)
-    assert pending.answer.error_code == 0  # type: ignore[attr-defined]
+    answer: Any = pending.answer
+    assert answer.error_code == 0
     assert f"offset={end}" in capsys.readouterr().err
 
 

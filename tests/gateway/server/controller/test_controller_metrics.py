@@ -70,8 +70,8 @@ def test_image_is_counted_again_only_after_records_that_change_counts() -> None:
     loader.records = {"NO_OP_RECORD": 9, "CONFIG_RECORD": 1}
     assert told.cluster.partitions == 0 and len(looks) == at_first
     loader.records["PARTITION_RECORD"] = 1
-    topic_id = bytes(16)
-    image.partitions = {topic_id: {0: PartitionRecord(leader=-1, replicas=[1])}}  # type: ignore[dict-item]
+    topic_id = Uuid(bytes(16))
+    image.partitions = {topic_id: {0: PartitionRecord(leader=-1, replicas=[1])}}
     assert (
         told.cluster.partitions,
         told.cluster.offline_partitions,

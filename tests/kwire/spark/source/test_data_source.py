@@ -165,7 +165,8 @@ def test_a_batch_is_planned_within_the_log(monkeypatch: pytest.MonkeyPatch) -> N
     ) -> list[Any]:
         one = reader(settings_of({**SERVER, **options}))
         one.pushFilters(list(filters))
-        return [(part.start, part.end) for part in one.partitions()]  # type: ignore[attr-defined]
+        parts: Any = one.partitions()
+        return [(part.start, part.end) for part in parts]
 
     assert planned() == [(20, 100)]
     assert planned(startingOffsets="30", endingOffsets="40") == [(30, 40)]
