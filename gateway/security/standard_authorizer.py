@@ -32,6 +32,7 @@ _IMPLIED_BY: Final = {
 _ANY_USER: Final = "User:*"
 AclSource = Callable[[], tuple[int, Mapping["Uuid", "AccessControlEntryRecord"] | None]]
 ChangedAcls = Callable[[int], Collection["Uuid"] | None]
+TakeIndex = Callable[[], tuple[int, AclIndex] | None]
 
 
 def _bits(*operations: str) -> int:
@@ -48,8 +49,9 @@ class StandardAuthorizer:
 
     ``acls`` returns (version, committed ACLs by id); the version changes with every update, the
     ACLs are None before they are loaded. ``changed`` returns the ids of the ACLs that changed since
-    a version, or None if that is too long ago; then all ACLs are indexed again. ``allow_everyone``
-    decides on resources without ACLs (``allow.everyone.if.no.acl.found``).
+    a version, or None if that is too long ago. Then ``take_index`` returns an index of all ACLs
+    with its version, or None, in which case all ACLs are indexed here. ``allow_everyone`` decides
+    on resources without ACLs (``allow.everyone.if.no.acl.found``).
     """
 
     keeps_acls: Final = True
@@ -61,9 +63,11 @@ class StandardAuthorizer:
         super_users: frozenset[str] = frozenset(),
         allow_everyone: bool = False,
         changed: ChangedAcls = lambda since: None,
+        take_index: TakeIndex = lambda: None,
     ) -> None:
         self._acls = acls
         self._changed = changed
+        self._take_index = take_index
         self._index = AclIndex()
         self._seen: int | None = None
         self._super_users = super_users
@@ -96,6 +100,9 @@ class StandardAuthorizer:
 
     def _catch_up(self, number: int, acls: Mapping[Uuid, AccessControlEntryRecord]) -> None:
         ids = None if self._seen is None else self._changed(self._seen)
+        if ids is None and (taken := self._take_index()) is not None:
+            self._seen, self._index = taken
+            ids = self._changed(self._seen)
         if ids is None:
             self._index.update(acls)
         else:

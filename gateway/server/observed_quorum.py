@@ -83,8 +83,10 @@ class ObservedQuorum:
         driver = self.driver = RaftDriver(
             core(trio.current_time(), wall_ms()), log, how, reports, restart=core
         )
-        self._loader = MetadataLoader(store.directory)
-        self.authorizer = authorizer_of(config, self._loader.acls, self._loader.acls_changed_since)
+        self._loader = MetadataLoader(
+            store.directory, index_acls=config.authorizer_class_name is not None
+        )
+        self.authorizer = authorizer_of(config, self._loader)
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots,
             config.metadata_log_max_snapshot_interval_ms,

@@ -109,10 +109,10 @@ class OwnQuorum:
         self.listener = config.controller_listener_names[0]
         self._log = log
         self._reports = reports
-        self._loader = MetadataLoader(log.store.directory)
-        self.authorizer = authorizer_of(
-            config, self._loader.acls, self._loader.acls_changed_since, itself=_THIS_NODE.principal
+        self._loader = MetadataLoader(
+            log.store.directory, index_acls=config.authorizer_class_name is not None
         )
+        self.authorizer = authorizer_of(config, self._loader, itself=_THIS_NODE.principal)
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots,
             config.metadata_log_max_snapshot_interval_ms,

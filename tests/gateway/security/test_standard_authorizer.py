@@ -344,3 +344,21 @@ def test_change_of_one_acl_costs_no_look_at_the_others() -> None:
     acls[new.id] = new
     assert tested.allows("User:nobody", HOST, "READ", "TOPIC", "t")
     assert acls.looks == 1_001
+
+
+def test_index_that_was_made_elsewhere_is_taken_and_kept_up_to_date() -> None:
+    row: Row = ("TOPIC", "orders", LITERAL, "User:bob", "*", "READ", ALLOW)
+    other: Row = ("TOPIC", "bills", LITERAL, "User:bob", "*", "READ", ALLOW)
+    first, second = acl(row, 1), acl(other, 2)
+    index = AclIndex()
+    index.update({first.id: first})
+    made: list[tuple[int, AclIndex]] = [(5, index)]
+    # Two changes have been made since the index was; all of the ACLs are never indexed here.
+    tested = StandardAuthorizer(
+        lambda: (7, {second.id: second}),
+        changed=lambda since: [first.id, second.id] if since == 5 else None,
+        take_index=lambda: made.pop() if made else None,
+    )
+    assert tested.allows("User:bob", HOST, "READ", "TOPIC", "bills")
+    assert not tested.allows("User:bob", HOST, "READ", "TOPIC", "orders")
+    assert not made and tested._index is index

@@ -451,3 +451,18 @@ def test_changed_acls_are_told_since_any_number_until_the_image_is_another(tmp_p
     assert keeper.acls_changed_since(middle) == [acls[3].id]
     assert set(keeper.acls_changed_since(start) or ()) == {one.id for one in acls[1:]}
     assert keeper.acls_changed_since(start - 1) is None, "the first image is no change of another"
+
+
+def test_index_of_acls_is_made_in_the_thread_with_the_image_and_taken_once(tmp_path: Path) -> None:
+    acls = [AccessControlEntryRecord(id=Uuid(bytes([number]) * 16)) for number in range(3)]
+    write_segment(tmp_path, 0, batch(0, *acls[:2]), batch(2, acls[2]))
+    keeper = MetadataLoader(tmp_path, index_acls=True)
+    follow(keeper, 2)
+    number, index = keeper.take_acl_index() or (-1, None)
+    assert number == keeper.acls()[0] and index is not None and len(index) == 2
+    follow(keeper, 3)
+    assert keeper.take_acl_index() is None, "changes to the image do not make another one"
+    assert keeper.acls_changed_since(number) == [acls[2].id]
+    without = MetadataLoader(tmp_path)
+    follow(without, 3)
+    assert without.take_acl_index() is None
