@@ -1,4 +1,4 @@
-"""A second codec, slow and independent: Kafka's message schemas as `construct` declarations.
+"""Decodes messages slowly and independently: Kafka's message schemas as `construct` declarations.
 
 It shares no code with the generated messages, so that each can be checked against the other, and it
 can say where in the bytes every value stands:
@@ -31,7 +31,7 @@ __all__ = ["UNKNOWN_TAGS", "Node", "Reference", "Tree", "reference", "valid_vers
 
 @functools.cache
 def reference(name: str, version: int, family: str = KAFKA) -> Reference:
-    """The codec of one message at one version. ``family`` is a directory of schemas, such as
+    """Return the codec of one message at one version. ``family`` is a directory of schemas, such as
     ``kip/595``.
 
     Raises UnknownApi for a name that is not there, UnsupportedVersion for a version outside of its
@@ -79,8 +79,8 @@ class Reference:
         return self._read(data, at, Trail())
 
     def build(self, value: Mapping[str, Any]) -> bytes:
-        """The bytes of a value. Fields that are not given stand at their default. Raises
-        EncodeError, which names the field.
+        """Return the bytes of a value. Missing fields get their defaults. Raises EncodeError, which
+        names the field.
         """
         trail = Trail()
         try:
@@ -92,8 +92,8 @@ class Reference:
         return built
 
     def dissect(self, data: bytes, at: int = 0, allow_trailing: bool = False) -> Node:
-        """The tree of a message that starts at byte ``at``. Bad bytes do not raise: the node where
-        they are has ``error``.
+        """Return the tree of a message that starts at byte ``at``. Invalid bytes do not raise:
+        their node has ``error``.
         """
         tree = Tree(self.name, f"version {self.version}", at)
         try:

@@ -1,5 +1,5 @@
-"""Reads packet captures: classic pcap and pcapng, one packet at a time. Knows nothing of what is in
-a packet.
+"""Reads packet captures, classic pcap and pcapng, one packet at a time. It knows nothing of a
+packet's contents.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Packet:
 
 
 def is_capture(start: bytes) -> bool:
-    """Do these first bytes of a file (four or more) begin a capture?"""
+    """True if these first bytes of a file (four or more) begin a capture."""
     return start[:4] in _CLASSIC or start[:4] == _SECTION
 
 
 def packets(file: BinaryIO) -> Iterator[Packet]:
-    """The packets of a capture file, in its order. Raises DecodeError; a file cut in its last
+    """Yield the packets of a capture file, in its order. Raises DecodeError; a file cut in its last
     packet ends before it.
     """
     magic = file.read(4)

@@ -1,5 +1,5 @@
-"""Kafka requests and responses out of captured TCP: cuts connections into frames and says what
-answers what.
+"""Finds Kafka requests and responses in captured TCP: cuts connections into frames and matches
+responses to requests.
 
 A response names neither its api nor its version; only the request of the same connection and
 correlation id does.
@@ -25,7 +25,7 @@ LONGEST_FRAME: Final = 100 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Captured:
-    """One frame, or what stands in the way of one. ``kind`` is request, response, or note.
+    """One frame, or the reason why there is none. ``kind`` is request, response, or note.
 
     ``data`` is the frame without its size; ``tree`` its dissection; of a note ``tree.error`` says
     what is wrong.
@@ -43,8 +43,8 @@ class Captured:
 
 
 def conversation(segments: Iterable[Segment], ports: Collection[int] = ()) -> Iterator[Captured]:
-    """Every frame of every connection, in order of arrival. ``ports`` are servers' ports; without
-    any, all connections count.
+    """Yield every frame of every connection, in order of arrival. ``ports`` are servers' ports;
+    without any, all connections count.
 
     Memory holds the frames that are not complete yet and the requests that have no answer yet.
     """
@@ -63,8 +63,8 @@ def conversation(segments: Iterable[Segment], ports: Collection[int] = ()) -> It
 
 
 class _Side:
-    """One direction: its bytes in order, what of them is no frame yet, and whether any use can be
-    made of them.
+    """One direction of a connection: its bytes in order, the incomplete frame, and whether the
+    bytes are of use.
     """
 
     def __init__(self, source: Address, target: Address) -> None:
@@ -75,7 +75,7 @@ class _Side:
         self.time = 0.0
 
     def frames(self) -> Iterator[bytes]:
-        """The frames that are complete. Raises DecodeError where the bytes are none."""
+        """Yield the complete frames. Raises DecodeError for bytes that are none."""
         at = 0
         try:
             while len(self.buffer) - at >= 4:
@@ -232,7 +232,7 @@ def _why_no_frame(start: bytes) -> str:
 
 
 def _like_request(data: bytes | bytearray) -> bool:
-    """Does ``data`` begin with the size and the header of a request that exists?"""
+    """True if ``data`` begins with the size and the header of a request that exists."""
     if len(data) < 12:
         return False
     size, key, version = struct.unpack_from(">ihh", data)

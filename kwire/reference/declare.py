@@ -1,4 +1,4 @@
-"""From the facts of a message schema to the `construct` declaration of one version. Reads and
+"""Makes the `construct` declaration of one version from the facts of a message schema. It reads and
 writes no bytes itself.
 """
 
@@ -40,7 +40,9 @@ def declare(schema: Facts, version: int) -> Struct:
 
 
 def spans(versions: str | None, version: int) -> bool:
-    """Does a range in the schema's notation (``3``, ``0-5``, ``2+``, ``none``) hold ``version``?"""
+    """True if a range in the schema's notation (``3``, ``0-5``, ``2+``, ``none``) holds
+    ``version``.
+    """
     return version in span(versions)
 
 

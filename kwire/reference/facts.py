@@ -1,5 +1,5 @@
-"""The message schemas that are shipped with this package, found by family and name. Knows nothing
-of bytes.
+"""Finds the message schemas that this package ships, by family and name. It knows nothing of
+bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole frames as trees: header and body of a request or response, a metadata record with its three
+"""Dissects whole frames: header and body of a request or response, a metadata record with its three
 varints.
 
 Takes frames without their four size bytes. Knows which header belongs to which request; nothing of

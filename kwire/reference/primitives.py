@@ -1,5 +1,5 @@
-"""The elements of Kafka's wire as `construct` parsers: numbers, lengths, strings, bytes, arrays.
-Knows no schema.
+"""Declares the elements of Kafka's wire as `construct` parsers: numbers, lengths, strings, bytes,
+arrays. It knows no schema.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ class NullableStruct(Construct):  # type: ignore[misc]
 
 
 def null_allowed(nullable: bool) -> None:
-    """Refuse a null where none may stand."""
+    """Refuse a null in a field that is not nullable."""
     if not nullable:
         raise Refused("null where null is not allowed", "null")
 

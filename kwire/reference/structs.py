@@ -1,5 +1,5 @@
-"""Structs of Kafka's wire as `construct` parsers of dicts: fields in order, then the tag section.
-Knows no schema.
+"""Declares structs of Kafka's wire as `construct` parsers of dicts: fields in order, then the tag
+section. It knows no schema.
 
 A value is a dict by the schema's field names. Fields that the version lacks are left out of it;
 tagged fields that are not in the bytes are there with their default; unknown tagged
@@ -46,7 +46,9 @@ class Field(Construct):  # type: ignore[misc]
         return obj
 
     def is_default(self, value: Any, built: bytes) -> bool:
-        """Would Kafka leave this value out of a tag section? ``built`` is what it builds to."""
+        """True if Kafka would leave this value out of a tag section. ``built`` is its encoded
+        form.
+        """
         default = self.default()
         if default is None or value is None:
             return default is value
@@ -55,8 +57,8 @@ class Field(Construct):  # type: ignore[misc]
 
 
 class Absent:
-    """A field that this version has no place for: ignorable ones are dropped, others must stand at
-    their default.
+    """A field that this version lacks: an ignorable one is dropped, another must have its
+    default.
     """
 
     def __init__(self, name: str, ignorable: bool, default: Callable[[], Any]) -> None:

@@ -1,5 +1,4 @@
-"""TCP out of captured packets: finds the segments, and puts each direction of a connection in
-order.
+"""Finds the TCP segments in captured packets, and puts each direction of a connection in order.
 
 Good enough for captures: Ethernet (VLANs too), Linux cooked, loopback and raw links, IPv4 and IPv6,
 retransmissions and segments out of order. IP fragments are passed over; what was not captured
@@ -42,7 +41,7 @@ class Segment:
 
 
 def segments(packets: Iterable[Packet]) -> Iterator[Segment]:
-    """The TCP segments among ``packets``; everything else is passed over."""
+    """Yield the TCP segments among ``packets``; other packets are skipped."""
     for packet in packets:
         protocol, at = _network(packet)
         found = None
@@ -145,7 +144,7 @@ class Direction:
 
     @property
     def missing(self) -> int:
-        """How many bytes lie between what came out and what still waits; 0 when nothing waits."""
+        """Return how many bytes are missing before those that wait; 0 if none wait."""
         at = self._next or 0
         return min((_ahead(sequence, at) for sequence in self._waiting), default=0)
 

@@ -1,5 +1,5 @@
-"""Where a parser is: the path of open fields, kept for error messages, or the whole tree of what
-was read. Reads nothing.
+"""Tracks the position of a parser: the path of open fields for error messages, or the whole tree.
+It reads nothing.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class Node:
 
 
 class Trail:
-    """The fields that are open, outermost first. Left as it is when a parser raises: then it names
-    the place.
-    """
+    """The open fields, outermost first. After an exception of a parser it still names the place."""
 
     def __init__(self, budget: int = NODES_MAX) -> None:
         self._open: list[tuple[str, int]] = []

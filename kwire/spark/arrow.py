@@ -1,4 +1,4 @@
-"""Record batches of Arrow in, record batches out: what runs in Spark's Python workers.
+"""Decodes Arrow record batches in Spark's Python workers.
 
 Takes batches with the columns ``offset``, ``timestamp`` and ``value`` that Spark's Kafka source
 has, and ``epoch`` where there is one. Records of a layout that many share are decoded together, the

@@ -134,7 +134,7 @@ class Group:
 
 
 class Layouts:
-    """The layouts met so far, and the sorting of records by them."""
+    """The layouts that were learned so far. It sorts records by them."""
 
     def __init__(self, *, secrets: bool) -> None:
         self._secrets = secrets
@@ -214,8 +214,8 @@ def _take(
 
 
 def _alike(values: Values) -> Iterator[tuple[int, int, Numbers]]:
-    """Rows of the same frame and size: (the frame as a number, the size, the rows ascending). Frame
-    -1: none of three bytes.
+    """Yield rows of the same frame and size: (the frame as a number, the size, the rows ascending).
+    Frame -1: none of three bytes.
     """
     framed = values.sizes >= FRAME
     frames = np.full(len(values), -1, np.int64)

@@ -1,5 +1,5 @@
-"""A metadata record type as a column: its Spark type, its Arrow type, and how a message becomes a
-value of it.
+"""Maps a metadata record type to a column: its Spark type, its Arrow type, and the values from
+messages.
 
 Names are those of Kafka's JSON form (``topicId``). A field that the record's version lacks is null,
 which is not the same as its default. Knows nothing of DataFrames.

@@ -1,5 +1,5 @@
-"""Metadata records decoded one by one: what every other way of decoding must agree with. Knows
-nothing of Spark or Arrow.
+"""Decodes metadata records one by one. Every other way of decoding must give the same result. It
+knows no Spark or Arrow.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Decoded(NamedTuple):
 
 
 def exact_row(value: bytes | None, *, secrets: bool) -> Decoded:
-    """The record in ``value``; without ``secrets`` what is secret is hidden. Raises WireError for
-    one that cannot be read.
+    """Return the record in ``value``; without ``secrets`` its secrets are hidden. Raises WireError
+    for one that cannot be read.
     """
     name, version, message = read(value)
     members = message.to_json(version)
@@ -48,7 +48,7 @@ def read(value: bytes | None, wanted: type[Message] | None = None) -> tuple[str,
 
 
 def shown(name: str, members: dict[str, Any], secrets: bool) -> Mapping[str, Any]:
-    """``members`` of a record of type ``name`` as they may be seen."""
+    """Return ``members`` of a record of type ``name`` with secrets hidden."""
     return members if secrets else redact(name, members)
 
 

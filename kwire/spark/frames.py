@@ -1,5 +1,5 @@
-"""Functions on DataFrames of Spark's Kafka source, batch or streaming: filter by record type,
-decode, typed columns.
+"""Provides functions on DataFrames of Spark's Kafka source, batch or streaming: filter by record
+type, decode, typed columns.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def typed(
 
 
 def only(df: DataFrame, *names: str) -> DataFrame:
-    """The rows of ``df`` whose value is a record of one of these types, by the first bytes of it.
+    """Return the rows of ``df`` whose value is a record of one of these types, by its first bytes.
 
     The test runs in the JVM, so that what is not wanted never reaches Python. Raises UnknownApi for
     an unknown name.
@@ -86,8 +86,8 @@ def only(df: DataFrame, *names: str) -> DataFrame:
 
 
 def without(df: DataFrame, *names: str) -> DataFrame:
-    """The rows of ``df`` but those whose value is a record of one of these types; damaged values
-    and nulls stay.
+    """Return the rows of ``df`` except those whose value is a record of one of these types; damaged
+    values and nulls stay.
 
     An idle cluster writes a ``NO_OP_RECORD`` twice a second: leaving these out first is the
     cheapest thing to do.
@@ -112,8 +112,8 @@ def _fail_fast(mode: str) -> bool:
 def _selected(
     df: DataFrame, keep: Sequence[str], made: dict[str, str], also: Sequence[str] = ()
 ) -> DataFrame:
-    """``df`` with nothing but what the worker needs: Spark then leaves the rest out of the scan's
-    rows.
+    """Return ``df`` with only the columns that the worker needs: Spark then leaves the others out
+    of the scan's rows.
     """
     for name in (*PASSED, "value", *keep):
         if name not in df.columns:

@@ -1,5 +1,5 @@
-"""Questions that the tables answer, each a query: ISR changes, leader moves, config drift and so
-on. Knows no command line.
+"""Answers questions about a cluster's past with queries on the tables: ISR changes, leader moves,
+config drift and so on.
 
     from kwire.spark.jobs import JOBS
     JOBS["topics"](spark, "/data/metadata").show()
@@ -33,8 +33,8 @@ SHORT_LIVED_S: Final = 3600
 
 
 def isr(spark: SparkSession, path: str) -> DataFrame:
-    """Each change of an ISR: ``shrink``, ``expand`` or ``change``, and the brokers that left and
-    came.
+    """Return each change of an ISR: ``shrink``, ``expand`` or ``change``, and the brokers that left
+    and joined.
     """
     both = _partition_changes(spark, path).where(
         "before is not null and after is not null and before.isr != after.isr"
@@ -96,8 +96,8 @@ def leaders(spark: SparkSession, path: str) -> DataFrame:
 
 
 def configs(spark: SparkSession, path: str) -> DataFrame:
-    """Each config that was set, changed or taken back, with its value before and after; secrets are
-    ``(redacted)``.
+    """Return each config that was set, changed or deleted, with its value before and after; secrets
+    are ``(redacted)``.
     """
     kind = "resourceType string, resourceName string, name string, value string"
     found = _changes(spark, path, "config", kind)
@@ -115,7 +115,9 @@ def configs(spark: SparkSession, path: str) -> DataFrame:
 
 
 def security(spark: SparkSession, path: str) -> DataFrame:
-    """Each change to ACLs, SCRAM credentials and delegation tokens: who, and what it was and is."""
+    """Return each change to ACLs, SCRAM credentials and delegation tokens: the principal, and the
+    values before and after.
+    """
     changes = read_table(spark, path, "changes").where("entity in ('acl', 'user', 'token')")
     one = F.coalesce("after", "before")
     who = F.coalesce(
@@ -127,8 +129,8 @@ def security(spark: SparkSession, path: str) -> DataFrame:
 
 
 def topics(spark: SparkSession, path: str) -> DataFrame:
-    """The life of each topic: made, deleted, for how long, and whether that was shorter than an
-    hour.
+    """Return the life of each topic: created, deleted, its duration, and whether that was shorter
+    than an hour.
     """
     seconds = F.col("validToTime").cast("double") - F.col("validFromTime").cast("double")
     count = _changes(spark, path, "partition", _PARTITION).where("before is null")
@@ -198,7 +200,7 @@ def brokers(spark: SparkSession, path: str) -> DataFrame:
 
 
 def load(spark: SparkSession, path: str) -> DataFrame:
-    """Records and bytes by record type: all there were, a minute on average while there were any,
+    """Return records and bytes by record type: in all, per minute on average while there were any,
     and in the busiest minute.
     """
     by_minute = read_table(spark, path, "load")

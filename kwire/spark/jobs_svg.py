@@ -1,4 +1,4 @@
-"""A job's result as a picture: bars, or spans of time, in SVG. Knows rows and their columns, no
+"""Draws a job's result in SVG: bars, or spans of time. It knows rows and their columns, no
 Spark.
 """
 

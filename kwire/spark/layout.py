@@ -1,5 +1,5 @@
-"""Where the fields of a metadata record lie in its bytes, learned from one record and true of all
-that have the same shape.
+"""Learns the positions of a metadata record's fields from one record; they hold for all records of
+the same shape.
 
 Only some bytes of a record decide how the others are read: lengths of strings and arrays, numbers
 and sizes of tagged fields. Those are its shape. Records of one type, version and size whose shape
@@ -42,7 +42,7 @@ _SIZES: Final = {
 
 
 class Unfit(Exception):
-    """The record, or its type, is none for which a layout is made."""
+    """The record, or its type, cannot have a layout."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Items:
-    """An array of so many."""
+    """An array of a fixed number of elements."""
 
     items: tuple[Node, ...]
 
@@ -92,8 +92,8 @@ Node = Leaf | Constant | Items | Members
 
 @dataclass(frozen=True)
 class Layout:
-    """All that a record's shape tells. ``shape`` are the positions of its bytes and ``expected``
-    those bytes.
+    """Everything that the shape of a record decides. ``shape`` are the positions of its bytes and
+    ``expected`` those bytes.
     """
 
     name: str
@@ -135,7 +135,7 @@ def layout_of(value: bytes, *, secrets: bool) -> Layout | None:
 
 
 def _hidden(name: str, data: Mapping[str, Any]) -> dict[str, str]:
-    """The members that are secret in records like this one, whatever they hold."""
+    """Return the members that are secret in records like this one."""
     probe = object()
     given = [
         member

@@ -1,5 +1,5 @@
-"""The options of Spark's Kafka source, spelled by Spark's own names. Knows no Spark: it makes a
-dict of strings.
+"""Makes the options of Spark's Kafka source, under Spark's own names. It knows no Spark: the result
+is a dict of strings.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Record batches as columns: of every record its offset, time and epoch, and where its value lies,
-by numpy.
+"""Reads record batches as columns by numpy: each record's offset, time and epoch, and the position
+of its value.
 
 One step of Python a record finds where it begins; all else is done for all records of many batches
 at once. ``kwire.records`` reads the batches that this module cannot, one record at a time, with its

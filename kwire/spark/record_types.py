@@ -1,5 +1,5 @@
-"""Record types by name: ``TopicRecord`` or ``TOPIC_RECORD``, as a message and as the first bytes of
-every such record.
+"""Finds record types by name: ``TopicRecord`` or ``TOPIC_RECORD``, as a message and as the first
+bytes of every such record.
 """
 
 from __future__ import annotations

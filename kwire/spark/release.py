@@ -1,6 +1,4 @@
-"""Which releases of PySpark kwire runs with; the others are refused when ``kwire.spark`` is
-imported.
-"""
+"""Checks the release of PySpark. ``kwire.spark`` refuses an unsupported one when it is imported."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ SUPPORTED: Final = ("4.2", "4.3")
 
 
 def check_release(version: str) -> None:
-    """Raises ImportError, which says what to install, for a PySpark ``version`` that kwire was not
-    run with.
-    """
+    """Raise ImportError, which names the supported releases, for another PySpark ``version``."""
     if ".".join(version.split(".")[:2]) not in SUPPORTED:
         raise ImportError(
             f"kwire.spark runs with PySpark {' and '.join(SUPPORTED)}, and this is {version}: pip"

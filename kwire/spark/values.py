@@ -1,5 +1,5 @@
-"""The values of many records side by side: one buffer, and where in it each value lies. Knows
-nothing of what is in them.
+"""Holds the values of many records side by side: one buffer, and the position of each value. It
+does not read them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Values:
         return np.lib.stride_tricks.sliding_window_view(self.data, size)[self.starts[rows]]
 
     def begin_with(self, prefixes: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-        """For each value whether it begins with one of ``prefixes``; nulls do not."""
+        """Return for each value whether it begins with one of ``prefixes``; false for nulls."""
         found = np.zeros(len(self), np.bool_)
         for prefix in prefixes:
             rows = np.flatnonzero(self.sizes >= len(prefix))

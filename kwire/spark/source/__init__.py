@@ -1,1 +1,3 @@
-"""``format("kwire")``: a Spark data source that reads the topic from a server or from files."""
+"""Implements ``format("kwire")``: a Spark data source that reads the topic from a server or from
+files.
+"""

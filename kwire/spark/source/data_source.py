@@ -1,5 +1,5 @@
-"""``format("kwire")``: the metadata topic as a data source of Spark's own Python API, without a
-jar.
+"""Registers ``format("kwire")``: the metadata topic as a data source of Spark's own Python API,
+without a jar.
 
     from kwire.spark import register
     register(spark)
@@ -145,8 +145,8 @@ class BatchReader(_Reader, api.DataSourceReader):
         return [OffsetRange(*part) for part in slices(start, end, settings.min_partitions)]
 
     def _in_the_log(self, start: int, end: int, state: LogState) -> tuple[int, int]:
-        """The range asked for, as far as it is there. Raises DataLossError if it is not, unless the
-        options bear that.
+        """Return the requested range within the log. Raises DataLossError if the log lacks a part,
+        unless the options allow that.
         """
         for name, offset in (("startingOffsets", start), ("endingOffsets", end)):
             if self.settings.fail_on_data_loss and not state.start <= offset <= state.end:
@@ -283,7 +283,9 @@ class StreamReader(_Reader, api.DataSourceStreamReader, SupportsTriggerAvailable
         ]
 
     def _first_readable(self, position: Position, state: LogState) -> int:
-        """The offset of ``position``, or where to go on if that is lost and the options bear it."""
+        """Return the offset of ``position``, or the next readable one if it is lost and the options
+        allow that.
+        """
         loss = loss_at(position, state, self._log.end_of_epoch)
         if loss is None:
             return position.offset

@@ -1,5 +1,5 @@
-"""Records of the metadata topic by Fetch requests of our own over kafka-python's connections: what
-a task reads.
+"""Fetches records of the metadata topic by requests of its own over kafka-python's connections, for
+one task.
 
 kafka-python's consumer parses each record in Python of its own, and takes tens of times as long
 over it as ``kwire.spark.record_columns``. So its part here ends at the bytes of a Fetch answer.
@@ -120,8 +120,8 @@ def _records(data: bytes, at: int, settings: Settings) -> tuple[int, list[Column
 
 
 def _after_loss(log: ServerLog, at: int, end: int, settings: Settings) -> int:
-    """Where to go on when ``at`` is not in the log: its start, or ``end`` if ``at`` lies behind the
-    log's.
+    """Return where to continue if ``at`` is not in the log: its start, or ``end`` if ``at`` is
+    beyond the log's end.
     """
     state = log.state()
     if settings.fail_on_data_loss:

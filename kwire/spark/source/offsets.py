@@ -1,5 +1,5 @@
-"""Positions that a checkpoint holds, and whether the log they are of is the log that is there.
-Knows no server and no Spark.
+"""Defines the positions in a checkpoint, and detects whether the present log is the one that they
+are of.
 
 An offset alone says nothing about a log that was replaced. With it go the cluster's id, the topic's
 id and the epoch of the record before it, by which KIP-320 sees that a log was cut back.
@@ -22,7 +22,7 @@ class DataLossError(RuntimeError):
 
 @dataclass(frozen=True)
 class LogState:
-    """A log at one moment: whose it is, its first offset and the one behind its last."""
+    """A log at one moment: its cluster and topic ids, its first offset and its end."""
 
     cluster_id: str
     topic_id: str
@@ -49,12 +49,12 @@ class Position:
 
     @property
     def initial(self) -> bool:
-        """Whether nothing was read yet."""
+        """True if nothing was read yet."""
         return self.first == self.offset
 
     @classmethod
     def of(cls, checkpoint: dict[str, Any]) -> Position:
-        """From the JSON of a checkpoint. Raises ValueError where another source wrote it."""
+        """Parse the JSON of a checkpoint. Raises ValueError for that of another source."""
         first = checkpoint.get("first")
         try:
             return cls(
@@ -70,7 +70,7 @@ class Position:
             ) from None
 
     def to_json(self) -> dict[str, Any]:
-        """For the checkpoint."""
+        """Return the JSON for the checkpoint."""
         position = {
             "clusterId": self.cluster_id,
             "topicId": self.topic_id,

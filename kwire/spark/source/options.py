@@ -1,5 +1,5 @@
-"""The options of ``format("kwire")``, checked and typed. Knows neither Spark nor a server: text in,
-settings out.
+"""Checks and types the options of ``format("kwire")``. It knows neither Spark nor a server: text
+in, settings out.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Settings:
 
 
 def settings_of(options: Mapping[str, str]) -> Settings:
-    """The settings that Spark's ``options`` (names in any case) ask for. Raises ValueError, which
-    says what is meant.
+    """Return the settings of Spark's ``options`` (names in any case). Raises ValueError, which says
+    what is valid.
     """
     given = {name.lower(): value for name, value in options.items()}
     _check_names(given)
@@ -199,8 +199,8 @@ def _place(given: Mapping[str, str], side: str, names: tuple[str, ...]) -> Place
 
 
 def _prefixes(types: tuple[str, ...], entities: tuple[str, ...]) -> tuple[bytes, ...] | None:
-    """First bytes of the records that are of one of ``types`` and about one of ``entities``; None:
-    all are wanted.
+    """Return the first bytes of the records of one of ``types`` and one of ``entities``; None: of
+    all records.
     """
     for one in entities:
         if one not in ENTITIES:

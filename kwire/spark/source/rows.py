@@ -1,5 +1,5 @@
-"""Kafka's records in, the columns of ``kwire.spark.decode`` out: what ``format("kwire")`` gives.
-Knows no source.
+"""Makes the columns of ``kwire.spark.decode`` from Kafka's records, for ``format("kwire")``. It
+knows no source.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Rows:
 
 
 def damaged(error: str, settings: Settings, *, offset: int | None, file: str) -> pa.RecordBatch:
-    """One row that says what could not be read; ``offset`` is the first that was meant to be
+    """Return one row that describes an unreadable place; ``offset`` is the first that was expected
     there.
     """
     columns = _columns(settings.keep)

@@ -1,5 +1,5 @@
-"""The metadata topic on a server, asked through kafka-python: where it begins and ends, and whose
-it is. Knows no Spark.
+"""Requests the metadata topic's offsets, epochs and cluster id from a server, through kafka-python.
+It knows no Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class ServerError(RuntimeError):
-    """The server cannot be asked, or says no."""
+    """The server cannot be reached, or refuses."""
 
 
 class ServerLog:
@@ -55,7 +55,9 @@ class ServerLog:
         self._admin.close()
 
     def cluster_id(self) -> str:
-        """The id of the server's cluster, empty if it does not say. Raises ServerError."""
+        """Return the id of the server's cluster, empty if the server does not return one. Raises
+        ServerError.
+        """
         return self._patiently(lambda: self._admin.describe_cluster().get("cluster_id") or "")
 
     def state(self) -> LogState:
@@ -86,7 +88,7 @@ class ServerLog:
         return state.start if place.name == "earliest" else state.end
 
     def position(self, offset: int, state: LogState, first: int | None = None) -> Position:
-        """``offset`` with what tells this log from another. Raises ServerError."""
+        """Return ``offset`` with the ids that tell this log from another. Raises ServerError."""
         return Position(
             state.cluster_id,
             state.topic_id,
@@ -130,12 +132,12 @@ class ServerLog:
         return manager.run(manager.send, request, self._leader)
 
     def forget_leader(self) -> None:
-        """The next request to the leader looks for it again."""
+        """Let the next request find the leader again."""
         self._leader = None
 
     def _patiently(self, ask: Callable[[], _T]) -> _T:
-        """The result of ``ask``, retried for some time where Kafka's clients would: a restart of
-        the server does not end a query.
+        """Return the result of ``ask``, retried as Kafka's clients do: a restart of the server does
+        not end a query.
         """
         from kafka.errors import RetriableError
 
@@ -174,8 +176,8 @@ def raise_code(error_code: int) -> None:
 
 @contextmanager
 def _reasons() -> Iterator[dict[str, None]]:
-    """Why connections failed meanwhile. kafka-python tries again, be it a wrong password, and only
-    logs what went wrong.
+    """Collect the reasons of failed connections. kafka-python retries, even after a wrong password,
+    and only logs them.
     """
     found: dict[str, None] = {}
 
@@ -198,7 +200,7 @@ def _reasons() -> Iterator[dict[str, None]]:
 
 @contextmanager
 def sentences(settings: Settings) -> Iterator[None]:
-    """kafka-python's errors as one sentence that says which server."""
+    """Return kafka-python's errors as one sentence that names the server."""
     from kafka.errors import KafkaError
 
     try:

@@ -1,1 +1,1 @@
-"""Tables of changes, current state and history, built from the metadata topic."""
+"""Builds tables of changes, current state and history from the metadata topic."""

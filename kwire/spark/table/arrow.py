@@ -78,7 +78,7 @@ def held_table(rows: Sequence[Row]) -> pa.Table:
 
 
 def held_rows(table: pa.Table) -> list[Row]:
-    """The same back."""
+    """Return the rows of such a table."""
     return [Row(**row) for row in table.to_pylist()]
 
 
@@ -117,7 +117,7 @@ def restore(state: State, kind: Kind, tables: Iterable[pa.Table]) -> None:
 
 
 def empty(columns: Mapping[str, pa.DataType]) -> pa.Table:
-    """No rows of these columns."""
+    """Return a table of these columns without rows."""
     return pa.schema(list(columns.items())).empty_table()
 
 

@@ -1,5 +1,5 @@
-"""The metadata topic as tables: every change, the current state of each kind of entity, and its
-history.
+"""Builds tables of the metadata topic: every change, the current state of each kind of entity, and
+its history.
 
     from kwire.spark import read_table, tables
     tables(spark, "localhost:9092", "/data/metadata").awaitTermination()
@@ -132,7 +132,7 @@ def read_table(
 
 
 def _now(spark: SparkSession, store: Store, name: str) -> DataFrame:
-    """The rows of a kind that are valid."""
+    """Return the rows of a kind that are valid now."""
     if store.manifest.kept == "delta":
         return delta_rows(spark, store, name).where("validToOffset IS NULL").drop(*UNTIL)
     entity = next(kind.entity for kind in KINDS if kind.table == name)
@@ -141,7 +141,7 @@ def _now(spark: SparkSession, store: Store, name: str) -> DataFrame:
 
 
 def _ever(spark: SparkSession, store: Store, name: str) -> DataFrame:
-    """Those that ever were."""
+    """Return all rows of a kind, ended ones included."""
     if store.manifest.kept == "delta":
         return delta_rows(spark, store, name)
     was = _appended(spark, store, name, {**table_columns(name), **SINCE, **UNTIL})

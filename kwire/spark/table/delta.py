@@ -1,4 +1,4 @@
-"""Writes each commit of ``store`` on into Delta tables. It does not know the fold or the records.
+"""Writes each commit of ``store`` into Delta tables, too. It does not know the fold or the records.
 
 Delta has no commit over several tables. So the commit is the one that Parquet has: files, and a
 manifest in one move. Its new rows are then an outbox that is delivered to Delta before the next
@@ -43,7 +43,7 @@ _KEYS: Final = {
 
 
 def check_delta(spark: SparkSession) -> None:
-    """Raises ValueError, in a sentence, where ``spark`` has no Delta, or none that is built for
+    """Raise ValueError, in a sentence, if ``spark`` has no Delta, or one that is not built for
     it.
     """
     release = ".".join(spark.version.split(".")[:2])

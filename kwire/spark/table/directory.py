@@ -1,5 +1,5 @@
-"""A copy of a log directory as one DataFrame from its snapshot on, as ``kwire serve`` would serve
-it. Knows no tables.
+"""Reads a copy of a log directory as one DataFrame from its snapshot on, as ``kwire serve`` would
+serve it. It knows no tables.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Records in offset order into changes, current state and history: what the tables hold. Knows no
-Spark and no files.
+"""Folds records in offset order into changes, current state and history, the contents of the
+tables. It knows no Spark and no files.
 
 The state is an image (``kwire.cluster``) and since when each entity is as it is. Secrets do not
 come in: they are replaced before a record counts, so that nothing behind this has them.
@@ -29,8 +29,8 @@ _MINUTE_MS: Final = 60_000
 
 
 class Row(NamedTuple):
-    """A record as it was read; ``timestamp`` in ms, ``epoch`` None where the source does not say,
-    ``error`` what it says.
+    """A record as it was read; ``timestamp`` in ms, ``epoch`` None if the source has none,
+    ``error`` the source's error.
     """
 
     offset: int
@@ -78,9 +78,7 @@ class Closed(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A record that could not be read, or does not fit the state before it, and so did not
-    count.
-    """
+    """A record that could not be read, or does not fit the state before it, and was ignored."""
 
     offset: int
     timestamp: int
@@ -90,7 +88,7 @@ class Trouble(NamedTuple):
 
 @dataclass
 class State:
-    """Everything that a fold has to remember: the records below ``next_offset`` are in it."""
+    """The state of a fold after the records below ``next_offset``."""
 
     image: Image = field(default_factory=Image)
     since: dict[str, dict[Key, Moment]] = field(
@@ -151,8 +149,8 @@ class Fold:
                 self.state.next_offset = row.offset + 1
 
     def lost(self, row: Row) -> None:
-        """Tell of a place where nothing could be read, not even an offset; ``row`` has the one that
-        was expected.
+        """Report a place where nothing could be read, not even an offset; ``row`` has the expected
+        one.
         """
         self._trouble(row, None, FoldError(row.error or "nothing can be read"))
 
@@ -236,9 +234,7 @@ class Fold:
             n += 1
 
     def _version(self, kind: Kind, key: Key, was: Fields | None, now: Fields | None) -> None:
-        """The entity's row in the history ends, and the next one begins, unless it stays as it
-        was.
-        """
+        """End the entity's row in the history and begin the next one, unless it is unchanged."""
         if was == now and not _holds_secret(kind, now):
             return
         since, moment = self.state.since[kind.entity], Moment(self._row.offset, self._row.timestamp)
@@ -254,7 +250,8 @@ class Fold:
     # ----------------------------------------------------------------------
 
     def _is_snapshot(self, record: Any, rows: Sequence[Row], n: int) -> bool:
-        """Are the records behind a gap those of a snapshot, because the log's start passed us?
+        """True if the records behind a gap are those of a snapshot, because the log's start moved
+        past this position.
 
         A snapshot begins with metadata.version. So may a log behind a gap, which control records
         leave: but it never says again what is so already.
@@ -271,7 +268,7 @@ class Fold:
         )
 
     def _says_again(self, row: Row) -> bool:
-        """Is it a topic that there is already? No controller writes that but into a snapshot;
+        """True for a topic that exists already. A controller writes that only into a snapshot;
         brokers do register again.
         """
         try:
@@ -281,8 +278,8 @@ class Fold:
         return record.NAME == "TopicRecord" and record.topic_id in self._loader.image.topics
 
     def _reset(self, row: Row) -> None:
-        """Nothing is as it was: every row of the history ends here, and the snapshot says what
-        is.
+        """Begin anew at a snapshot: every row of the history ends here, and the snapshot has the
+        state.
         """
         image, moment = self._loader.image, Moment(row.offset, row.timestamp)
         for kind in KINDS:
@@ -352,8 +349,8 @@ def without_secrets(name: str, record: Any) -> Any:
 
 
 def _holds_secret(kind: Kind, fields: Fields | None) -> bool:
-    """Then it counts as changed each time that it is written: whether it is another one cannot be
-    seen.
+    """True if the record holds a secret. It counts as changed each time it is written, because the
+    fold does not see its value.
     """
     return fields is not None and (
         kind.entity == "user" or (kind.entity == "config" and fields["value"] == REDACTED)
@@ -370,8 +367,8 @@ def _json(fields: Fields | None) -> str | None:
 
 
 def current(state: State, entity: str, bucket: int | None = None) -> list[tuple[Key, Moment]]:
-    """The entities of a kind that there are, or those of one bucket of it, and since when each is
-    as it is.
+    """Return the entities of a kind, or those of one bucket of it, and since when each has its
+    state.
     """
     kind = BY_ENTITY[entity]
     return [

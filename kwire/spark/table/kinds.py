@@ -1,5 +1,5 @@
-"""The kinds of entities that the tables hold: where one stands in an image, its columns, and the
-record that it comes to.
+"""Defines the kinds of entities in the tables: their place in an image, their columns, and their
+record.
 
 Columns have the names of ``kwire state``, keys those of ``kwire.spark.decode`` where that has one a
 row. Knows no offsets and no files.
@@ -72,7 +72,7 @@ class Kind:
         return None if record is None else self.fields(image, record)
 
     def bucket(self, key: Key) -> int:
-        """In which of the files of the current state it is."""
+        """Return the file of the current state that holds the entity."""
         return 0 if self.buckets == 1 else int(key[0][-1]) % self.buckets
 
 
@@ -188,7 +188,7 @@ def _mechanism(number: int) -> str:
 
 
 def _held(attribute: str, whole_key: bool = False) -> Callable[[Image, Key], Message | None]:
-    """The record is in the image itself."""
+    """Return the record, which is in the image itself."""
 
     def record(image: Image, key: Key) -> Message | None:
         found: Message | None = getattr(image, attribute).get(key if whole_key else key[0])

@@ -1,5 +1,5 @@
-"""The tables as files: Parquet beside a manifest that says which of them count. Knows no Spark; one
-writer, many readers.
+"""Stores the tables as files: Parquet beside a manifest that lists the valid ones. It knows no
+Spark; one writer, many readers.
 
 A commit writes new files under names that never were, then puts a new manifest in the old one's
 place. A writer that is killed before that leaves files that no manifest lists, and the next writer
@@ -49,7 +49,7 @@ Format = Literal["parquet", "delta"]
 
 
 class TablesError(RuntimeError):
-    """The directory is not as it should be, or another writer uses it."""
+    """The directory is not in order, or another writer uses it."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Manifest:
     outbox: Outbox = field(default_factory=Outbox)
 
     def files(self) -> set[str]:
-        """Everything that counts, or may still be read."""
+        """Return all files that are valid, or may still be read."""
         found = {file for files in self.appended.values() for file, _ in files} | {
             file for _, file in self.replaced
         }
@@ -138,11 +138,11 @@ class Store:
         return list(map(self.uri, files))
 
     def exists(self, name: str) -> bool:
-        """Is there such a file or directory?"""
+        """True if there is such a file or directory."""
         return bool(self._fs.get_file_info(f"{self.root}/{name}").type != fs.FileType.NotFound)
 
     def load(self) -> State:
-        """The state that the last commit stands for; what a killed writer left is taken away."""
+        """Return the state of the last commit, and delete the files that a killed writer left."""
         self._sweep()
         state = State(next_offset=self.manifest.next_offset)
         for kind in KINDS:
@@ -153,8 +153,8 @@ class Store:
         return state
 
     def commit(self, state: State, folded: Folded) -> None:
-        """Make ``folded`` part of the tables, all of it or, if this is cut off, nothing. Raises
-        TablesError, OSError.
+        """Add ``folded`` to the tables: all of it or, after a crash, nothing. Raises TablesError,
+        OSError.
         """
         commit = _Commit(self)
         if folded.changes:
@@ -192,7 +192,7 @@ class Store:
                 self._fs.delete_file(f"{self.root}/{file}")
 
     def _sweep(self) -> None:
-        """Delete what no manifest knows."""
+        """Delete the files that no manifest lists."""
         self._fs.create_dir(f"{self.root}/data", recursive=True)
         known = self.manifest.files()
         for info in self._fs.get_file_info(fs.FileSelector(f"{self.root}/data")):
@@ -208,7 +208,7 @@ class Store:
 
 
 class _Commit:
-    """A manifest in the making."""
+    """A manifest under construction."""
 
     def __init__(self, store: Store) -> None:
         old = store.manifest

@@ -1,5 +1,5 @@
-"""Which entities a record is about to change in an image, those that go with another one too.
-Changes nothing.
+"""Finds the entities that a record is about to change in an image, dependent ones included. It
+changes nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def topic_of(image: Image, place: Place) -> str | None:
 
 
 def _remove_topic(image: Image, record: Any) -> Iterator[tuple[str, Key]]:
-    """The topic with all that goes with it."""
+    """Return the topic with all its dependent entities."""
     topic_id = record.topic_id
     for index in sorted(image.partitions.get(topic_id, ())):
         yield "partition", (topic_id, index)
