@@ -1,6 +1,4 @@
-"""The stock clients of the interoperability tests, and what to do on a machine where one is
-missing.
-"""
+"""The stock clients of the interoperability tests, and skips or failures where one is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ ASSIGN, GROUP = "assign", "group"
 
 @dataclass(frozen=True)
 class Way:
-    """One client used in one way."""
+    """One client in one mode."""
 
     reader: type[Reader]
     mode: str
@@ -44,7 +42,7 @@ WAYS = [
 
 
 def missing(what: str) -> None:
-    """Skip, or fail where ``KWIRE_INTEROP=require`` says that everything must be there."""
+    """Skip, or fail with ``KWIRE_INTEROP=require``."""
     if os.environ.get("KWIRE_INTEROP") == "require":
         pytest.fail(f"{what}, and KWIRE_INTEROP=require asks for it")
     pytest.skip(what)

@@ -1,5 +1,5 @@
-"""Readers that are programs: kcat and Kafka's own kafka-console-consumer. Framed so that any bytes
-pass.
+"""Readers that are programs: kcat and Kafka's kafka-console-consumer. Their output is framed so
+that keys and values may hold any bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Readers that are Python libraries, used as their manuals say: confluent-kafka, kafka-python,
+"""Readers that are Python libraries, used as their manuals show: confluent-kafka, kafka-python,
 aiokafka.
 """
 
@@ -12,7 +12,7 @@ from tests.interop.reading import Reader, Record
 
 
 class ConfluentKafka(Reader):
-    """confluent-kafka: librdkafka of this year."""
+    """confluent-kafka, with the librdkafka that it ships."""
 
     client = "confluent-kafka"
     #: More of its configuration.

@@ -1,5 +1,5 @@
-"""A real quorum and our gateway observing it: how they are started, what each has, and how that is
-compared.
+"""Starts a Kafka quorum and a gateway that observes it, reads the logs of both, and compares
+them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TOPIC_ALREADY_EXISTS = 36
 
 
 def need_kafka(version: str = java.KAFKA_VERSION) -> None:
-    """Skip or fail unless that Kafka can run here."""
+    """Skip or fail unless that release of Kafka can run here."""
     try:
         java.java()
         java.class_path(version)
@@ -52,7 +52,7 @@ def observing(cluster: Cluster, data_dir: Path, *more: str) -> list[str]:
 
 
 def make_topics(cluster: Cluster, names: Sequence[str], partitions: int = 4) -> None:
-    """Topics by one request: each start of Kafka's own tool takes a second."""
+    """Create topics in one request, because each start of Kafka's tool takes a second."""
     topics = [
         CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names
     ]
@@ -82,13 +82,13 @@ def clipped(batches: Iterable[Batch], below: int | None, start: int = 0) -> list
 
 
 def offsets_of(address: str) -> tuple[int, int]:
-    """Where the topic begins and ends for a consumer of the server at ``address``."""
+    """Start and end offset of the topic for a consumer of the server at ``address``."""
     with WireClient(address) as client:
         return offset(client, EARLIEST), offset(client, LATEST)
 
 
 def fetched_from(address: str, start: int, end: int) -> list[Batch]:
-    """The batches from ``start`` to ``end`` as raw Fetch answers of the server give them."""
+    """The batches from ``start`` to ``end``, as raw Fetch responses of the server."""
     with WireClient(address) as client:
         return [batch for data in fetch(client, start, end) for batch in split(data, growing=True)]
 
@@ -124,7 +124,9 @@ def wait_for_segments(node: Node, end: int, timeout_s: float = 60) -> list[Batch
 
 
 def first_unequal(seen: Sequence[Batch], expected: Sequence[Batch]) -> str:
-    """Where two logs part, in words; empty when they are the same batches, byte for byte."""
+    """A description of the first difference of two logs; empty when all batches have the same
+    bytes.
+    """
     for one, other in zip(seen, expected, strict=False):
         if one.data != other.data:
             return (

@@ -1,4 +1,4 @@
-"""``kwire serve`` that is killed again and again, and comes back at the same address with the same
+"""A ``kwire serve`` that is killed repeatedly, and restarts at the same address with the same
 directory.
 """
 
@@ -16,8 +16,8 @@ from tools.process import Process, lasting_ports
 
 
 class Restarted:
-    """``with Restarted(scratch, *arguments) as server``: one process at a time, at ``address``,
-    which stays.
+    """``with Restarted(scratch, *arguments) as server``: one process at a time, always at
+    ``address``.
     """
 
     def __init__(self, scratch: Path, *arguments: str) -> None:
@@ -61,12 +61,12 @@ class Restarted:
         self.kills += 1
 
     def said(self) -> str:
-        """Everything that all its processes printed."""
+        """The output of all its processes."""
         return "".join(path.read_text(errors="replace") for path in self._outputs)
 
     def kill_at_random(self, times: int, rand: random.Random, longest_s: float = 3) -> None:
-        """In a thread: so often let it live for a random time, perhaps too short for it to become
-        ready, and kill it.
+        """In a thread: kill the process ``times`` times after random times, some too short for
+        it to become ready.
         """
 
         def run() -> None:
@@ -84,7 +84,7 @@ class Restarted:
         self._kills.start()
 
     def wait_for_kills(self, timeout_s: float) -> None:
-        """Return when all of :meth:`kill_at_random` are over. Raises what went wrong with them."""
+        """Return when :meth:`kill_at_random` has ended. Raises its exception."""
         assert self._kills is not None
         self._kills.join(timeout_s)
         assert not self._kills.is_alive(), f"only {self.kills} kills in time"

@@ -1,4 +1,4 @@
-"""All clients on one server at once: read what is there, then what is added, then leave."""
+"""Runs all clients against one server at once: they read the log, follow an append, and leave."""
 
 from __future__ import annotations
 

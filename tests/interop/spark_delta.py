@@ -1,5 +1,5 @@
-"""Tables of the metadata log as Delta, whose newest release is built for Spark 4.2: run there by
-``test_spark_42``.
+"""Tables of the metadata log in Delta. Its newest release needs Spark 4.2, so ``test_spark_42``
+runs these tests.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def everything(
 
 
 def test_delta_has_the_rows_of_parquet(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
-    """A log from offset 0; one that begins with a snapshot is in the next test."""
+    """A log from offset 0; the next test has one that begins with a snapshot."""
     directory, delta, parquet = (
         str(logs("p-one-basic") / "nodes" / "1"),
         tmp_path / "delta",
@@ -119,8 +119,8 @@ def test_delta_has_the_rows_of_parquet(spark: SparkSession, logs: Any, tmp_path:
 def test_delta_has_every_row_once_after_the_query_was_killed_and_restarted(
     spark: SparkSession, settings: dict[str, str], logs: Any, tmp_path: Path
 ) -> None:
-    """Killed at random in the delivery of a commit, or just before and behind it: it takes most of
-    a micro-batch's time.
+    """Kills come at random in the delivery of a commit, which takes most of a micro-batch's
+    time, or shortly before or after it.
     """
     directory = str(logs("p-one-segments") / "nodes" / "7")
     tables(spark, directory, str(tmp_path / "parquet"))

@@ -1,5 +1,5 @@
-"""A driver that builds tables from streams, as a process of its own that is killed (-9) and started
-again. Asserts nothing.
+"""Runs a driver that builds tables from streams, as a process that tests kill (-9) and restart.
+It asserts nothing.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ class Query:
 
     @property
     def next_offset(self) -> int:
-        """How far its tables have come."""
+        """The offset that its tables have reached."""
         return Store(self.path).manifest.next_offset
 
 
 @dataclass(frozen=True)
 class Driver:
-    """The process; it prints to ``said`` what goes wrong."""
+    """The process; its errors go to ``said``."""
 
     process: subprocess.Popen[str]
     said: Path
 
     def line(self) -> str:
-        """The next thing that it tells: ``begin`` when its queries run, ``end`` when they have
-        ended by themselves.
+        """The next line of its output: ``begin`` when its queries run, ``end`` when they have
+        ended.
         """
         assert self.process.stdout is not None
         return (

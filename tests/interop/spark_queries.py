@@ -1,6 +1,4 @@
-"""Queries on Spark's Kafka source for tests, and a sink that keeps what each micro-batch brought.
-Knows no server.
-"""
+"""Queries on Spark's Kafka source, and a sink that keeps each micro-batch. It knows no server."""
 
 from __future__ import annotations
 
@@ -42,8 +40,8 @@ def _bytes(value: bytearray | None) -> bytes | None:
 
 @dataclass
 class Sink:
-    """Collects micro-batches. One that Spark runs again takes the place of the first, as an
-    idempotent sink has it.
+    """Collects micro-batches. A repeated micro-batch replaces the first, as in an idempotent
+    sink.
     """
 
     batches: dict[int, list[Record]] = field(default_factory=dict)
@@ -70,8 +68,8 @@ class CutOff(Sink):
 
 
 def run_to_the_end(df: DataFrame, checkpoint: Path, sink: Sink | None = None) -> Sink:
-    """An AvailableNow query: reads what is there when it starts, in as many micro-batches as it
-    takes, and ends.
+    """An AvailableNow query: reads the records that exist when it starts, in several
+    micro-batches, and ends.
     """
     sink = sink or Sink()
     query = (

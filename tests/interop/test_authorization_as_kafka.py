@@ -1,5 +1,5 @@
-"""The rows of the authorization matrix put to Kafka's own broker and controller: who may nothing is
-refused alike.
+"""Rows of the authorization matrix against Kafka's broker and controller: a principal without
+ACLs gets the same refusals.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Brokers of the newest Kafka release under our controllers at its levels; older ones: ``python -m
-tools.broker_releases``.
+"""Brokers of the newest Kafka release under kwire controllers at the newest levels; ``python -m
+tools.broker_releases`` runs older ones.
 """
 
 from __future__ import annotations

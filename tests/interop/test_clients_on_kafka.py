@@ -1,5 +1,5 @@
-"""The control experiment: on real Kafka, every driver reports every record of an ordinary topic,
-and follows it.
+"""The control experiment: against Kafka, every driver reports every record of an ordinary
+topic, and follows it.
 """
 
 from __future__ import annotations

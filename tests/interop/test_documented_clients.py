@@ -1,4 +1,4 @@
-"""docs/clients.md says what clients send and that the gateway has all of it: it must."""
+"""The gateway serves every API and version that docs/clients.md lists as sent by clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The commands of the pages that a server at 127.0.0.1:9092 answers, run against a fresh quorum of
-one.
-"""
+"""Runs the documented commands that need a server at 127.0.0.1:9092 against a new quorum of one."""
 
 from __future__ import annotations
 

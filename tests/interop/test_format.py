@@ -1,5 +1,5 @@
-"""``kwire format`` and ``kafka-storage format``: the same files, and each other's node starts on
-them, in turns.
+"""``kwire format`` and ``kafka-storage format`` write the same files, and a node of each starts
+on the other's directory.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The facts under ``schemas/facts`` are what Kafka's own classes say, read from the jars of each
-release once more.
+"""The facts under ``schemas/facts`` equal those that are read again from the jars of each Kafka
+release.
 """
 
 from __future__ import annotations

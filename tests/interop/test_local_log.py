@@ -1,5 +1,5 @@
-"""Logs that we wrote, in the hands of Kafka: its dump checks segments and indexes, its shell reads
-them, a controller goes on.
+"""Kafka reads logs that kwire wrote: its dump checks segments and indexes, its shell loads
+them, and a controller continues them.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def copied(
 
 
 def fetch_everything(source: Path, log: LocalLog) -> None:
-    """Bring ``log`` to where Kafka's log in ``source`` ends, its oldest snapshot first if it starts
-    at one.
+    """Copy Kafka's log in ``source`` to ``log`` up to its end, the oldest snapshot first if it
+    starts at one.
     """
     first = int(min(source.glob("*.log")).stem)
     if first > 0:

@@ -1,9 +1,8 @@
-"""Every log that real Kafka left, served from its directory: each stock client reads it whole and
-follows it.
+"""Each stock client reads and follows every stored Kafka log, served from its directory.
 
-The logs are read by all clients at once. Then real batches are written behind the last one, as
-Kafka would, and every client must see those too; then they leave, and a group's committed offset
-must be the end that it read.
+All clients read a log at once. Then real batches are appended, as Kafka would, and every client
+must get them. Then the clients leave, and the committed offset of a group must be the end that it
+read.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _APPENDED = 5
 
 @dataclass
 class Reading:
-    """One directory served: what it holds, what was added, and what each client made of it."""
+    """One served directory: its records, the appended ones, and the outcome of each client."""
 
     name: str
     log: Log
@@ -109,7 +108,7 @@ def test_every_client_reads_and_follows_every_record(reading: Reading, way: Way)
 
 
 def check_prefix(prefix: Sequence[Record], log: Log) -> None:
-    """The records below the log start are those of the snapshot it starts at, in order."""
+    """The records below the log start are those of the snapshot at which it starts, in order."""
     assert [(record.key, record.value) for record in prefix] == log.snapshot_values()
     offsets = [record.offset for record in prefix]
     assert offsets == sorted(set(offsets)), "offsets of the snapshot's records do not grow"

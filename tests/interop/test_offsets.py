@@ -1,5 +1,5 @@
-"""Offsets by position and by time, as stock clients ask for them, against the segment's own
-records.
+"""Stock clients look up offsets by position and by time; the expected ones come from the
+segment's records.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_kcat_finds_offsets(served: Served) -> None:
 
 
 def test_kafka_get_offsets_finds_offsets(served: Served) -> None:
-    """kafka-get-offsets asks for earliest, latest and the largest timestamp by names of its own."""
+    """kafka-get-offsets has its own names for earliest, latest and the largest timestamp."""
     largest = max(record.timestamp for record in served.records)
     expected = {
         "earliest": served.log.start_offset,

@@ -1,6 +1,4 @@
-"""A quorum of our own as its users meet it: it is there at once, stock admin clients change it, and
-stock consumers and Spark read what they changed.
-"""
+"""Stock admin clients change a quorum of one, and stock consumers and Spark read the changes."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ _START_S_MAX = 3.0
 
 @pytest.fixture(scope="module")
 def one() -> Iterator[OwnCluster]:
-    """A quorum of one, after stock admin clients made a topic each."""
+    """A quorum of one, after each stock admin client has created a topic."""
     need_clients()
     with own_quorum(1) as cluster:
         for create in (by_kafka_python, by_confluent_kafka, create_by_java):
@@ -91,7 +89,7 @@ def test_stock_admin_clients_create_topics(one: OwnCluster, create: Any) -> None
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.mode == ASSIGN], ids=str)
 def test_stock_consumers_read_the_records(one: OwnCluster, way: Way) -> None:
-    """Every record that they can see, and exactly those in the node's own files."""
+    """A consumer gets the data records of the node's files, all of them and no others."""
     seen = read_with(way, one)
     end = seen[-1].offset + 1
     assert not first_difference(seen, in_files(one.nodes[0], end))

@@ -1,5 +1,5 @@
-"""A quorum of one, whose disk is all there is: killed at random moments and at every call to its
-disk, it takes nothing back.
+"""A quorum of one keeps every acknowledged record when it is killed at random moments or at any
+call to its disk.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ _TOGETHER = 4
 
 
 def test_kill_at_any_moment_loses_no_acknowledged_record(tmp_path: Path) -> None:
-    """A quorum of one: its disk is all there is. Killed at random moments, some before it is ready
-    again.
-    """
+    """Kills come at random moments, some before the process is ready again."""
     rand = random.Random(_SEED)
     with own_quorum(1) as cluster:
         [node] = cluster.nodes
@@ -50,9 +48,9 @@ def test_kill_at_any_moment_loses_no_acknowledged_record(tmp_path: Path) -> None
 
 
 def test_kill_or_failure_at_every_disk_call_loses_no_acknowledged_record(tmp_path: Path) -> None:
-    """strace kills the process, or fails its call, at the n-th call to the disk: nothing
-    acknowledged is lost, and after a failure the process ends. ``python -m tools.syscall_sweep``
-    goes through hundreds of positions.
+    """strace kills the process, or fails its call, at the n-th call to the disk: no
+    acknowledged record is lost, and a failure ends the process. ``python -m
+    tools.syscall_sweep`` tries hundreds of positions.
     """
     if trouble := syscall_sweep.available():
         missing(trouble)

@@ -1,5 +1,5 @@
-"""A snapshot that a node of our own quorum wrote, of every area, in the hands of Kafka: its
-controller starts on nothing else, and the snapshot that it writes then holds the same.
+"""A Kafka controller starts on a kwire node's snapshot alone, and its own next snapshot holds
+the same state.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def brokers_and_topics(client: WireClient, cluster_id: str) -> None:
-    """Two brokers, one of which fell out of sync and is fenced; topics on them, a feature, a block
-    of producer ids.
+    """Two brokers, one of them out of sync and fenced; topics on them, a feature, a block of
+    producer ids.
     """
     epochs: dict[int, int] = {}
     for broker_id in (101, 102):
@@ -108,7 +108,7 @@ def told(client: WireClient, request: Message, version: int) -> Any:
 
 
 def newest_snapshot(node: Node, end: int) -> Path:
-    """One that has everything before ``end``, once the node has written it."""
+    """The snapshot of everything below ``end``, once the node has written it."""
     deadline = time.monotonic() + _WITHIN_S
     while time.monotonic() < deadline:
         found = [one for one in snapshots(node.metadata_log_dir) if one.end_offset >= end]
@@ -119,8 +119,8 @@ def newest_snapshot(node: Node, end: int) -> Path:
 
 
 def kafka_on(snapshot: Path, own: OwnCluster, scratch: Path) -> Cluster:
-    """A controller of Kafka in the place of our node, with nothing but ``snapshot``; not started
-    yet.
+    """A Kafka controller that replaces the kwire node, with ``snapshot`` as its only state; not
+    started yet.
     """
     [kwires] = own.nodes
     snaps_often = {"metadata.log.max.record.bytes.between.snapshots": "1"}
@@ -196,5 +196,5 @@ def of_kafka(cluster: Cluster, scratch: Path) -> Counter[str]:
 
 
 def kinds(rows: Counter[str]) -> dict[str, int]:
-    """How many there are of each type."""
+    """The number of records of each type."""
     return dict(Counter(text.split('"')[1] for text in rows.elements()))

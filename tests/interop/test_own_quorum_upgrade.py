@@ -1,6 +1,8 @@
-"""The way from voters of the configuration to voters in the log, with Kafka's own tools:
-kafka-features upgrades our quorum, kafka-metadata-quorum tells and changes its voters afterwards,
-kafka-dump-log reads what it wrote; and real Kafka does the same.
+"""Static voters are put into the log with Kafka's own tools, in a kwire quorum and in a Kafka
+quorum.
+
+kafka-features upgrades the quorum, kafka-metadata-quorum describes and changes its voters
+afterwards, and kafka-dump-log reads the records.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _ID = re.compile(r"[\w-]{22}")
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[OwnCluster]:
-    """Three voters of the configuration."""
+    """Three static voters."""
     need_java()
     with own_quorum(
         3, properties={**QUICK, "metadata.log.max.record.bytes.between.snapshots": "500"}
@@ -74,9 +76,7 @@ def quorum(cluster: Cluster, *arguments: str, config: Path | None = None) -> str
 
 
 def voters(cluster: Cluster) -> dict[int, str]:
-    """Directory ids of the voters, as ``describe --status`` has them; empty for those of the
-    configuration.
-    """
+    """Directory ids of the voters in ``describe --status``; empty for static voters."""
     described = retried(lambda: quorum(cluster, "describe", "--status"))
     told = json.loads(status(described)["CurrentVoters"])
     assert all(one["endpoints"] for one in told)
@@ -84,13 +84,13 @@ def voters(cluster: Cluster) -> dict[int, str]:
 
 
 def directory_of(node: Node) -> str:
-    """As its meta.properties has it."""
+    """The directory id in the node's meta.properties."""
     lines = (node.log_dir / "meta.properties").read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)["directory.id"]
 
 
 def election(node: Node) -> dict[str, object]:
-    """Its quorum-state."""
+    """The node's quorum-state."""
     found: dict[str, object] = json.loads(
         (node.metadata_log_dir / "quorum-state").read_text(encoding="utf-8")
     )
@@ -98,7 +98,7 @@ def election(node: Node) -> dict[str, object]:
 
 
 def restart(cluster: OwnCluster, node: Node) -> None:
-    """``kill -9``, with a configuration that names no voters any more."""
+    """``kill -9``, then a configuration without voters."""
     cluster.kill_node(node)
     cluster.configure_node(node, {})
     cluster.start_node(node)
@@ -107,8 +107,8 @@ def restart(cluster: OwnCluster, node: Node) -> None:
 
 
 def newcomer(cluster: OwnCluster) -> tuple[Node, Path]:
-    """Another controller, which is no voter yet, and the file by which kafka-metadata-quorum knows
-    it.
+    """Another controller, not a voter yet, and the properties file that kafka-metadata-quorum
+    needs to add it.
     """
     broker_port, controller_port = lasting_ports(2)
     node = Node(4, ("broker", "controller"), cluster.directory / "4", broker_port, controller_port)
@@ -177,7 +177,7 @@ def test_static_voters_are_put_into_the_log(three: OwnCluster) -> None:
 
 
 def wait_for_snapshot(node: Node, named: dict[int, str], timeout_s: float = 30) -> None:
-    """Return when the node's newest snapshot says that these vote."""
+    """Return when the node's newest snapshot has these voters."""
     deadline = time.monotonic() + timeout_s
     while True:
         newest = max(list_directory(str(node.metadata_log_dir)).snapshots, default=None)
@@ -243,8 +243,8 @@ def answers(cluster: Cluster) -> list[str]:
 
 
 def test_non_electable_kwire_voter_follows_the_upgrade_of_kafka_controllers(tmp_path: Path) -> None:
-    """It tells Kafka's leader what it is, follows the upgrade, and votes by its directory id when
-    that leader is killed.
+    """The kwire voter registers with Kafka's leader, follows the upgrade, and votes by its
+    directory id when that leader is killed.
     """
     need_java()
     with with_witness(tmp_path) as cluster:

@@ -1,5 +1,5 @@
-"""Snapshots that we wrote, in the hands of Kafka: its dump and its shell read them, and a
-controller starts on one.
+"""Kafka reads snapshots that kwire wrote: its dump and its shell, and a controller that starts
+on one.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def dump(path: Path) -> tuple[Counter[str], list[str]]:
 
 
 def shell(path: Path) -> str:
-    """kafka-metadata-shell's tree. It answers before it has read anything, unless it is
-    given time.
+    """The tree of kafka-metadata-shell, which answers before it has loaded anything unless it
+    gets time.
     """
     jars = {
         jar.name: jar
@@ -107,7 +107,7 @@ def shell(path: Path) -> str:
 def test_kafkas_tools_print_the_same_for_kwires_snapshot_and_kafkas(
     logs: Any, tmp_path: Path
 ) -> None:
-    """Of one state that Kafka wrote a snapshot of too: a dynamic quorum, every kind of record."""
+    """Both snapshots are of one state: a dynamic quorum with every record type."""
     need_java()
     source: Path = logs("p-quorum") / "nodes" / "4" / "__cluster_metadata-0"
     snapshot = SnapshotId(2346, 4)
@@ -128,8 +128,8 @@ def test_kafkas_tools_print_the_same_for_kwires_snapshot_and_kafkas(
 
 
 def without_voters(records: Counter[str]) -> Counter[str]:
-    """Voters and time apart: the former come in no order, and Kafka's batches have the time of
-    writing.
+    """Compared without voters, which have no order, and times, because Kafka's batches have the
+    time of writing.
     """
     return Counter({text: count for text, count in records.items() if "KRaftVoters" not in text})
 
@@ -139,7 +139,7 @@ def without_voters(records: Counter[str]) -> Counter[str]:
 
 @pytest.fixture(params=[False, True], ids=["dynamic voters", "static voters"])
 def combined(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, Node]]:
-    """Broker and controller in one, with something in its metadata."""
+    """A Kafka node that is broker and controller, with some metadata."""
     need_java()
     with kafka(static_voters=request.param, options=FAST_START) as cluster:
         make_topics(cluster, [f"topic-{number}" for number in range(3)])
@@ -184,8 +184,8 @@ def image_of(directory: Path, high_watermark: int) -> Image:
 
 
 def test_kafka_controller_starts_on_kwires_snapshot_alone(combined: tuple[Cluster, Node]) -> None:
-    """Its whole log taken away, our snapshot in its place: the cluster is the same, voters and all,
-    and can be changed.
+    """kwire's snapshot replaces the whole log: cluster and voters are the same, and the cluster
+    can be changed.
     """
     cluster, node = combined
     cluster.stop_node(node)

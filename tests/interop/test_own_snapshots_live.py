@@ -1,5 +1,5 @@
-"""A gateway that observes a real quorum writes snapshots, cleans behind them while clients read,
-and begins with one when it starts again.
+"""A gateway that observes a Kafka quorum writes snapshots, deletes the log below them while
+clients read, and restarts from one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_snapshots_are_written_and_the_log_below_them_is_deleted(tmp_path: Path)
 
 
 def image_of_snapshot(path: Path, scratch: Path) -> Image:
-    """The image that a snapshot makes alone."""
+    """The image of a snapshot without the log behind it."""
     alone = scratch / f"alone-{path.name}"
     alone.mkdir()
     shutil.copy(path, alone)

@@ -1,5 +1,5 @@
-"""The package as users install it: built, checked, put into a fresh environment, and run away from
-the checkout.
+"""The package as users install it: built, installed into a new environment, and run outside the
+checkout.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A real quorum of three static voters under load whose leaders are killed, hang, and are cut off
-with records that are lost, while our observer is killed, too: what a consumer saw all the while is
-what was committed, and nothing else.
+"""A gateway observes a Kafka quorum of three static voters under load, while leaders are
+killed, suspended and cut off with records that are lost.
+
+The gateway is killed, too. A consumer gets the committed records, and no others.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def taken_snapshot(data_dir: Path) -> tuple[int, bytes]:
 
 
 def test_run_had_the_planned_kills_and_uncommitted_tails(report: FailoverReport) -> None:
-    """Ten leaders and twenty gateways were killed, and records were given out that were lost
+    """Ten leaders and twenty gateways were killed, and leaders wrote records that were lost
     afterwards.
     """
     assert report.server.kills == _GATEWAYS_KILLED
@@ -136,9 +137,7 @@ def test_gateway_began_with_a_snapshot_of_the_quorum(report: FailoverReport) -> 
 
 
 def test_consumer_got_the_committed_records_only(report: FailoverReport) -> None:
-    """The snapshot's records; then no gap, no duplicate, nothing that was lost: record for record
-    what the quorum has.
-    """
+    """The snapshot's records, then the quorum's records without gap, duplicate or lost record."""
     expected = records_of(report.truth)
     prefix = [record for record in report.reader.records if record.offset < report.start]
     seen = [
@@ -152,8 +151,8 @@ def test_consumer_got_the_committed_records_only(report: FailoverReport) -> None
 
 
 def test_gateway_serves_the_log_of_the_quorum(report: FailoverReport) -> None:
-    """Its files and its answers, byte for byte; and so has every voter, from where its log
-    begins.
+    """Its files and its responses have the quorum's bytes, and so has every voter from its log
+    start on.
     """
     assert not first_unequal(clipped(copied(report.data_dir), report.end), report.truth)
     fetched = fetched_from(report.server.address, report.start, report.end)
@@ -166,10 +165,11 @@ def test_gateway_serves_the_log_of_the_quorum(report: FailoverReport) -> None:
 
 
 def test_gateway_behind_the_log_start_fetches_the_snapshot(report: FailoverReport) -> None:
-    """While it is down every voter loses its disk: what it has not seen is in snapshots alone.
+    """While the gateway is down each voter loses its disk and replicates again from a snapshot: the
+    records that the gateway lacks are in snapshots only.
 
-    It must come back to a snapshot of the leader, byte for byte, and the leader's log behind that;
-    and a consumer that begins anew is given the records of the snapshot, and then the log.
+    It must then hold a snapshot of the leader, byte for byte, and the leader's log behind it; a new
+    consumer gets the records of the snapshot, then the log.
     """
     cluster, server = report.cluster, report.server
     server.kill()
@@ -196,8 +196,8 @@ def test_gateway_behind_the_log_start_fetches_the_snapshot(report: FailoverRepor
 
 
 def test_gateway_follows_the_successor_of_a_suspended_leader(report: FailoverReport) -> None:
-    """Its connections stay open, and it answers nothing; when it goes on it believes for a while
-    that it leads.
+    """A suspended leader keeps its connections open and answers nothing; when it resumes it
+    believes for a while that it leads.
     """
     cluster, hung = report.cluster, report.cluster.wait_for_leader()
     with Load(cluster.controllers.split(",")) as load:
@@ -238,7 +238,7 @@ def test_gateway_without_controllers_serves_committed_records(report: FailoverRe
 
 
 def test_gateway_follows_the_upgrade_to_dynamic_voters(report: FailoverReport) -> None:
-    """kraft.version 1 is finalized: the voters now stand in the log, in control records."""
+    """kraft.version 1 is finalized, so the voters are in the log, in control records."""
     update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
     with Admin(report.cluster.controllers.split(",")) as admin:
 
@@ -263,11 +263,11 @@ def test_gateway_follows_the_upgrade_to_dynamic_voters(report: FailoverReport) -
 
 
 def check_the_same(report: FailoverReport) -> tuple[int, int]:
-    """Bring the gateway to the leader's present end, and compare what both have; where that begins
-    and ends.
+    """Bring the gateway to the leader's current end and compare the logs. Return where the
+    comparison begins and ends.
 
     The gateway's log may begin later than this leader's, after a snapshot of another leader. Below
-    it the gateway serves the records of that snapshot.
+    that it serves the records of the snapshot.
     """
     leader = report.cluster.wait_for_leader()
     end = files_of(leader)[-1].last_offset + 1

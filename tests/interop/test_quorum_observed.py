@@ -1,6 +1,7 @@
-"""A real quorum of three dynamic voters, observed: every record that Kafka can be made to write
-reaches stock consumers as it is in the leader's own files, and Kafka's own tool sees through the
-gateway what it sees at the controllers.
+"""A gateway observes a Kafka quorum of three dynamic voters that writes every record type.
+
+Stock consumers get the records of the leader's files, and Kafka's tool prints the same for the
+gateway as for the controllers.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ _SNAPSHOT_HEADER, _LEADER_CHANGE, _KRAFT_VERSION, _KRAFT_VOTERS = 3, 2, 5, 6
 
 @dataclass
 class Observed:
-    """The cluster after the workload, the gateway beside it, what clients read that followed all
-    along, and the truth.
+    """The cluster after the workload, the gateway, the records that following clients got, and
+    the leader's records.
     """
 
     cluster: Cluster
@@ -199,7 +200,7 @@ def run(*arguments: str) -> str:
 
 
 def still(row: dict[str, str]) -> dict[str, str]:
-    """Without what moves; each of that must be a number."""
+    """The values without those that change between descriptions, each of which must be a number."""
     assert all(value.lstrip("-").isdigit() for name, value in row.items() if name in _MOVING), row
     return {name: value for name, value in row.items() if name not in _MOVING}
 
@@ -253,9 +254,7 @@ def test_gateway_is_an_observer_with_its_own_directory_id(observed: Observed) ->
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """With columns as wide as Kafka makes them: where the values have the same width, so have the
-    lines.
-    """
+    """The columns have the widths of Kafka's tool."""
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 

@@ -1,5 +1,5 @@
-"""Quorums of other Kafka releases, with voters named in the configuration and in the log: each is
-observed from its first record on, through a fail-over, and served as its leader has it.
+"""Quorums of other Kafka releases, with static and with dynamic voters, are observed from the
+first record through a fail-over.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Partitions of real brokers move under our controller: begun by an admin client, ended by the
-brokers, with all records.
-"""
+"""Partitions of Kafka brokers are reassigned under a kwire controller and keep their records."""
 
 from __future__ import annotations
 
@@ -61,7 +59,7 @@ def test_reassigned_partitions_keep_their_records(tmp_path: Path) -> None:
 
 
 def move(brokers: Cluster, to: list[int]) -> None:
-    """All partitions to these brokers; until they are there and in sync."""
+    """Reassign all partitions to these brokers, and wait until they are there and in sync."""
     wanted = [{"partition_index": index, "replicas": to} for index in range(PARTITIONS)]
     ask(
         brokers,
@@ -77,13 +75,13 @@ def move(brokers: Cluster, to: list[int]) -> None:
 
 
 def ask(brokers: Cluster, request: Any, accept: tuple[int, ...] = ()) -> Any:
-    """The answer of a broker, which forwards what it cannot do itself."""
+    """The response of a broker, which forwards controller requests."""
     with Admin(running(brokers)) as admin:
         return admin.send(request, accept=accept)
 
 
 def directories(own: OwnCluster) -> dict[tuple[int, int], bool]:
-    """Of each replica: does the log say in which of its broker's directories it is?"""
+    """Of each replica: whether the log names the directory in which its broker holds it."""
     image = image_of(own.nodes[0].metadata_log_dir)
     found = {}
     for index, part in image.partitions[image.topic_ids[TOPIC]].items():

@@ -1,5 +1,5 @@
-"""``kwire serve`` with nothing said, as ``make serve`` runs it: every client reads the log that
-comes with the package.
+"""``kwire serve`` without options, as ``make serve`` runs it: every client reads the log that
+the package contains.
 """
 
 from __future__ import annotations

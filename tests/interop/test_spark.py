@@ -1,8 +1,8 @@
-"""Spark's own Kafka source on our server: batch and streams, every way to name the topic, restarts,
-and what is decoded.
+"""Spark's own Kafka source reads a kwire server: batches and streams, every way to name the
+topic, restarts, and decoded columns.
 
-One session and one server serve every test of whole logs; what is appended goes to a copy with a
-server of its own.
+One session and one server serve all tests of whole logs. Tests that append use a copy with a server
+of its own.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def growing(logs: Any, tmp_path: Path) -> Iterator[Served]:
 def check_whole(
     seen: Sequence[Record], served: Served, way: str, added: Sequence[Record] = ()
 ) -> None:
-    """``seen`` is every record that the log's files hold, byte for byte, and what was added."""
+    """``seen`` must be every record of the log's files, byte for byte, and the appended ones."""
     prefix = [record for record in seen if record.offset < served.log.start_offset]
     assert not first_difference(seen[len(prefix) :], [*served.log.records(), *added])
     check_prefix(prefix, served.log)

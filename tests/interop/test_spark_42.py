@@ -1,8 +1,8 @@
-"""PySpark 4.2, where the other tests have the newest release: an environment of its own, and in
-that the tests of ``SELECTED``.
+"""Runs the tests of ``SELECTED`` with PySpark 4.2 in an environment of its own; the other tests
+have the newest release.
 
-Every way that kwire calls PySpark is among them once: DataFrame functions, the Kafka source, the
-Python data source with streams and filters, and tables, which with this release also go into Delta.
+Every call that kwire makes of PySpark is among them: DataFrame functions, the Kafka source, the
+Python data source with streams and filters, and tables, with this release also in Delta.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _environ() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """Made for the session, and taken away behind it: it is most of a gigabyte."""
+    """Created for the session and deleted at its end, because it takes most of a gigabyte."""
     if shutil.which("java") is None:
         missing("there is no Java on the PATH")
     directory = tmp_path_factory.mktemp("pyspark")

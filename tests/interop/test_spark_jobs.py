@@ -1,5 +1,5 @@
-"""The jobs over the tables of a quorum's log, against counts of its changes; ``kwire spark``; the
-page.
+"""The jobs over the tables of a quorum's log agree with counts of its changes; ``kwire spark``
+and its page run.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A real quorum, our gateway observing it, and tables that follow: how soon a created topic is in
-the table of topics.
+"""Measures how soon a topic that Kafka creates is in the table of topics, behind a gateway that
+observes the quorum.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Ga
 
 @dataclass
 class Sighting:
-    """When (seconds since 1970) Kafka had answered that a topic is created, when the table of
-    topics had it, and its offset.
+    """Seconds since 1970 at which Kafka had acknowledged a topic and at which the table had it,
+    and its offset.
     """
 
     name: str
@@ -78,9 +78,7 @@ def stream(spark: SparkSession, source: str, bootstrap: str) -> Any:
 def following(
     spark: SparkSession, source: str, bootstrap: str, path: str
 ) -> Iterator[StreamingQuery]:
-    """Tables with a trigger of one second that have caught up, and whose first micro-batches are
-    behind them.
-    """
+    """Tables with a trigger of one second that have caught up, after their first micro-batches."""
     query = tables(
         spark, stream(spark, source, bootstrap), path, trigger={"processingTime": "1 second"}
     )
@@ -144,7 +142,7 @@ def after_trigger(query: StreamingQuery, sighting: Sighting) -> float:
 
 
 def _end(progress: Any) -> int:
-    """Behind the last offset of a micro-batch, as either source says it."""
+    """The offset after a micro-batch's last one, for either source."""
     end = progress["sources"][0]["endOffset"]
     end = json.loads(end) if isinstance(end, str) else end
     return int(end["offset"] if "offset" in end else end[TOPIC_NAME]["0"])

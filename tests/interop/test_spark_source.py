@@ -1,7 +1,7 @@
-"""``format("kwire")`` in a real Spark session: from our server, batch and streams with restarts,
-and from files.
+"""``format("kwire")`` in a Spark session reads a server, in batches and in streams with
+restarts, and files.
 
-What Kafka's own dump says of a log is what every way of reading must give.
+Each must give the records that Kafka's own dump prints.
 """
 
 from __future__ import annotations
@@ -228,8 +228,8 @@ def test_a_stream_over_restarts_gives_every_row_once(
 def test_latest_begins_where_the_query_first_began(
     spark: SparkSession, logs: Any, tmp_path: Path
 ) -> None:
-    """Spark asks where to begin again when the first micro-batch is run again, and the log has
-    grown by then.
+    """Spark asks for the start again when it repeats the first micro-batch, after the log has
+    grown.
     """
     checkpoint = tmp_path / "checkpoint"
     with serving(logs, "p-one-basic", "1", tmp_path) as served:

@@ -1,5 +1,5 @@
-"""``format("kwire")`` at a Kafka that wants TLS and a password: Kafka's own option names get it in,
-and a refusal says why.
+"""``format("kwire")`` connects to a Kafka with TLS and SASL by Kafka's own option names, and
+reports the reason of a refusal.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The tables in a real Spark session: every log against the image, both sources, and runs that are
-killed and started again.
+"""The tables in a Spark session: every log against its image, both sources, and queries that
+are killed and restarted.
 """
 
 from __future__ import annotations
@@ -193,8 +193,8 @@ def _next_offset(path: str) -> int:
 def test_second_copy_of_the_log_continues_the_tables(
     spark: SparkSession, logs: Any, tmp_path: Path
 ) -> None:
-    """The second copy brings what is new; one whose log has left the tables behind is refused, as
-    what was between is gone.
+    """The second copy adds the new records; a copy that starts behind the tables' end is
+    refused, because the records between are missing.
     """
     _, whole = copied(logs("p-one-basic"), "nodes/1", tmp_path / "whole")
     path, segment = str(tmp_path / "tables"), next(whole.glob("*.log"))

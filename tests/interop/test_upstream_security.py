@@ -1,7 +1,7 @@
-"""Our client connection and real Kafka 4.3.1: every security protocol and mechanism, and what each
-refusal says.
+"""The gateway's connection to a Kafka 4.3.1 controller: every security protocol and mechanism,
+and the sentence of each refusal.
 
-One controller with a listener for each way to come in, and Kafka's own authorizer.
+One controller has a listener for each protocol, and Kafka's own authorizer.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ LISTENERS = {
 
 @dataclass
 class Place:
-    """A secured controller, and where its stores are."""
+    """A secured controller, and the directory of its stores."""
 
     cluster: Cluster
     ports: Mapping[str, int]
@@ -90,7 +90,7 @@ class Place:
     async def connect(
         self, listener: str, *parts: Mapping[str, str], host: str = "127.0.0.1"
     ) -> Upstream:
-        """Connect as a properties file with ``parts`` says; the protocol is the listener's unless
+        """Connect with a properties file of ``parts``; the protocol is the listener's unless
         they name another.
         """
         security = load_client_properties(
@@ -164,9 +164,7 @@ def with_odd_user(key: str) -> dict[str, str]:
 
 
 async def fetch(upstream: Upstream) -> int:
-    """The error code of an observer's first Fetch: FENCED_LEADER_EPOCH is how a quorum greets whom
-    it lets in.
-    """
+    """The error code of an observer's first Fetch: an accepted one gets FENCED_LEADER_EPOCH."""
     version = upstream.common_version(FETCH, range(13, 19))
     partition = FetchPartition(
         partition=0, fetch_offset=0, last_fetched_epoch=0, current_leader_epoch=0
@@ -335,8 +333,8 @@ def test_wrong_protocol_is_named_in_the_error(
 
 
 def test_password_with_special_characters_authenticates(place: Place) -> None:
-    """The controller read it with Java's properties and Kafka's JAAS parser; the same text means
-    the same to us.
+    """The controller reads the password with Java's properties and Kafka's JAAS parser; kwire
+    reads the same text alike.
     """
     module = f'{PLAIN_MODULE} required username="odd" password={ODD_PASSWORD};'
     assert (
