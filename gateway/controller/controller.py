@@ -142,6 +142,8 @@ class Controller:
         """
         state = State()
         yield from state.copy(image)
+        if image.brokers:  # the first of their heartbeats needs it
+            yield from state.index_partitions()
         self._state = state
         self._idle_since_ms = now_ms
         self._next_offset = image.next_offset

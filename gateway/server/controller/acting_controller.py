@@ -31,6 +31,7 @@ from gateway.server.controller.proposals import (
 from gateway.server.controller.waiting_requests import WaitingRequests
 from gateway.server.event_queue import EventQueue
 from gateway.server.running_clock import RunningClock
+from gateway.sources.image_memory import frozen_when_made, release_incrementally
 from gateway.wall_clock import wall_ms
 from kwire.protocol import ErrorCode
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from gateway.server.raft_driver import RaftDriver
     from gateway.slices import Slices
     from gateway.sources.metadata_loader import MetadataLoader
+    from kwire.cluster import Image
     from kwire.message import Message
 
 #: Interval of the check for a new leader, due periodic tasks and an idle log, s.
@@ -257,13 +259,14 @@ class ActingController:
         The image does not change meanwhile: no other node appends records in this epoch, and this
         one has none to append yet. When the node loses leadership, the work is dropped.
         """
-        controller = self._make(sorted(self._driver.raft.voters.nodes))
-        operations = yield from controller.become_active(
-            self._loader.image,
-            wall_ms(),
-            steady_ms=self._clock.read(),
-            transaction_open=self._loader.in_transaction,
-        )
+        controller, image = self._make(sorted(self._driver.raft.voters.nodes)), self._loader.image
+        with frozen_when_made(len(image.partitions) + len(image.acls) + len(image.tokens)):
+            operations = yield from controller.become_active(
+                image,
+                wall_ms(),
+                steady_ms=self._clock.read(),
+                transaction_open=self._loader.in_transaction,
+            )
         return controller, operations
 
     def _not_active(self, error: Exception) -> None:
@@ -292,6 +295,7 @@ class ActingController:
             return
         if self._controller is not None:
             self.facts.measures.leads_no_more(self._controller.elections)
+            self._release(self._controller.image)
         proposals, undecided = self._proposals.forget(), self._decisions.drop()
         self._changes.left(proposals, epoch)
         self._epoch, self._controller, self._activates = -1, None, False
@@ -306,6 +310,13 @@ class ActingController:
         confirming, self._awaiting_confirmation = self._awaiting_confirmation, []
         for then in (*confirming, *(then for proposal in proposals for then in proposal.then)):
             then()
+
+    def _release(self, image: Image | None) -> None:
+        """Free the image of a controller that is dropped, piece by piece in a thread: freeing one
+        of 100,000 topics and ACLs in one step takes 65 ms.
+        """
+        if self._nursery is not None:
+            self._nursery.start_soon(trio.to_thread.run_sync, release_incrementally, [image])
 
     def accepted(self, number: int, end_offset: int) -> None:
         """A proposal was appended."""

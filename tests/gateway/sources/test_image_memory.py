@@ -14,6 +14,7 @@ from gateway.sources.image_memory import (
     LOOSE_OBJECTS_MAX,
     collector_paused,
     freeze,
+    frozen_when_made,
     release_incrementally,
 )
 from kwire.cluster import Image
@@ -93,3 +94,21 @@ def test_few_objects_are_not_hidden_from_the_collector() -> None:
         alive = [Thing() for _ in range(100)]  # each round lets go of the one before
         freeze()
     assert gc.get_freeze_count() <= frozen and len(alive) == 100
+
+
+def test_many_objects_are_hidden_from_the_collector_once_they_are_made() -> None:
+    frozen = gc.get_freeze_count()
+    with frozen_when_made(LOOSE_OBJECTS_MAX + 1):
+        assert not gc.isenabled(), "making them starts no collection"
+        made = [Thing() for _ in range(LOOSE_OBJECTS_MAX + 1)]
+    assert gc.isenabled() and gc.get_freeze_count() - frozen > len(made)
+
+
+def test_few_objects_or_those_of_a_failure_are_left_to_the_collector() -> None:
+    gc.collect()
+    frozen = gc.get_freeze_count()
+    with frozen_when_made(LOOSE_OBJECTS_MAX):
+        assert gc.isenabled()
+    with pytest.raises(KeyError), frozen_when_made(LOOSE_OBJECTS_MAX + 1):
+        raise KeyError
+    assert gc.isenabled() and gc.get_freeze_count() <= frozen
