@@ -33,7 +33,7 @@ SELECTED = (
     "tests/kwire/spark/test_frames.py::test_every_record_type_decoded",
     "tests/kwire/spark/test_frames.py::test_typed_columns_are_ready_for_sql[PartitionRecord]",
     "tests/kwire/spark/test_frames.py::test_filters_run_in_the_jvm_and_lose_nothing_damaged",
-    "tests/kwire/spark/test_frames.py::test_damaged_values_are_rows_unless_asked_to_fail",
+    "tests/kwire/spark/test_frames.py::test_damaged_values_are_rows_unless_fail_fast",
     "tests/interop/test_spark.py::test_a_batch_reads_the_whole_topic[from-a-snapshot-subscribe]",
     "tests/interop/test_spark.py::test_available_now_reads_the_whole_topic[from-a-snapshot-assign]",
     "tests/interop/test_spark.py::test_a_batch_that_was_cut_off_is_run_again",

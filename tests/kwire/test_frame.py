@@ -40,7 +40,7 @@ def test_one_frame_cut_at_every_byte() -> None:
     assert split([bytes([byte]) for byte in stream]) == [b"firsthalf", b"second"]
 
 
-def test_missing_says_how_many_bytes_to_wait_for() -> None:
+def test_missing_returns_the_number_of_bytes_to_wait_for() -> None:
     splitter = FrameSplitter(100)
     assert splitter.missing() == 4
     splitter.feed(b"\0\0")
@@ -52,7 +52,7 @@ def test_missing_says_how_many_bytes_to_wait_for() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), 101, 100 * 1024 * 1024 + 1, 2**31 - 1])
-def test_a_size_that_cannot_be_is_refused_as_soon_as_it_is_there(size: int) -> None:
+def test_impossible_size_is_refused_as_soon_as_it_is_read(size: int) -> None:
     splitter = FrameSplitter(100)
     splitter.feed(struct.pack(">i", size))
     with pytest.raises(DecodeError, match=str(size)):

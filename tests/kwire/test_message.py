@@ -166,7 +166,7 @@ def test_the_element_budget_counts_elements_and_unknown_tags() -> None:
         MetadataRequest.decode(data, 12, budget=9)
 
 
-def test_a_count_is_held_against_the_bytes_before_anything_is_made() -> None:
+def test_count_is_checked_against_the_bytes_before_any_allocation() -> None:
     for count in (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\x7f"):
         with pytest.raises(DecodeError) as caught:
             MetadataRequest.decode(count + bytes(20), 12)
@@ -270,7 +270,7 @@ def test_copies_share_nothing_that_can_change() -> None:
     assert copy.copy(message).api_keys is message.api_keys
 
 
-def test_repr_shows_what_was_set() -> None:
+def test_repr_shows_the_fields_that_were_set() -> None:
     assert repr(FetchPartition(partition=3)) == "FetchPartition(partition=3)"
     assert (
         repr(TopicRecord(name="a", unknown_tags=[(5, b"x")]))
@@ -285,7 +285,7 @@ def test_equality() -> None:
         hash(TopicRecord())
 
 
-def test_json_names_what_is_wrong() -> None:
+def test_json_error_names_the_member() -> None:
     with pytest.raises(DecodeError, match=r"MetadataRequest\.topics\[0\]\.name: text expected"):
         MetadataRequest.from_json({"topics": [{"name": 5}], "allowAutoTopicCreation": True}, 4)
     with pytest.raises(DecodeError, match=r"MetadataRequest\.topics: is missing"):

@@ -24,7 +24,7 @@ def facts() -> dict[str, Any]:
     return found
 
 
-def test_error_code_has_a_name_and_says_whether_clients_retry() -> None:
+def test_error_code_has_a_name_and_a_retriable_flag() -> None:
     assert ErrorCode(3).name == "UNKNOWN_TOPIC_OR_PARTITION"
     assert [
         code.retriable
@@ -77,7 +77,7 @@ def test_features_of_a_new_cluster_are_those_that_kafka_counts(facts: dict[str, 
             assert feature.default_level(level["level"]) == expected, (row["name"], level)
 
 
-def test_functions_of_a_level_are_what_kafka_answers_at_each(facts: dict[str, Any]) -> None:
+def test_functions_of_a_level_return_kafkas_values(facts: dict[str, Any]) -> None:
     asked = {
         "isScramSupported": levels.is_scram_supported,
         "isLeaderEpochBumpRequiredOnIsrShrink": levels.is_leader_epoch_bump_required_on_isr_shrink,
@@ -100,7 +100,7 @@ def test_level_and_state_have_the_names_that_commands_and_responses_show() -> No
     )
 
 
-def test_changed_missing_and_left_over_modules_are_told_and_hand_written_ones_stay(
+def test_changed_missing_and_left_over_modules_are_reported_and_hand_written_ones_stay(
     tmp_path: Path,
 ) -> None:
     files = protocol_files(newest(SCHEMAS / "facts"))

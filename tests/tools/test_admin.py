@@ -70,7 +70,7 @@ def created(code: int = 0) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=code)])
 
 
-def test_the_next_node_is_asked_until_one_does_it() -> None:
+def test_nodes_are_tried_until_one_carries_out_the_request() -> None:
     with (
         node(lambda: created(_NOT_CONTROLLER)) as follower,
         node(lambda: None) as closing,
@@ -81,14 +81,14 @@ def test_the_next_node_is_asked_until_one_does_it() -> None:
         assert admin.send(CreateTopicsRequest()).topics[0].error_code == 0
 
 
-def test_a_refusal_is_told_and_one_that_is_an_answer_is_given() -> None:
+def test_refusal_is_raised_unless_it_is_accepted() -> None:
     with node(lambda: created(_EXISTS)) as address, Admin([address]) as admin:
         with pytest.raises(AdminError, match=r"CreateTopicsRequest.*36"):
             admin.send(CreateTopicsRequest())
         assert admin.send(CreateTopicsRequest(), accept={_EXISTS}).topics[0].error_code == _EXISTS
 
 
-def test_an_api_that_is_not_offered_is_told() -> None:
+def test_api_that_the_server_lacks_is_reported() -> None:
     with (
         node(created) as address,
         Admin([address]) as admin,

@@ -18,7 +18,7 @@ def test_gateway_listens_until_the_block_ends() -> None:
     assert not accepts(host, int(port))
 
 
-def test_a_configuration_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_unusable_configuration_is_reported(tmp_path: Path) -> None:
     missing = tmp_path / "nothing-here"
     with (
         pytest.raises(ProcessError, match=r"kwire serve ended with 2:\n(.|\n)*log\.dirs"),
@@ -27,6 +27,6 @@ def test_a_configuration_that_cannot_be_used_is_told(tmp_path: Path) -> None:
         pytest.fail("it started on a directory that is not there")
 
 
-def test_a_server_that_dies_in_the_block_is_told() -> None:
+def test_server_that_dies_in_the_block_is_reported() -> None:
     with pytest.raises(ProcessError, match="not by itself with 0"), gateway() as server:
         server.process.kill()

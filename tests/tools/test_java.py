@@ -23,7 +23,9 @@ def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.Mon
     assert java.java() == str(tmp_path / "path/java")
 
 
-def test_no_java_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_reported_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(java.JavaError, match="install a JRE of 17 or newer"):
@@ -54,7 +56,7 @@ def test_classes_that_were_loaded_before_are_not_loaded_again(
     assert java.class_archive("4.3.1") != archive, "of another Java"
 
 
-def test_a_release_without_tools_is_asked_by_those_of_the_one_before(
+def test_release_without_tools_uses_those_of_the_release_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []

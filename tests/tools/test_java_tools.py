@@ -66,7 +66,7 @@ def test_a_tool_that_fails_raises_its_output_and_its_errors() -> None:
 
 
 @pytest.mark.usefixtures("machine")
-def test_a_machine_is_replaced_when_it_dies_hangs_or_says_that_it_is_spent() -> None:
+def test_virtual_machine_is_replaced_when_it_dies_hangs_or_is_used_up() -> None:
     with pytest.raises(java.JavaError, match="its virtual machine ended"):
         run_tool(java.TOPICS, ["dies"])
     with pytest.raises(java.JavaError, match="gave no answer in 0 s"):

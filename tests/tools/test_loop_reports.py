@@ -57,7 +57,7 @@ def test_log_without_reports_gives_none(tmp_path: Path) -> None:
     assert reports.take() == []
 
 
-def test_step_shorter_than_asked_for_is_passed_over(tmp_path: Path) -> None:
+def test_shorter_step_is_ignored(tmp_path: Path) -> None:
     process = started(
         tmp_path / "log",
         "event loop held milliseconds=70\n"

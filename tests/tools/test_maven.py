@@ -54,7 +54,7 @@ def test_a_flat_set_asks_for_nothing_else_and_only_once(bin_dir: Path, tmp_path:
     assert (bin_dir / "calls").read_text() == "xx"
 
 
-def test_a_missing_artifact_is_told_in_mavens_words_and_asked_for_again(bin_dir: Path) -> None:
+def test_missing_artifact_is_reported_in_mavens_words_and_requested_again(bin_dir: Path) -> None:
     for calls in ("x", "xx"):
         with pytest.raises(
             MavenError,
@@ -71,7 +71,7 @@ def test_missing_artifact_is_remembered_for_a_while(bin_dir: Path) -> None:
         assert (bin_dir / "calls").read_text() == calls
 
 
-def test_a_missing_maven_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_maven_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("KWIRE_CACHE", str(tmp_path / "cache"))
     with pytest.raises(MavenError, match="mvn is not on the PATH"):

@@ -85,7 +85,7 @@ def test_a_node_is_killed_paused_wiped_and_comes_back(tmp_path: Path) -> None:
         assert cluster.said_by(node).count('"event": "ready"') == 2
 
 
-def test_a_node_that_cannot_start_is_told_with_its_words(tmp_path: Path) -> None:
+def test_failed_start_of_a_node_is_reported_with_its_output(tmp_path: Path) -> None:
     with (
         pytest.raises(ProcessError, match=r"ended with 2:[^$]*fetch\.timeout"),
         own_quorum(

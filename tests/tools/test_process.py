@@ -45,19 +45,19 @@ def test_processor_time_of_a_child_is_what_it_used(tmp_path: Path) -> None:
     process.stop()
 
 
-def test_one_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
+def test_child_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     process = child(_STUBBORN, tmp_path)
     process.wait_until(lambda: "up" in process.said(), 20)
     assert process.stop(timeout_s=0.2) == -signal.SIGKILL
 
 
-def test_an_early_end_is_told_with_the_last_words(tmp_path: Path) -> None:
+def test_early_end_is_reported_with_the_last_output(tmp_path: Path) -> None:
     process = child("import sys; sys.exit('no such file: cluster.id')", tmp_path)
     with pytest.raises(ProcessError, match=r"ended with 1:\nno such file: cluster\.id"):
         process.wait_until(lambda: False, 20)
 
 
-def test_a_late_one_is_told(tmp_path: Path) -> None:
+def test_child_that_is_not_ready_in_time_is_reported(tmp_path: Path) -> None:
     process = child(_OBEDIENT, tmp_path)
     with pytest.raises(ProcessError, match="was not ready after 0 s"):
         process.wait_until(lambda: False, 0.1)
@@ -87,7 +87,7 @@ def test_a_lasting_port_is_given_out_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(set(ports)) == 10
 
 
-def test_a_paused_child_says_nothing_until_it_goes_on_and_can_be_stopped(tmp_path: Path) -> None:
+def test_paused_child_prints_nothing_until_it_resumes_and_can_be_stopped(tmp_path: Path) -> None:
     process = child(
         "import time\nwhile True: print('tick', flush=True); time.sleep(0.01)", tmp_path
     )

@@ -17,7 +17,7 @@ java.lang.IllegalStateException: why
 SECOND = "15:40:00.000 FATAL kafka.Kafka$ - the end\n"
 
 
-def test_errors_are_told_with_what_belongs_to_them(tmp_path: Path) -> None:
+def test_errors_are_reported_with_their_lines(tmp_path: Path) -> None:
     (tmp_path / "server-1.out").write_text(FIRST)
     (tmp_path / "server.out").write_text(SECOND)
     node = Node(101, ("broker",), tmp_path)

@@ -48,7 +48,7 @@ def test_the_connector_of_the_same_version_first(monkeypatch: pytest.MonkeyPatch
     assert len(found.paths) == 4
 
 
-def test_else_the_set_that_works_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fallback_set_is_used_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     _maven(monkeypatch, "spark-sql:4.3.0", *WORKING)
     run = CliRunner().invoke(spark_jars.main, ["--pyspark", "4.3.0"])
     assert run.exit_code == 0
@@ -63,7 +63,9 @@ def test_no_guess_for_a_release_that_was_never_run(monkeypatch: pytest.MonkeyPat
     assert len(maven.asked) == 1
 
 
-def test_both_failures_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_connector_and_missing_fallback_are_both_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _maven(monkeypatch)
     run = CliRunner().invoke(spark_jars.main, ["--pyspark", "4.3.0"])
     assert run.exit_code == 1

@@ -91,7 +91,7 @@ def silent(connection: socket.socket, seconds: float = 0.2) -> bool:
 
 
 @pytest.mark.parametrize("way", [(_OTHER, _ECHO), (_ECHO, _OTHER)], ids=["requests", "answers"])
-def test_one_way_is_cut_and_healed(network: Network, way: tuple[int, int]) -> None:
+def test_one_direction_is_cut_and_healed(network: Network, way: tuple[int, int]) -> None:
     with call(network) as connection:
         source, target = way
         before, back = network.passed[way], network.passed[target, source]
@@ -116,7 +116,7 @@ def test_a_new_connection_over_a_cut_way_is_silent(network: Network) -> None:
         assert connection.recv(4096)
 
 
-def test_others_are_let_through(network: Network) -> None:
+def test_connections_of_other_callers_pass(network: Network) -> None:
     network.isolate(_ECHO)
     with call(network, "an-admin-client") as connection:
         assert echoed(connection, b"hello")

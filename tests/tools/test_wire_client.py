@@ -45,7 +45,7 @@ def _frame(connection: socket.socket) -> bytes:
     return connection.recv(size, socket.MSG_WAITALL)
 
 
-def test_an_answer_is_put_together_and_a_close_is_told(address: str) -> None:
+def test_response_is_assembled_and_a_closed_connection_raises(address: str) -> None:
     request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     with WireClient(address, timeout_s=5) as client:
         assert client.call(request, 3) == _ANSWER

@@ -117,7 +117,7 @@ def test_the_newest_common_version(theirs: list[int], usable: int | None) -> Non
     assert (row["server"], row["usable"]) == (theirs, usable)
 
 
-def test_a_server_that_is_older_is_asked_again_at_its_version() -> None:
+def test_older_server_is_asked_again_at_its_version() -> None:
     asked: list[int] = []
 
     def answer(request: bytes) -> bytes:

@@ -79,7 +79,7 @@ def secret() -> bytes:
     return encode_metadata_record(record, 0)
 
 
-def test_a_bad_record_is_a_line_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_bad_record_is_a_line_with_an_error_and_decoding_continues(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", batch(0, topic("a"), b"\x01\x7f\x00", topic("b")))
     result = CliRunner().invoke(command, [str(path), "--show-secrets"])
     lines = [json.loads(line) for line in json_lines(result.stdout)]
@@ -88,7 +88,7 @@ def test_a_bad_record_is_a_line_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert result.exit_code == 1
 
 
-def test_a_torn_tail_and_a_damaged_middle_are_told(tmp_path: Path) -> None:
+def test_incomplete_tail_and_damaged_middle_are_reported(tmp_path: Path) -> None:
     good, other = batch(0, topic("a")), batch(1, topic("b"))
     torn = CliRunner().invoke(command, [str(write(tmp_path / "torn.log", good, other[:-3]))])
     assert len(json_lines(torn.stdout)) == 1 and torn.exit_code == 1
@@ -100,7 +100,7 @@ def test_a_torn_tail_and_a_damaged_middle_are_told(tmp_path: Path) -> None:
     assert f"byte {len(good)}: damaged" in damaged.stderr
 
 
-def test_secrets_are_hidden_unless_asked_for(tmp_path: Path) -> None:
+def test_secrets_are_hidden_without_show_secrets(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", batch(0, secret()))
     assert "hunter2" in CliRunner().invoke(command, [str(path), "--show-secrets"]).stdout
     hidden = CliRunner().invoke(command, [str(path)]).stdout

@@ -173,7 +173,7 @@ def test_bytes_left_over_are_shown() -> None:
         (("/no/such/file",), "No such file"),
     ],
 )
-def test_wrong_use_says_what_to_do(arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_reported_with_a_remedy(arguments: tuple[str, ...], said: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert said in result.stderr

@@ -259,7 +259,7 @@ def test_server_without_a_place_for_its_ready_line_serves_all_the_same(tmp_path:
 
 @pytest.mark.parametrize("what", HOSTILE_HOSTS)
 @pytest.mark.parametrize("name", HOSTS)
-def test_host_that_no_resolver_can_be_asked_for_is_refused_before_anything_is_done(
+def test_unresolvable_host_is_refused_before_any_connection(
     name: str, what: str, fill: dict[str, str]
 ) -> None:
     words = [
@@ -344,7 +344,7 @@ def test_megabyte_that_is_no_message_is_refused_in_a_second(
     assert done.exit_code == status and len(done.output) < 2_000_000
 
 
-def test_megabyte_of_frames_that_do_not_decode_says_how_many_were_left_out(tmp_path: Path) -> None:
+def test_megabyte_of_bad_frames_reports_the_number_left_out(tmp_path: Path) -> None:
     file = tmp_path / "bytes"
     file.write_bytes(b"\0\0\0\4\0\1\0\1" * 5000)
     done = CliRunner().invoke(main, ["dissect", str(file)])

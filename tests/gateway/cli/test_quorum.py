@@ -278,7 +278,7 @@ def test_a_controller_that_is_not_active_names_the_one_that_is() -> None:
     assert [key for key, _, _ in leader.asked] == [_QUORUM]
 
 
-def test_the_active_controller_is_asked_over_the_same_connection() -> None:
+def test_active_controller_gets_both_requests_on_one_connection() -> None:
     answers: dict[int, Callable[[Any], Message]] = {_QUORUM: lambda _: described()}
     with kafka(answers) as leader:
         answers[_CLUSTER] = lambda _: active_at(leader.port)
@@ -301,7 +301,7 @@ def test_an_election_is_waited_for() -> None:
     assert len(follower.asked) == 4
 
 
-def test_the_next_server_is_asked_when_one_is_down() -> None:
+def test_next_server_is_tried_when_one_is_down() -> None:
     with kafka({_CLUSTER: lambda _: cluster(), _QUORUM: lambda _: described()}) as peer:
         [status] = lines(run("--status", "-b", f"127.0.0.1:1,127.0.0.1:{peer.port}"))
     assert status["leaderId"] == 2
@@ -385,13 +385,13 @@ def test_unreachable_and_silent_servers_are_named() -> None:
         ["--status", "-b", "localhost:port"],
     ],
 )
-def test_a_command_line_that_says_too_little_or_too_much(arguments: list[str]) -> None:
+def test_incomplete_or_contradicting_command_line_is_refused(arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert "Usage:" in result.output
 
 
-def test_client_properties_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+def test_unusable_client_properties_are_reported(tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=SASL_PLAIN\n")
     result = run("--status", "-b", "localhost:9092", "--command-config", str(config))

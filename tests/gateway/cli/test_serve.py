@@ -171,7 +171,7 @@ def test_a_state_directory_in_use_ends_with_2(tmp_path: Path) -> None:
     ends(first)
 
 
-def test_check_config_says_yes_or_no(tmp_path: Path) -> None:
+def test_check_config_exits_with_the_verdict(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("listeners=PLAINTEXT://127.0.0.1:9092\nmax.connections=10\n")
     good = CliRunner().invoke(main, ["serve", "--config", str(file), "--check-config"])

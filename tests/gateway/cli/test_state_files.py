@@ -153,7 +153,7 @@ def test_a_time_is_the_offset_of_the_first_later_record(logs: Any) -> None:
 
 
 @needs_shared
-def test_a_log_that_starts_late_says_where(logs: Any) -> None:
+def test_log_that_starts_later_names_its_start(logs: Any) -> None:
     source = directory(logs("p-one-segments"), "7")
     for at, text in (
         (At(offset=984), "log starts at offset 985: the state before offset 984"),
@@ -233,7 +233,7 @@ def test_inside_a_transaction_the_state_is_the_one_before_it(tmp_path: Path) -> 
     assert topics([tmp_path], At(offset=4)) == ["t1", "t2"]
 
 
-def test_a_torn_end_is_told_and_the_rest_counts(tmp_path: Path) -> None:
+def test_incomplete_end_is_reported_and_the_rest_counts(tmp_path: Path) -> None:
     whole = batch(0, topic(1))
     segment(tmp_path, 0, whole, batch(1, topic(2))[:-3])
     state = load_files([tmp_path], At())
@@ -241,7 +241,7 @@ def test_a_torn_end_is_told_and_the_rest_counts(tmp_path: Path) -> None:
     assert f"ends inside a batch at byte {len(whole)}" in state.notes[0]
 
 
-def test_damage_is_an_error_that_says_how_far_one_may_go(tmp_path: Path) -> None:
+def test_damage_is_an_error_that_names_the_last_good_offset(tmp_path: Path) -> None:
     bad = bytearray(batch(1, topic(2)))
     bad[-1] ^= 1
     path = segment(tmp_path, 0, batch(0, topic(1)), bytes(bad), batch(2, topic(3)))
@@ -331,7 +331,7 @@ def test_directory_or_file_without_a_log_is_refused(tmp_path: Path) -> None:
         load_files([other], At())
 
 
-def test_a_segment_that_goes_away_meanwhile_is_told(tmp_path: Path) -> None:
+def test_segment_deleted_during_the_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}.log").symlink_to(tmp_path / "cleaned up")
     with pytest.raises(click.ClickException, match=r"000\.log: gone; .* run this again"):
         load_files([tmp_path], At())

@@ -109,7 +109,7 @@ def test_a_server_that_stops_giving_records_is_not_waited_for_for_ever(
             load_server(Address("127.0.0.1", stuck.port), At())
 
 
-def test_a_start_that_moves_meanwhile_is_told(
+def test_log_start_that_moves_during_the_read_is_reported(
     server: MiniServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Retention on a followed directory: the first read may be of an older snapshot."""
@@ -146,7 +146,7 @@ def test_a_log_that_starts_at_a_snapshot(logs: Any) -> None:
 
 
 @needs_shared
-def test_a_log_whose_snapshot_is_not_served_makes_no_state(logs: Any, tmp_path: Path) -> None:
+def test_log_without_a_served_snapshot_has_no_state(logs: Any, tmp_path: Path) -> None:
     source: Path = logs("p-one-segments") / "nodes" / "7"
     config = tmp_path / "kwire.properties"
     config.write_text("snapshot.prefix=false\n")

@@ -112,7 +112,7 @@ def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert time.monotonic() - started < 10
 
 
-def test_following_goes_on_with_new_records(server: MiniServer) -> None:
+def test_following_continues_with_new_records(server: MiniServer) -> None:
     seen: list[int] = []
     end = server.partition.high_watermark
     data = encode_batch(
@@ -144,7 +144,7 @@ def test_following_goes_on_with_new_records(server: MiniServer) -> None:
     assert seen == [line["offset"] for line in decoded(server)]
 
 
-def test_secrets_are_hidden_unless_asked_for() -> None:
+def test_secrets_are_hidden_without_show_secrets() -> None:
     secret = UserScramCredentialRecord(
         name="ann",
         mechanism=1,

@@ -102,12 +102,14 @@ def test_text_is_a_line_for_people(server: MiniServer) -> None:
 @pytest.mark.parametrize(
     ("start", "offsets"), [("beginning", [0, 1, 2, 3]), ("2", [2, 3]), ("end", [])]
 )
-def test_where_to_begin(server: MiniServer, start: str, offsets: list[int]) -> None:
+def test_audit_topic_is_read_from_the_start_position(
+    server: MiniServer, start: str, offsets: list[int]
+) -> None:
     result = run(server, "-o", "json", "--from", start)
     assert [json.loads(line)["offset"] for line in result.stdout.splitlines()] == offsets
 
 
-def test_an_offset_that_is_not_there(server: MiniServer) -> None:
+def test_offset_out_of_range_is_refused(server: MiniServer) -> None:
     result = run(server, "--from", "5")
     assert (result.exit_code, "it goes from 0 to 4" in result.output) == (1, True)
 

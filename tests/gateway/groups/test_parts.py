@@ -87,7 +87,7 @@ def test_subscriptions_that_cannot_be_read_are_unknown() -> None:
         assert subscribed_topics([subscribe(0, "t"), junk]) is None, junk
 
 
-def test_every_event_can_say_that_it_failed() -> None:
+def test_every_event_has_a_failed_result() -> None:
     script = Script()
     lines = {
         "join a": 0,

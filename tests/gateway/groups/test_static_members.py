@@ -147,7 +147,7 @@ def test_a_static_member_that_does_not_come_keeps_its_place_until_it_owes_a_sync
     """)
 
 
-def test_when_only_absent_static_members_are_left_the_rebalance_waits_on() -> None:
+def test_rebalance_waits_for_absent_static_members() -> None:
     script = Script()
     for line in (
         "join a instance=one session=1800000 rebalance=7000",

@@ -177,13 +177,13 @@ def test_everything_is_given_back_when_groups_are_deleted_and_members_leave() ->
     )
 
 
-def test_characters_beyond_ascii_are_charged_what_they_take() -> None:
+def test_characters_beyond_ascii_are_charged_at_their_size() -> None:
     script = Script()
     script.command(f"commit a offset=5 owner=alice meta={'😀' * 4000}")
     assert script.core.usage.of("alice").offset_bytes >= 2 * 4 * 4000
 
 
-def test_many_protocols_with_short_names_are_charged_what_they_take() -> None:
+def test_many_protocols_with_short_names_are_charged_at_their_size() -> None:
     script = Script(bytes_max_per_group=1 << 20)
     names = ",".join(f"p{i}" for i in range(10_000))
     assert script.command(f"join a v=3 owner=alice protocols={names}") == [

@@ -39,7 +39,9 @@ def containing(address: str, *patterns: str) -> list[str]:
         ("2001:db8::1", "02001:0db8::/32", True),
     ],
 )
-def test_range_contains_what_kafka_finds_in_it(address: str, pattern: str, inside: bool) -> None:
+def test_range_contains_the_addresses_that_kafka_finds(
+    address: str, pattern: str, inside: bool
+) -> None:
     assert containing(address, pattern) == ([pattern] if inside else [])
 
 

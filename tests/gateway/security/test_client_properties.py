@@ -292,7 +292,7 @@ def test_keys_of_others_are_left_to_them(stores: Path, key: str) -> None:
     assert load(stores, f"security.protocol=SSL\n{key}=1").protocol == "SSL"
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ClientPropertiesError, match="cannot be read: No such file"):
         load_client_properties(tmp_path / "absent.properties")
 

@@ -204,5 +204,5 @@ def test_javas_old_format_is_refused_with_the_way_out(tmp_path: Path) -> None:
     ]
 
 
-def test_identities_of_the_tests_are_what_they_say() -> None:
+def test_identities_of_the_tests_have_their_principals() -> None:
     assert isinstance(OWN, Identity) and OWN.principal == "User:CN=own"

@@ -72,7 +72,7 @@ def test_ssl(stores: dict[str, str]) -> None:
         assert read_listeners(config("SSL", stores | own))["ONE"].client_auth == mine.lower()
 
 
-def test_with_sasl_a_certificate_is_asked_for_by_the_listeners_own_key_only(
+def test_sasl_listener_requests_a_certificate_only_by_its_own_key(
     stores: dict[str, str],
 ) -> None:
     values = stores | PLAIN | {"ssl.client.auth": "required"}

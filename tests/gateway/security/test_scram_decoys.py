@@ -44,7 +44,7 @@ def test_token_secret_decides_in_place_of_the_cluster_id() -> None:
     assert salt(None, "x") != salt(None, "y")
 
 
-def test_salt_of_a_decoy_has_the_form_asked_for() -> None:
+def test_salt_of_a_decoy_has_the_given_form() -> None:
     made = ScramDecoys(None, CLUSTER)
     for number in range(200):
         kafkas = made.user("SCRAM-SHA-256", f"user{number}", Form(8192))

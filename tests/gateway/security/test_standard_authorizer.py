@@ -235,7 +235,7 @@ def by_definition(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(_rows, max_size=8), min_size=1, max_size=4), _names, st.booleans())
-def test_random_acls_that_change_are_as_the_definition_says(
+def test_index_of_changing_random_acls_equals_the_definition(
     versions: list[list[Row]], name: str, default: bool
 ) -> None:
     """CVE-2024-27309: a change of some ACLs leaves the others in force."""

@@ -31,7 +31,7 @@ def value(request: Message, requester: Requester = ALICE, **more: Any) -> bytes:
     return audit_value(change, TIME, named_resources(request), **more)
 
 
-def test_everything_that_is_known_is_told() -> None:
+def test_audit_value_has_every_member() -> None:
     assert json.loads(value(topics("orders"))) == {
         "time": TIME,
         "api": "CreateTopics",

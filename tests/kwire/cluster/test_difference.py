@@ -92,7 +92,7 @@ def test_a_secret_that_changed_shows_as_changed_and_stays_hidden() -> None:
     )
 
 
-def test_partitions_are_told_in_the_order_of_their_numbers() -> None:
+def test_partitions_are_listed_by_number() -> None:
     topic = Uuid(bytes(range(16)))
     partitions = [
         PartitionRecord(topic_id=topic, partition_id=index, replicas=[1], isr=[1])

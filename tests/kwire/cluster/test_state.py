@@ -157,7 +157,7 @@ def test_epochs_of_a_partition() -> None:
 
 
 @pytest.mark.parametrize("replicas", [[3, 1, 2, 4], [1]])
-def test_directories_that_nobody_told_are_as_many_as_the_replicas(replicas: list[int]) -> None:
+def test_unassigned_directories_are_as_many_as_the_replicas(replicas: list[int]) -> None:
     before = PartitionRecord(replicas=[1, 2], directories=[ZERO_UUID, ZERO_UUID])
     assert merge(before, PartitionChangeRecord(replicas=replicas)).directories == [ZERO_UUID] * len(
         replicas
@@ -267,7 +267,7 @@ def test_record_that_does_not_fit_is_reported_and_loading_continues() -> None:
     assert (list(loader.image.topic_ids), loader.image.next_offset) == (["a"], 6)
 
 
-def test_a_quota_whose_entity_names_a_type_twice_is_that_of_the_last() -> None:
+def test_quota_entity_with_a_repeated_type_is_that_of_the_last() -> None:
     """No controller writes that; Kafka reads it so (``ClientQuotasDelta.replay``), and sorting both
     names would fail.
     """

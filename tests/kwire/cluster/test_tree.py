@@ -190,7 +190,7 @@ def test_infinite_quotas_are_json() -> None:
     assert dict(entities(image))["clientQuotas", "user(ann)"] == {"a": 1.5, "b": "inf", "c": "nan"}
 
 
-def test_secrets_are_shown_only_when_asked_for() -> None:
+def test_secrets_are_shown_only_with_the_option() -> None:
     image = Image()
     apply(
         image,

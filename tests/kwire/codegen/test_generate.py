@@ -90,7 +90,7 @@ def test_the_command_writes_exactly_the_output(tmp_path: Path) -> None:
     assert run.invoke(command, [*arguments, "--check"]).exit_code == 0
 
 
-def test_the_command_refuses_to_clean_up_what_it_did_not_write(tmp_path: Path) -> None:
+def test_generate_refuses_to_remove_files_that_it_did_not_write(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("print('mine')\n")
     result = CliRunner().invoke(
         command, ["--schemas", str(ROOT / "schemas" / "kip" / "497"), "--out", str(tmp_path)]

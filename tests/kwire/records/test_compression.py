@@ -203,7 +203,7 @@ def test_gzip_of_two_members_and_bare_deflate() -> None:
     assert rule_of(Compression.GZIP, zlib.compress(TEXT)) == "compressed-data"
 
 
-def test_zstd_dictionaries_are_not_there() -> None:
+def test_zstd_dictionary_is_refused() -> None:
     frame = (
         bytes.fromhex("28b52ffd")
         + bytes([0x23])

@@ -111,7 +111,7 @@ def test_records_cut_at_every_length_behind_a_right_checksum() -> None:
         assert (error.rule, error.offset) == ("trailing-bytes", len(GOOD))
 
 
-def test_a_batch_cut_at_every_length_is_left_unread_or_refused_when_asked_for() -> None:
+def test_truncated_batch_is_skipped_or_refused_at_every_length() -> None:
     for cut in range(len(GOOD)):
         assert list(decode_batches(GOOD[:cut])) == []
         assert refused(GOOD[:cut]).rule == "truncated"

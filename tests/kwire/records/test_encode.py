@@ -133,7 +133,7 @@ def test_bytes_are_those_of_an_independent_writer(records: list[Record]) -> None
 
 @given(record_lists(), st.sampled_from(Compression))
 @settings(max_examples=100, deadline=None)
-def test_aiokafka_reads_what_is_written(records: list[Record], codec: Compression) -> None:
+def test_aiokafka_reads_encoded_batches(records: list[Record], codec: Compression) -> None:
     batch = MemoryRecords(encode_batch(records, compression=codec)).next_batch()
     assert batch is not None
     assert batch.validate_crc()

@@ -78,7 +78,7 @@ def comparable(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_same_messages_are_there(family: str) -> None:
+def test_both_codecs_have_the_same_messages(family: str) -> None:
     for cls, codec in _pairs(family):
         assert codec.version in cls.VERSIONS
         assert len(valid_versions(codec.schema)) == len(cls.VERSIONS)

@@ -69,7 +69,7 @@ def test_unknown_tags_need_a_flexible_version() -> None:
         reference("FetchRequest", 11).build({UNKNOWN_TAGS: [(7, b"x")]})
 
 
-def test_names_and_versions_that_are_not_there() -> None:
+def test_unknown_names_and_versions_are_refused() -> None:
     with pytest.raises(UnknownApi, match="FetchRequests"):
         reference("FetchRequests", 12)
     with pytest.raises(UnknownApi, match="kip/595"):
@@ -232,7 +232,7 @@ def test_a_message_of_too_many_elements_is_refused() -> None:
     assert sum(1 for _ in tree.root.walk()) < 510
 
 
-def test_a_dissection_says_where_everything_is() -> None:
+def test_dissection_has_the_byte_range_of_every_value() -> None:
     codec = reference("MetadataRequest", 9)
     root = codec.dissect(codec.build({"Topics": [{"Name": "ab"}], UNKNOWN_TAGS: [(9, b"z")]}))
     assert (root.name, root.type, root.start, root.end, root.error) == (
@@ -290,7 +290,7 @@ def test_the_shipped_schemas_are_those_of_the_repository() -> None:
     assert facts("FetchRequest")["apiKey"] == 1
 
 
-def test_pack_writes_what_is_read(tmp_path: Path) -> None:
+def test_pack_writes_the_schemas_that_it_reads(tmp_path: Path) -> None:
     (tmp_path / "kip" / "1").mkdir(parents=True)
     (tmp_path / "kip" / "1" / "Sample.json").write_text(json.dumps(schema()))
     (tmp_path / "kip" / "ORIGIN.json").write_text("{}")

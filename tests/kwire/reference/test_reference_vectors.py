@@ -259,7 +259,7 @@ def test_defaults_are_kafkas(kafka: str) -> None:
 
 
 @pytest.mark.parametrize("kafka", RELEASES)
-def test_the_writer_refuses_and_drops_what_kafkas_does(kafka: str) -> None:
+def test_writer_refuses_and_drops_the_same_fields_as_kafkas(kafka: str) -> None:
     verdicts: Counter[str] = Counter()
     for v in vectors("writechecks", kafka):
         codec = reference_of(v["api"], v["version"], kafka)

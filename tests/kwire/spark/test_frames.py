@@ -138,7 +138,7 @@ def test_filters_run_in_the_jvm_and_lose_nothing_damaged(spark: SparkSession) ->
     assert "substring(value" in plan and "Python" not in plan
 
 
-def test_damaged_values_are_rows_unless_asked_to_fail(spark: SparkSession) -> None:
+def test_damaged_values_are_rows_unless_fail_fast(spark: SparkSession) -> None:
     df = rows(spark, [PARTITION, PARTITION[:-3], None])
     found = decode(df, keep=["value"]).orderBy("offset").collect()
     assert [row.error is None for row in found] == [True, False, False]
@@ -149,7 +149,7 @@ def test_damaged_values_are_rows_unless_asked_to_fail(spark: SparkSession) -> No
         typed(df, "PartitionRecord", mode="FAILFAST").collect()
 
 
-def test_secrets_are_hidden_unless_asked_for(spark: SparkSession) -> None:
+def test_secrets_are_hidden_without_show_secrets(spark: SparkSession) -> None:
     scram = UserScramCredentialRecord(
         name="eve", salt=b"salt", stored_key=b"stored", server_key=b"server"
     )

@@ -8,7 +8,7 @@ from tools.bench.measure import import_cost, microseconds
 from tools.bench.report import holds, markdown, show
 
 
-def test_a_bar_is_on_the_ratio_or_said_by_ok() -> None:
+def test_bar_is_on_the_ratio_or_given_by_ok() -> None:
     assert holds({"ratio": 2.2, "bar": 2.2}) is True
     assert holds({"ratio": 2.19, "bar": 2.2}) is False
     assert holds({"ratio": 0.1, "bar": None}) is None

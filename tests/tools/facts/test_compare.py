@@ -33,7 +33,7 @@ def test_row_that_comes_between_others_is_the_only_difference() -> None:
     assert differences(BEFORE, after) == ["+ /errors/C: code=3 retriable=True"]
 
 
-def test_facts_that_go_and_change_are_told_with_what_they_were() -> None:
+def test_removed_and_changed_facts_are_reported_with_old_values() -> None:
     after = {
         "errors": BEFORE["errors"][1:],
         "apis": [{"key": 7, "name": "X", "listeners": ["broker", "controller"]}],

@@ -207,7 +207,7 @@ def test_every_rule_has_a_fault() -> None:
     assert {name.partition(",")[0] for name in _FAULTS} == RULES.keys()
 
 
-def test_a_rule_broken_everywhere_is_told_a_few_times() -> None:
+def test_rule_broken_everywhere_is_reported_a_few_times() -> None:
     history = right()
     history.attempts += [acknowledged(id, sent=8.0) for id in range(100, 200)]
     told = [violation for violation in check(history) if violation.rule == "acknowledged is there"]

@@ -28,7 +28,7 @@ def test_journal_is_read_back(tmp_path: Path) -> None:
     ]
 
 
-def test_lines_of_many_threads_are_whole_and_go_behind_what_is_there(tmp_path: Path) -> None:
+def test_lines_of_many_threads_are_whole_and_appended(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     for run in range(2):
         with Journal(path) as journal:

@@ -52,7 +52,7 @@ def test_numbers_and_leaders_are_found() -> None:
     )
 
 
-def test_the_digest_covers_what_the_crc_does_not() -> None:
+def test_digest_covers_the_bytes_outside_the_crc() -> None:
     """The epoch lies outside of Kafka's CRC: two nodes may have batches that differ in it alone."""
     one, other = seen(appended(0, 4, 11)), seen(appended(0, 5, 11))
     assert one[0].digest != other[0].digest

@@ -105,7 +105,7 @@ def attempts(
     return read_journal(path)
 
 
-def test_each_answer_is_what_it_means(tmp_path: Path, serve: Callable[..., Server]) -> None:
+def test_each_response_has_its_outcome(tmp_path: Path, serve: Callable[..., Server]) -> None:
     server = serve(0, _INVALID_REQUEST, _TIMED_OUT, None, NOT_CONTROLLER)
     seen = attempts(tmp_path, server, acknowledged=2)
     assert [one.outcome for one in seen[:6]] == [
@@ -121,14 +121,12 @@ def test_each_answer_is_what_it_means(tmp_path: Path, serve: Callable[..., Serve
     assert len({one.id for one in seen}) == len(seen)
 
 
-def test_not_controller_is_definite_where_it_is_said_to_be(
-    tmp_path: Path, serve: Callable[..., Server]
-) -> None:
+def test_not_controller_is_definite_if_listed(tmp_path: Path, serve: Callable[..., Server]) -> None:
     seen = attempts(tmp_path, serve(NOT_CONTROLLER), acknowledged=1, definite={NOT_CONTROLLER})
     assert seen[0].outcome is Outcome.FAILED
 
 
-def test_the_next_node_is_asked_where_one_refuses_or_is_down(
+def test_next_node_is_tried_after_a_refusal_or_failure(
     tmp_path: Path, serve: Callable[..., Server]
 ) -> None:
     path, refusing, up = tmp_path / "journal", serve(*[NOT_CONTROLLER] * 1000), serve()
@@ -144,7 +142,7 @@ def test_the_next_node_is_asked_where_one_refuses_or_is_down(
     assert {(one.node, one.outcome) for one in seen[1:]} == {(0, Outcome.ACKNOWLEDGED)}
 
 
-def test_waiting_in_vain_is_told(tmp_path: Path, serve: Callable[..., Server]) -> None:
+def test_timeout_of_a_wait_is_reported(tmp_path: Path, serve: Callable[..., Server]) -> None:
     addresses = {1: serve(*[_INVALID_REQUEST] * 9999).address}
     with (
         Journal(tmp_path / "journal") as journal,
@@ -154,7 +152,7 @@ def test_waiting_in_vain_is_told(tmp_path: Path, serve: Callable[..., Server]) -
         writers.wait_for(3, timeout_s=0.2)
 
 
-def test_nothing_is_sent_while_they_are_held(tmp_path: Path, serve: Callable[..., Server]) -> None:
+def test_held_writers_send_nothing(tmp_path: Path, serve: Callable[..., Server]) -> None:
     path = tmp_path / "journal"
     with (
         Journal(path) as journal,

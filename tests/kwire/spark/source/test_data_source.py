@@ -148,7 +148,7 @@ def test_slices_of_a_micro_batch() -> None:
     ]
 
 
-def test_stop_closes_what_was_opened() -> None:
+def test_stop_closes_the_connections() -> None:
     log = Log(1)
     stream(log).stop()
     assert log.closed
@@ -212,7 +212,7 @@ def test_filters_of_types_are_handed_back_to_spark() -> None:
     assert not reader.settings.only and reader.settings.only is not None
 
 
-def test_streams_refuse_what_is_for_batches() -> None:
+def test_streams_refuse_options_of_batches() -> None:
     for options, sentence in (
         ({"path": "/x"}, "path is for spark.read"),
         ({**SERVER, "endingOffsets": "5"}, "a stream has no end"),

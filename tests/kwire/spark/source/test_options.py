@@ -40,7 +40,7 @@ def test_the_least() -> None:
         ("startingTimestamp", "1795237200000", Place(timestamp_ms=1795237200000)),
     ],
 )
-def test_where_to_begin(option: str, value: str, place: Place) -> None:
+def test_start_position_is_parsed(option: str, value: str, place: Place) -> None:
     assert settings_of({**SERVER, option: value}).start == place
     # Spark hands the names over in lower case.
     assert settings_of({**SERVER, option.lower(): value}).start == place

@@ -149,7 +149,7 @@ def test_changes_and_history_lead_to_the_image_at_any_offset(name: str, logs: An
 
 @needs_shared
 @pytest.mark.parametrize("name", LOG_NAMES)
-def test_the_current_state_is_what_the_state_command_shows(name: str, logs: Any) -> None:
+def test_current_state_equals_the_state_command(name: str, logs: Any) -> None:
     for directory in nodes(logs, name)[:2]:
         fold = Fold()
         fold.take(rows_of(directory))
@@ -279,7 +279,7 @@ def test_a_log_that_begins_anew_at_a_snapshot_is_a_reset() -> None:
 
 
 @pytest.mark.parametrize("level", [20, 21])
-def test_an_upgraded_cluster_is_known_by_what_its_snapshot_repeats(level: int) -> None:
+def test_snapshot_of_an_upgraded_cluster_is_recognized_by_repeated_records(level: int) -> None:
     fold = folded(VERSION, TopicRecord(name="a", topic_id=TOPIC))
     upgraded = FeatureLevelRecord(name="metadata.version", feature_level=level)
     fold.take(rows(upgraded, TopicRecord(name="a", topic_id=TOPIC), at=50))
@@ -299,7 +299,7 @@ def test_an_upgrade_behind_a_control_record_is_no_reset() -> None:
     assert len(fold.state.image.topics) == 2
 
 
-def test_records_of_a_snapshot_without_a_gap_are_told() -> None:
+def test_snapshot_records_without_a_gap_are_reported() -> None:
     fold = folded(VERSION, TopicRecord(name="a", topic_id=TOPIC))
     fold.take(rows(TopicRecord(name="a", topic_id=TOPIC), at=2))
     assert [(one.offset, "build the tables anew" in one.error) for one in fold.folded.errors] == [
@@ -352,7 +352,7 @@ def test_ignored_rows_are_reported() -> None:
         Fold(fail_fast=True).take(rows(RemoveTopicRecord(topic_id=TOPIC)))
 
 
-def test_a_beginning_in_the_middle_is_told() -> None:
+def test_log_that_begins_after_a_gap_is_reported() -> None:
     fold = Fold()
     fold.take(rows(TopicRecord(name="a", topic_id=TOPIC), at=40))
     assert [one.offset for one in fold.folded.errors] == [40]
