@@ -14,17 +14,17 @@ import enum
 import struct
 import time
 from array import array
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import crc32c
 
+from gateway.log.indexed_blocks import BLOCK_BYTES as BLOCK_BYTES
+from gateway.log.indexed_blocks import IndexedBlocks
+from gateway.log.indexed_blocks import Slot as Slot
 from gateway.log.open_file import OpenFile
 from gateway.log.problem import Problem
 from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD
 
-#: Bytes of batch starts that one entry covers (the default of ``index.interval.bytes``).
-BLOCK_BYTES: Final = 4096
 #: Bytes read at once while scanning.
 CHUNK_BYTES: Final = 128 * 1024
 #: The cost of one batch beside its bytes, in bytes checked, so that a step over small batches takes
@@ -34,9 +34,6 @@ BATCH_COST_BYTES: Final = 2048
 _HEADER: Final = struct.Struct(
     ">qiibIhiqq"
 )  # base offset ... max timestamp; the producer id and epoch behind it are unused by KRaft
-_SLOT: Final = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
-_SPAN: Final = struct.Struct(">qi11xi")  # base offset, length, last offset delta
-_LENGTH: Final = struct.Struct(">8xi")
 _HEAD: Final = struct.Struct(">qiixI")  # base offset, length, partition leader epoch, CRC
 _LOWEST: Final = -(1 << 63)
 _UNSETTLED: Final = (-1, -1)
@@ -54,17 +51,7 @@ class Status(enum.Enum):
     CORRUPT = "corrupt"  #: a damaged batch; nothing behind it is read
 
 
-class Slot(NamedTuple):
-    """One batch: its position, size and offsets as in the file."""
-
-    position: int
-    size: int
-    offset: int
-    next_offset: int
-    max_timestamp: int
-
-
-class BatchIndex:
+class BatchIndex(IndexedBlocks):
     """The index of one file. Offsets are those in the file.
 
     ``base_offset`` is the offset that the first batch must have (None: any). Batches wholly below
@@ -76,38 +63,26 @@ class BatchIndex:
         "_last",
         "_seen",
         "base_offset",
-        "block_max",
         "end",
-        "epochs",
-        "file",
         "floor",
         "next_offset",
-        "offsets",
-        "positions",
         "problem",
-        "running_max",
         "status",
     )
 
     def __init__(self, file: OpenFile, base_offset: int | None, floor: int = 0) -> None:
-        self.file = file
+        super().__init__(file)
         self.base_offset = base_offset
         self.floor = floor
         self.status = Status.BEHIND
-        #: What is wrong at ``end``; set when the status is TORN or CORRUPT.
+        #: The fault at ``end``; set when the status is TORN or CORRUPT.
         self.problem: Problem | None = None
         self.end = 0  #: position behind the last batch that was checked
         self.next_offset = base_offset or 0
-        self.offsets = array("q")  #: first offset of each block
-        self.positions = array("Q")  #: its position
-        self.block_max = array("q")  #: its largest timestamp
-        self.running_max = array("q")  #: the largest timestamp up to its end
-        self.epochs: list[tuple[int, int]] = []  #: (epoch, first indexed offset of it)
         self._checksums = array("I")  # of the first batch of each block
         self._last = (0, b"")  # position and header bytes of the last batch
-        self._seen = (
-            _UNSETTLED  # size and change time of the file when it was last scanned to its end
-        )
+        # Size and change time of the file when it was last scanned to its end.
+        self._seen = _UNSETTLED
 
     # --- scanning
     # ---------------------------------------------------------------------------------------------
@@ -184,8 +159,8 @@ class BatchIndex:
         return position, batches
 
     def _marks(self, base: int) -> tuple[int, int | None, int, int]:
-        """Return what the hot loop compares with: next offset, epoch, end of the block counted from
-        ``base``, largest timestamp of the block.
+        """Return the values that the hot loop compares with: next offset, epoch, end of the block
+        counted from ``base``, largest timestamp of the block.
         """
         if not self.positions:
             return self.next_offset, None, 0, _LOWEST
@@ -386,87 +361,6 @@ class BatchIndex:
         for one in other.block_max[start:stop]:
             largest = max(largest, one)
             self.running_max.append(largest)
-
-    # --- looking up
-    # ---------------------------------------------------------------------------------------------
-
-    def epoch_at(self, offset: int) -> int:
-        """Return the epoch of the batch that holds ``offset``; -1 below the first."""
-        at = bisect.bisect_right(self.epochs, offset, key=lambda entry: entry[1])
-        return self.epochs[at - 1][0] if at else -1
-
-    def slots(self, block: int, end: int) -> list[Slot]:
-        """Return the batches of one block that end at or before ``end``, with one read of at most 4
-        KiB and a header.
-
-        Shorter, possibly empty, where the file no longer holds what was indexed. Raises OSError.
-        """
-        return [Slot._make(row) for row in self.walk(block, end)]
-
-    def walk(self, block: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield the rows of :meth:`slots` as plain tuples."""
-        start, data, left = self._block(block, end)
-        position, last = 0, len(data) - BATCH_OVERHEAD
-        while position <= last and position < left:
-            offset, length, delta, max_timestamp = _SLOT.unpack_from(data, position)
-            size = LOG_OVERHEAD + length
-            if size < BATCH_OVERHEAD or position + size > left:
-                break
-            yield start + position, size, offset, offset + delta + 1, max_timestamp
-            position += size
-
-    def slot_of(self, offset: int, block: int, end: int) -> Slot | None:
-        """Return the batch of a block that holds ``offset``; None if none does. Fetch calls it for
-        every request. Raises OSError.
-        """
-        start, data, left = self._block(block, end)
-        span, position, last = _SPAN.unpack_from, 0, len(data) - BATCH_OVERHEAD
-        while position <= last:
-            first, length, delta = span(data, position)
-            behind = position + LOG_OVERHEAD + length
-            if length < BATCH_OVERHEAD - LOG_OVERHEAD or behind > left:
-                break
-            if first + delta >= offset:
-                return Slot(
-                    start + position,
-                    behind - position,
-                    first,
-                    first + delta + 1,
-                    _SLOT.unpack_from(data, position)[3],
-                )
-            position = behind
-        return None
-
-    def boundary(self, limit: int, block: int, end: int) -> int:
-        """Return the end of the last batch of a block that ends at or before position ``limit``;
-        else the block's start. Raises OSError.
-        """
-        start, data, left = self._block(block, end)
-        length_at, position, last, most = (
-            _LENGTH.unpack_from,
-            0,
-            len(data) - BATCH_OVERHEAD,
-            min(left, limit - start),
-        )
-        while position <= last:
-            (length,) = length_at(data, position)
-            behind = position + LOG_OVERHEAD + length
-            if length < BATCH_OVERHEAD - LOG_OVERHEAD or behind > most:
-                break
-            position = behind
-        return start + position
-
-    def _block(self, block: int, end: int) -> tuple[int, bytes, int]:
-        """Return where a block starts, the bytes with the headers of its batches, and its size up
-        to ``end``.
-        """
-        start = self.positions[block]
-        stop = min(self.positions[block + 1], end) if block + 1 < len(self.positions) else end
-        return (
-            start,
-            self.file.read(start, min(stop - start, BLOCK_BYTES + BATCH_OVERHEAD)),
-            stop - start,
-        )
 
 
 def _epochs_from(epochs: list[tuple[int, int]], offset: int) -> list[tuple[int, int]]:

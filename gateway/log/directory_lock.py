@@ -16,9 +16,9 @@ from typing import Final
 from gateway.log.errors import DiskFailed, LogLocked
 
 FILE_NAME: Final = ".lock"
-#: What this process holds, as (device, inode). POSIX locks do not exclude their own process, and
-#: closing any descriptor of the file would give the lock up: so a second open has to be refused
-#: before the file is touched.
+#: The locks of this process, as (device, inode). POSIX locks do not exclude their own process, and
+#: closing any descriptor of the file releases the lock: a second open is therefore refused before
+#: the file is touched.
 _held: Final[set[tuple[int, int]]] = set()
 
 

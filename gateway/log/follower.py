@@ -26,8 +26,8 @@ from gateway.snapshot_id import SnapshotId
 
 #: Work of one step, in bytes checked (``BatchIndex.scan``): a few milliseconds with warm files.
 STEP_BYTES: Final = 8 * 1024 * 1024
-#: The directory is listed and its files are checked at least this often: some file systems (NFS) cache
-#: the times of directories.
+#: The directory is listed and its files are checked at least this often: some file systems (NFS)
+#: cache the times of directories.
 _RESCAN_INTERVAL_NS: Final = 1_000_000_000
 
 

@@ -22,8 +22,8 @@ from gateway.log.disk import Disk, DiskFile, doing
 from gateway.log.errors import LogDamaged
 
 FILE_NAME: Final = "high-watermark"
-#: A torn write damages the sectors of one block at most (512 or 4096 bytes), so two slots in blocks of
-#: their own are never damaged together.
+#: A torn write damages the sectors of one block at most (512 or 4096 bytes), so two slots in blocks
+#: of their own are never damaged together.
 BLOCK_BYTES: Final = 4096
 _SIZE: Final = 2 * BLOCK_BYTES
 _SLOT: Final = struct.Struct(">8sq")
@@ -55,6 +55,7 @@ class HighWatermarkFile:
         """
         if self._file is None:
             self._file = self._open()
+        assert offset >= 0, "an offset is not negative"
         older = 0 if self._offsets[0] <= self._offsets[1] else 1
         self._disk.write(self._file, older * BLOCK_BYTES, format_slot(offset))
         self._disk.sync(self._file)
@@ -71,9 +72,8 @@ class HighWatermarkFile:
         with doing("read", self._path):
             data = self._path.read_bytes()[:_SIZE] if self._path.exists() else b""
         offsets = [parse_slot(data[at : at + BLOCK_BYTES]) for at in (0, BLOCK_BYTES)]
-        if (
-            max(offsets) == _NONE and any(data) and len(data) == _SIZE
-        ):  # and not a new file whose first write was interrupted
+        # A shorter file, or one of zeros, is a new one whose first write was interrupted.
+        if max(offsets) == _NONE and any(data) and len(data) == _SIZE:
             reason = "neither of its two slots is whole"
             if self._disk.fsync:
                 advice = (

@@ -44,7 +44,8 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
     for number, (before, after) in enumerate(itertools.pairwise(entries), 4):
         if after[0] <= before[0] or after[1] < before[1]:
             raise DecodeError(
-                f"line {number}: epoch {after[0]} at {after[1]} follows epoch {before[0]} at {before[1]}"
+                f"line {number}: epoch {after[0]} at {after[1]} follows epoch {before[0]} at "
+                f"{before[1]}"
             )
     return entries
 

@@ -1,5 +1,7 @@
-"""The log as a reader sees it at one moment: parts of files in offset order, never changed once
-made. Reads no file.
+"""Holds a log as readers see it at one moment: slices of segment files in offset order, immutable.
+
+It reads no file: ``gateway.log.follower`` makes the views, ``gateway.sources.log_reader`` reads by
+them. Kafka's counterpart is ``LogSegments``, which changes in place under a lock.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ from gateway.log.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class SegmentSlice:
-    """The batches of one file up to a position. ``start_offset`` to ``end_offset`` are offsets of
-    the log.
+    """The batches of one file up to a position. ``start_offset`` and ``end_offset`` (exclusive) are
+    offsets of the log.
     """
 
     index: BatchIndex
-    shift: int  #: what turns an offset in the file into one of the log; not 0 only in a snapshot
+    shift: int  #: added to an offset in the file gives that in the log; 0 but for a snapshot
     start_offset: int
     end_offset: int
     end: int  #: position behind the last batch
-    blocks: int  #: entries of the index that belong to the part
+    blocks: int  #: entries of the index that belong to the slice
     max_timestamp: int
 
     @property
@@ -35,8 +37,8 @@ class SegmentSlice:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """Everything served from ``start_offset`` (inclusive) to ``end_offset`` (exclusive), and what
-    keeps it from being more.
+    """The records served from ``start_offset`` to ``end_offset`` (exclusive), and the faults that
+    end them.
     """
 
     slices: tuple[SegmentSlice, ...]
@@ -44,19 +46,19 @@ class LogView:
     end_offset: int
     epochs: tuple[tuple[int, int], ...]  #: (epoch, start offset), oldest first
     epoch: int  #: of the last batch, or of the snapshot that an empty log starts at
-    broken: Problem | None = None  #: what ends the log although more follows
+    broken: Problem | None = None  #: the fault that ends the log although more follows
     notices: tuple[Problem, ...] = ()  #: a torn tail, a snapshot that cannot be used
 
     def slice_at(self, offset: int) -> int:
-        """Which part holds ``offset``, which must lie within the log."""
+        """Return the number of the slice that holds ``offset``, which must lie within the log."""
         return bisect.bisect_right(self.slices, offset, key=lambda piece: piece.start_offset) - 1
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """As ``gateway.leader_epochs.end_offset_for``, for what is served."""
+        """As ``gateway.leader_epochs.end_offset_for``, for the served records."""
         return end_offset_for(self.epochs, epoch, self.end_offset)
 
     def epoch_at(self, offset: int) -> int:
-        """Epoch of the batch that holds ``offset``, -1 outside the log."""
+        """Return the epoch of the batch that holds ``offset``, -1 outside the log."""
         if not self.start_offset <= offset < self.end_offset:
             return -1
         at = bisect.bisect_right(self.epochs, offset, key=lambda entry: entry[1])
@@ -64,7 +66,7 @@ class LogView:
 
 
 def slice_of(index: BatchIndex, shift: int, log_start: int) -> SegmentSlice | None:
-    """The part that everything indexed so far makes; None if that is no batch."""
+    """Return the slice of everything indexed so far; None without a batch."""
     if not index.positions:
         return None
     return SegmentSlice(
@@ -79,7 +81,9 @@ def slice_of(index: BatchIndex, shift: int, log_start: int) -> SegmentSlice | No
 
 
 def epochs_of(slices: Sequence[SegmentSlice]) -> tuple[tuple[int, int], ...]:
-    """The epochs of all parts, each once, where it begins; the first begins with the first part."""
+    """Return (epoch, start offset) of each epoch in the slices; the first begins with the first
+    slice.
+    """
     found: list[tuple[int, int]] = []
     for piece in slices:
         for epoch, offset in piece.index.epochs:

@@ -54,6 +54,7 @@ class MetadataFiles:
 
     def write_high_watermark(self, offset: int) -> None:
         """Store the high watermark durably. Raises DiskFailed."""
+        assert offset >= self.high_watermark, "a high watermark on disk never decreases"
         self._high_watermark.write(offset)
 
     def write_quorum_state(self, state: QuorumStateData, version: int) -> None:
@@ -90,7 +91,9 @@ class MetadataFiles:
 
 
 def read_meta(data_dir: Path) -> MetaProperties | None:
-    """What ``meta.properties`` says, None if there is none. Raises LogDamaged, DiskFailed."""
+    """Return the content of ``meta.properties``, None without the file. Raises LogDamaged,
+    DiskFailed.
+    """
     advice = "restore it: it says whose directory this is"
     return _read(data_dir / meta_properties.FILE_NAME, meta_properties.read_meta_properties, advice)
 

@@ -1,11 +1,10 @@
-"""Keeps what an observer of another quorum has on disk: its copy of the log, the newest epoch, the
-high watermark, snapshots.
+"""Stores the log of another quorum for an observer: the copy, the epoch, the high watermark.
 
-Follows ``KafkaMetadataLog`` and ``FileQuorumStateStore`` for a node that never votes. It has the
-interface of :class:`gateway.log.raft_store.RaftStore` and other promises: no node counts on an
-observer's disk, so a directory without a ``quorum-state`` is no danger, a full disk may be tried
-again, and a damaged copy is fetched anew. The high watermark is durable here, because what clients
-saw must be seen again after a restart; Kafka's observers do not keep it.
+It has the interface of :class:`gateway.log.raft_store.RaftStore` with weaker promises, because no
+node relies on an observer's disk: a missing ``quorum-state`` is no danger, a full disk may be tried
+again, and a damaged copy is fetched anew. The high watermark is durable, because clients must see
+again after a restart what they saw before it; Kafka's observers do not store it. Follows
+``KafkaMetadataLog`` and ``FileQuorumStateStore``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gateway.log.disk import doing
 from gateway.log.errors import LogError
 from gateway.log.listing import list_directory
 from gateway.log.local_log import LocalLog, LogSettings, SnapshotWriter
-from gateway.log.raft_store import Election, StoredFacts
+from gateway.log.stored_facts import Election, StoredFacts
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.messages.voters_record import VotersRecord
@@ -35,17 +34,17 @@ class WrongCluster(LogError):
 
 
 class ObserverStore:
-    """The files in ``data_dir``; made by :meth:`open`. One thread at a time.
+    """The files in ``data_dir``, opened by :meth:`open`, for one thread at a time.
 
-    ``append`` raises DecodeError for bytes that are no good batches and leaves the log as it was.
-    Every other change raises DiskFailed, after which it may be tried again, or another LogError,
-    after which only a new start helps.
+    ``append`` raises DecodeError for bad batches and leaves the log unchanged. Every other change
+    raises DiskFailed, after which it may be tried again, or another LogError, after which the store
+    must be opened again.
     """
 
     observes: ClassVar[bool] = True
 
     def __init__(self, log: LocalLog, *, node_id: int) -> None:
-        """``node_id`` stands in meta.properties, which Kafka's own tools want to be whole."""
+        """``node_id`` is written to meta.properties, because Kafka's tools need the key."""
         self.directory = log.directory
         self.problems = log.problems
         self._log = log
@@ -53,15 +52,16 @@ class ObserverStore:
         self._closed = False
         known = log.meta_properties
         self.cluster_id = (known.cluster_id if known else None) or ""
-        #: Identity of this copy (KIP-853): made up once, kept in meta.properties for ever.
+        #: Identity of this copy (KIP-853): random, and stored in meta.properties with the cluster
+        #: id.
         self.directory_id = (known.directory_id if known else None) or Uuid(uuid.uuid4().bytes)
 
     @classmethod
     def open(
         cls, data_dir: Path, settings: LogSettings, *, node_id: int, cluster_id: str | None
     ) -> ObserverStore:
-        """Open ``data_dir``, or make it. ``cluster_id``: the cluster it has to belong to, None
-        where any will do.
+        """Open or create ``data_dir``. ``cluster_id``: the cluster that it must belong to, None for
+        any.
 
         Raises WrongCluster, LogLocked, LogDamaged, DiskFailed.
         """
@@ -70,8 +70,8 @@ class ObserverStore:
         try:
             if cluster_id is not None and store.cluster_id not in ("", cluster_id):
                 raise WrongCluster(
-                    f"{data_dir} holds the log of cluster {store.cluster_id}, not of {cluster_id}: give another directory, or "
-                    "that cluster's id"
+                    f"{data_dir} holds the log of cluster {store.cluster_id}, not of {cluster_id}: "
+                    "give another directory, or that cluster's id"
                 )
             if cluster_id is not None and not store.cluster_id:
                 store.learn_cluster_id(cluster_id)
@@ -88,7 +88,7 @@ class ObserverStore:
 
     @property
     def end_offset(self) -> int:
-        """Where the next batch goes."""
+        """The offset of the next batch."""
         return self._log.end_offset
 
     @property
@@ -108,7 +108,7 @@ class ObserverStore:
 
     @property
     def election(self) -> Election:
-        """The newest epoch known, also where ``quorum-state`` was lost, and its leader."""
+        """The newest epoch and its leader, also if ``quorum-state`` was lost."""
         state = (
             self._log.quorum_state[1]
             if self._log.quorum_state
@@ -119,9 +119,9 @@ class ObserverStore:
         return Election(state.leader_epoch, state.leader_id)
 
     def stored(self) -> StoredFacts:
-        """Everything that the core has to know at its start. Raises DiskFailed.
+        """Return the content of the disk for the start of the core. Raises DiskFailed.
 
-        Without voters: an observer obeys no voter set, and hears of the voters from the leader.
+        Without voters: an observer uses no voter set, and asks the leader for the voters.
         """
         log = self._log
         with doing("read", self.directory):
@@ -158,7 +158,7 @@ class ObserverStore:
         self.cluster_id = cluster_id
 
     def append(self, base_offset: int, data: bytes | memoryview) -> int:
-        """Append whole batches verbatim; returns the new end. Raises ValueError, DecodeError,
+        """Append whole batches verbatim; return the new end. Raises ValueError, DecodeError,
         LogError.
         """
         if base_offset != self._log.end_offset:
@@ -179,38 +179,36 @@ class ObserverStore:
         self._log.truncate_to(offset)
 
     def set_high_watermark(self, offset: int) -> None:
-        """Remember that everything below ``offset`` is committed; it and the log below it are
-        durable when this returns.
+        """Store that everything below ``offset`` is committed; offset and records are durable when
+        this returns.
         """
         self._log.set_high_watermark(offset)
 
     def new_snapshot(self, snapshot_id: SnapshotId) -> SnapshotWriter:
-        """Begin a snapshot, the leader's or one of this node; no reader sees it before it is
-        frozen. Raises LogError.
-        """
+        """Return a writer of a snapshot, the leader's or this node's. Raises LogError."""
         return self._log.new_snapshot(snapshot_id)
 
     def truncate_to_snapshot(self, snapshot_id: SnapshotId) -> tuple[VotersRecord | None, int]:
-        """Let the log begin anew, empty, at the end of a frozen snapshot, which is committed
-        (KIP-630).
+        """Restart the log, empty, at the end of a frozen snapshot (KIP-630).
 
-        Returns voters and kraft.version as its head has them. Raises SnapshotNotNewer, LogError.
+        Returns voters and kraft.version from its first batch. Raises SnapshotNotNewer, LogError.
         """
         self._log.truncate_to_snapshot(snapshot_id)
+        # A snapshot holds committed records only, so its end is the high watermark at least.
         self._log.set_high_watermark(snapshot_id.end_offset)
         with doing("read", self.directory):
             version, voters = read_snapshot_head(self.directory, snapshot_id)
         return voters, version
 
     def clean(self, *, now_ms: int) -> list[str]:
-        """Delete old snapshots and the segments before them; the names of what went. Raises
+        """Delete old snapshots and the segments before them; return the names of the files. Raises
         LogError.
         """
         return self._log.clean(now_ms=now_ms)
 
     def close(self) -> None:
-        """Let another process have the directory. Harmless a second time. Raises LogError; it is
-        free then, too.
+        """Flush everything and release the directory. Idempotent. Raises LogError; the directory is
+        released then too.
         """
         if not self._closed:
             self._closed = True

@@ -25,7 +25,8 @@ from kwire.records import Header, Record, RecordBatch, decode_batch, encode_batc
 #: Directory below the server's own, and the segment in it: Kafka's names.
 DIRECTORY: Final = "__consumer_offsets-0"
 SEGMENT: Final = "00000000000000000000.log"
-#: Suffix of a segment that is being rewritten, as Kafka's. One that is found at start is unfinished.
+#: Suffix of a segment that is being rewritten, as Kafka's. One that is found at start is
+#: unfinished.
 CLEANED: Final = ".cleaned"
 #: Suffix of the copy that is kept of a segment with damage in its middle.
 DAMAGED: Final = ".damaged"
@@ -212,7 +213,8 @@ class OffsetStore:
         if end < len(data):
             # An append that a crash interrupted: no client was told that it succeeded.
             self.problems.append(
-                f"{self._path}: {len(data) - end} bytes of an unfinished write cut off at byte {end}"
+                f"{self._path}: {len(data) - end} bytes of an unfinished write cut off at byte "
+                f"{end}"
             )
             os.ftruncate(self._file, end)
             os.fsync(self._file)
@@ -243,8 +245,8 @@ class OffsetStore:
             if batch.header.position > position:
                 damages += 1
                 self.problems.append(
-                    f"{self._path}: bytes {position} to {batch.header.position} are damaged and the "
-                    f"records in them lost; a copy of the file is kept as {SEGMENT}{DAMAGED}"
+                    f"{self._path}: bytes {position} to {batch.header.position} are damaged and "
+                    f"the records in them lost; a copy of the file is kept as {SEGMENT}{DAMAGED}"
                 )
             self._apply(batch.records)
             position = end = batch.header.end

@@ -1,8 +1,8 @@
 """Reads and writes ``quorum-state``: the leader that a node follows, its epoch and its vote.
 
 Version 0 goes with ``kraft.version`` 0 and names the voters; version 1 names the directory id of
-the vote instead (KIP-853). It does not check that an election moves forward:
-``gateway.log.raft_store`` does. Source: ``FileQuorumStateStore``.
+the vote instead (KIP-853). It does not write the file: ``gateway.log.metadata_files`` does. Source:
+``FileQuorumStateStore``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.log.errors import ElectionGoesBack
 from kwire.errors import DecodeError
 from kwire.messages.quorum_state_data import QuorumStateData
 
@@ -55,6 +56,27 @@ def format_quorum_state(state: QuorumStateData, version: int) -> bytes:
     """
     value = {**state.to_json(version), "data_version": version}
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def check_moves_forward(path: Path, old: QuorumStateData, new: QuorumStateData) -> None:
+    """Refuse a state that takes back ``old``: a lower epoch, another leader or vote in the same
+    one.
+
+    Raises ElectionGoesBack.
+    """
+    # The core asserts the same. A second check at the file costs nothing, and two votes of a node
+    # in one epoch can elect two leaders (Raft 5.2).
+    same = old.leader_epoch == new.leader_epoch
+    other_leader = (
+        same and -1 not in (old.leader_id, new.leader_id) and old.leader_id != new.leader_id
+    )
+    other_vote = same and -1 not in (old.voted_id, new.voted_id) and old.voted_id != new.voted_id
+    if new.leader_epoch < old.leader_epoch or other_leader or other_vote:
+        raise ElectionGoesBack(
+            f"refused to write epoch {new.leader_epoch}, leader {new.leader_id}, vote "
+            f"{new.voted_id} to {path}, which has epoch {old.leader_epoch}, leader "
+            f"{old.leader_id}, vote {old.voted_id}"
+        )
 
 
 def _known(value: dict[str, Any], version: int) -> dict[str, Any]:

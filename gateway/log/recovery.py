@@ -123,13 +123,18 @@ def _repair(
         disk.sync_directory(directory)
     try:
         found.epochs.save(disk, directory)
-        # What recovery read may be in the page cache only. It is served from now on, so it must
-        # survive a power failure.
+        # The bytes that recovery read may be in the page cache only. They are served from now on,
+        # so they must survive a power failure.
         active.flush()
     except BaseException:
         active.close()
         raise
-    return LoadedLog(found.closed, active, found.epochs, log_start(list_directory(str(directory))))
+    start = log_start(list_directory(str(directory)))
+    assert all(base < active.base_offset for base in found.closed), "the active segment is last"
+    assert found.epochs.latest is None or found.epochs.entries[-1][1] <= active.end_offset, (
+        "an epoch begins within the log"
+    )
+    return LoadedLog(found.closed, active, found.epochs, start)
 
 
 def _remove_leftovers(directory: Path, disk: Disk) -> None:
@@ -143,7 +148,7 @@ def _remove_leftovers(directory: Path, disk: Disk) -> None:
 def _restarted(
     directory: Path, disk: Disk, settings: LogSettings, found: LogValidation, problems: list[str]
 ) -> LoadedLog:
-    """Finish what a crash left between a snapshot's download and the truncation of the log
+    """Finish an interrupted replacement of the log by a downloaded snapshot
     (``KafkaMetadataLog.recoverSnapshots``).
     """
     snapshot = found.superseded_by

@@ -65,6 +65,8 @@ class RecoveryPointFile:
         """Write the point without a sync; it must not lie behind the last one. Raises
         DiskFailed.
         """
+        assert 0 <= point.high_watermark <= point.synced, "committed records are synced"
+        # The older of the two slots: a torn write leaves the newer one.
         self._write(min(_NOTES, key=self._slots.__getitem__), point)
 
     def settle(self, point: RecoveryPoint) -> None:

@@ -78,12 +78,14 @@ def features_of(level: int, chosen: Mapping[str, int] | None = None) -> tuple[tu
         feature_level = chosen.get(name, feature.default_level(level))
         if not feature.minimum <= feature_level <= feature.latest_production:
             raise ValueError(
-                f"{name}={feature_level}: it goes from {feature.minimum} to {feature.latest_production}"
+                f"{name}={feature_level}: it goes from {feature.minimum} to "
+                f"{feature.latest_production}"
             )
         needed = feature.dependencies(feature_level).get(METADATA_VERSION, 0)
         if level < needed:
             raise ValueError(
-                f"{name}={feature_level} needs {METADATA_VERSION} {release_of(needed)}, and {release_of(level)} was chosen"
+                f"{name}={feature_level} needs {METADATA_VERSION} {release_of(needed)}, and "
+                f"{release_of(level)} was chosen"
             )
         if feature_level:
             found.append((name, feature_level))

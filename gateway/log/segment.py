@@ -170,6 +170,8 @@ class Segment:
             with contextlib.suppress(DiskFailed):
                 self._undo()
             raise
+        # Batches are appended without a gap: recovery takes any other offset for damage.
+        assert batches[0].base_offset >= self.end_offset, "offsets continue"
         self.size += end - start
         self.end_offset = batches[-1].last_offset + 1
         assert self.flushed_size <= self.size and self.flushed_offset <= self.end_offset

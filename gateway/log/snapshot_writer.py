@@ -64,6 +64,7 @@ class SnapshotWriter:
             )
         self._disk.write(self._file, position, data)
         self.size += len(data)
+        assert self._file.size >= self.size, "the file holds every chunk"
 
     def freeze(self) -> None:
         """Check every byte, sync, and give the file its name; it is durable when this returns.

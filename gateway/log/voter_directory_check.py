@@ -1,8 +1,8 @@
-"""Whether a directory may be a voter's: looked at under its lock, before anything in it is changed.
+"""Checks that a directory may be a voter's, under its lock and before anything in it is changed.
 
-A voter that forgot what it promised can elect two leaders of one epoch. So what is missing,
-unreadable or somebody else's is refused, where an observer would learn it anew. Each refusal says
-what is wrong with which file, and what to do.
+A voter that has lost its vote can elect two leaders of one epoch. A missing, unreadable or foreign
+file is therefore refused, where an observer would fetch it anew. Each refusal names the file, the
+fault and the remedy. Kafka starts on such a directory and votes again.
 """
 
 from __future__ import annotations
@@ -19,21 +19,19 @@ from gateway.log.recovery_point import RecoveryPointFile
 from kwire.messages.quorum_state_data import QuorumStateData
 
 _RESTORE: Final = (
-    "restore it from a copy of its last state; without one remove the whole data directory, format it anew, and let the node "
-    "join as a new voter"
+    "restore it from a copy of its last state; without one remove the whole data directory, format "
+    "it anew, and let the node join as a new voter"
 )
 
 
-#: What to do about a ``quorum-state`` that cannot be read.
+#: The remedy for a ``quorum-state`` that cannot be read.
 _VOTE_ADVICE: Final = f"it holds this voter's vote, which must not be forgotten: {_RESTORE}"
-#: What to do about records that are lost.
+#: The remedy for lost records.
 _LOG_ADVICE: Final = f"this voter has told others that it has them: {_RESTORE}"
 
 
 class VoterDirectoryCheck:
-    """What the node that wants to vote says of itself. ``cluster_id`` None: whatever
-    meta.properties says.
-    """
+    """The identity that a voter's directory must have. ``cluster_id`` None: any."""
 
     def __init__(self, node_id: int, cluster_id: str | None, point: RecoveryPointFile) -> None:
         self._node_id = node_id
@@ -41,9 +39,9 @@ class VoterDirectoryCheck:
         self._point = point
 
     def durable_end(self, directory: Path, files: MetadataFiles) -> int:
-        """The offset up to which the log was synced, and must be whole.
+        """Return the offset before which the log was synced, and must be whole.
 
-        Raises NotFormatted, WrongNode, Forgotten; LogDamaged for a state that cannot be one.
+        Raises NotFormatted, WrongNode, QuorumStateLost; LogDamaged for impossible values.
         """
         self._check_owner(directory.parent, files)
         path = directory / quorum_state.FILE_NAME
@@ -51,6 +49,9 @@ class VoterDirectoryCheck:
             self._refuse_lost_quorum_state(path)
         else:
             _check_state(path, files.quorum_state[1])
+        # Every synced record and not only the committed ones: its acknowledgement may have
+        # completed a majority. The high watermark is durable by itself, and may be newer than the
+        # note.
         return max(self._point.point.synced, files.high_watermark)
 
     def _check_owner(self, data_dir: Path, files: MetadataFiles) -> None:
@@ -59,17 +60,19 @@ class VoterDirectoryCheck:
             raise not_formatted(data_dir)
         if meta.node_id != self._node_id:
             raise WrongNode(
-                f"{data_dir} belongs to node {meta.node_id} (meta.properties), and this is node {self._node_id}: "
-                "give node.id or data.dir as they belong together"
+                f"{data_dir} belongs to node {meta.node_id} (meta.properties), and this is node "
+                f"{self._node_id}: give node.id or data.dir as they belong together"
             )
         if self._cluster_id is not None and meta.cluster_id != self._cluster_id:
             raise WrongNode(
-                f"{data_dir} belongs to cluster {meta.cluster_id} (meta.properties), not to {self._cluster_id}: "
-                "give that cluster's id, or another data.dir"
+                f"{data_dir} belongs to cluster {meta.cluster_id} (meta.properties), not to "
+                f"{self._cluster_id}: give that cluster's id, or another data.dir"
             )
 
     def _refuse_lost_quorum_state(self, path: Path) -> None:
-        """No ``quorum-state`` is right only where nothing was ever promised."""
+        """Refuse a directory without ``quorum-state`` unless no voter has run on it."""
+        # A formatted directory has no quorum-state yet. A log, a snapshot or a recovery point shows
+        # that a node has run on it, and may have voted.
         listing = list_directory(str(path.parent))
         has_log = any(
             base or (path.parent / f"{base:020d}.log").stat().st_size
@@ -82,23 +85,26 @@ class VoterDirectoryCheck:
                 else "this node has voted before"
             )
             raise QuorumStateLost(
-                f"{path} is missing, and {why}: whom the node voted for is not known any more; {_RESTORE}"
+                f"{path} is missing, and {why}: whom the node voted for is not known any more; "
+                f"{_RESTORE}"
             )
 
 
 def check_epoch(directory: Path, state: QuorumStateData, last_epoch: int) -> None:
-    """Refuse a state that is older than the log: an epoch is always on disk before its first
-    record. Raises Forgotten.
-    """
+    """Refuse a state that is older than the log. Raises QuorumStateLost."""
+    # An epoch is on disk before its first record is appended, so only an old copy is behind.
     if state.leader_epoch < last_epoch:
         raise QuorumStateLost(
-            f"{directory / quorum_state.FILE_NAME} is of epoch {state.leader_epoch}, and the log has records of epoch "
-            f"{last_epoch}: it is an older copy, and whom the node voted for since is not known; {_RESTORE}"
+            f"{directory / quorum_state.FILE_NAME} is of epoch {state.leader_epoch}, and the log "
+            f"has records of epoch {last_epoch}: it is an older copy, and whom the node voted for "
+            f"since is not known; {_RESTORE}"
         )
 
 
 def with_voter_advice(error: LogDamaged) -> LogDamaged:
-    """The same with advice to a voter, which unlike an observer cannot fetch everything anew."""
+    """Return the error with advice for a voter, which unlike an observer cannot fetch its log anew:
+    other nodes rely on what it has acknowledged.
+    """
     name = Path(error.file).name
     if name == quorum_state.FILE_NAME:
         return LogDamaged(error.file, error.position, error.reason, _VOTE_ADVICE)
@@ -108,15 +114,15 @@ def with_voter_advice(error: LogDamaged) -> LogDamaged:
 
 
 def not_formatted(data_dir: Path) -> NotFormatted:
-    """The refusal of a directory that nobody has formatted."""
+    """Return the refusal of an unformatted directory."""
     return NotFormatted(
-        f"{data_dir} is not formatted: meta.properties is missing; run 'kwire format' (see kwire format --help), "
-        "or restore the directory if this node has run before"
+        f"{data_dir} is not formatted: meta.properties is missing; run 'kwire format' (see kwire "
+        "format --help), or restore the directory if this node has run before"
     )
 
 
 def _check_state(path: Path, state: QuorumStateData) -> None:
-    """Values that Kafka never writes. Raises LogDamaged."""
+    """Refuse values that Kafka never writes. Raises LogDamaged."""
     problem = ""
     if state.leader_epoch < 0:
         problem = f"leaderEpoch {state.leader_epoch} is negative"

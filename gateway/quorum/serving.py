@@ -188,7 +188,7 @@ class Serving:
 
     def committed(self, leader: Leader) -> None:
         """Answer every delayed Fetch with the new high watermark."""
-        # Whatever its version: Kafka before KIP-1166 answers such Fetches only at the end of their
+        # At every version: Kafka before KIP-1166 answers such Fetches only at the end of their
         # wait, and a follower then learns of a commit up to 500 ms late.
         for waiting in list(leader.delayed.values()):
             self._release(leader, waiting)

@@ -64,7 +64,10 @@ def _why_not(node: Node, leader: Leader, id: int, version: int) -> str | None:
     if not low <= version <= high:
         return f"voter {id} supports versions {low} to {high}"
     if row.directory_id == ZERO_UUID or node.settings.listener not in row.endpoints:
-        return f"the directory id of voter {id} or its address at {node.settings.listener} is not known"
+        return (
+            f"the directory id of voter {id} or its address at {node.settings.listener} is not "
+            "known"
+        )
     # Two nodes may have the same id by mistake: the one that registered, and the one that fetches
     # and would lose its vote.
     fetches_with = leader.progress[id].directory_id if id in leader.progress else row.directory_id

@@ -1,11 +1,10 @@
-"""Serves the log of a quorum's node as far as it is committed: that of a voter, and the copy of
-another quorum's log.
+"""Performs the core's effects on a log, and serves its committed records.
 
-The core (``gateway.quorum``) decides what happens to the files. :meth:`QuorumLog.perform` does it
-in a thread, and everything else runs on the event loop. Clients see nothing that is not committed
-and on disk; peers are given what is durable, committed or not. A voter whose files cannot be read
-back stops, because it has promised them to others. An observer goes on: it serves what it has shown
-before, and reports the damage (``store.observes``).
+The log is a voter's, or an observer's copy of another quorum's. :meth:`QuorumLog.perform` runs in a
+thread, everything else on the event loop. Clients see only records that are committed and on disk;
+peers get what is on disk, committed or not. A voter whose files cannot be read back stops, because
+other nodes rely on them. An observer (``store.observes``) keeps serving the records that it served
+before, and reports the damage.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ if TYPE_CHECKING:
 
 
 class LogUnreadable(LogError):
-    """What is committed cannot be read back from the files."""
+    """Committed records cannot be read back from the files."""
 
 
 class BatchesRefused(LogError):
-    """The leader's bytes are no batches that a log can hold. The log is as it was."""
+    """The leader's bytes are no batches that the log can hold. The log is unchanged."""
 
 
 class QuorumLog(LogPartition):
@@ -73,8 +72,8 @@ class QuorumLog(LogPartition):
         self.in_touch = False
         self.caught_up = False
         self.epoch = 0  #: of the newest leader known
-        #: The newest epoch that an observer has on disk: what clients were shown of epochs does not
-        #: go back in a crash.
+        #: The newest epoch that an observer has on disk: clients see it only then, so that the
+        #: epoch that they see does not decrease after a crash.
         self._durable_epoch = self._visible_epoch = (
             store.election.epoch if isinstance(store, ObserverStore) else 0
         )
@@ -94,26 +93,28 @@ class QuorumLog(LogPartition):
         ):
             why = self._damage or self._follower.unreachable or "the log cannot be read"
             advice = (
-                "restore it from a copy, or remove the whole data directory: it is fetched anew from the quorum"
+                "restore it from a copy, or remove the whole data directory: "
+                "it is fetched anew from the quorum"
                 if store.observes
                 else f"restore {store.directory} from a copy of this node"
             )
             raise LogUnreadable(f"{why}; {advice}")
         self.publish()
 
-    # --- what the core wants done (in a thread)
+    # --- effects of the core (in a thread)
     # -----------------------------------------------------------------------
 
     def perform(self, effects: Sequence[DiskEffect | Advance]) -> list[Installed | NotInstalled]:
-        """Do all of it, in order; durable when this returns.
+        """Perform the effects in order; they are durable when this returns.
 
         Raises LogError, after which a voter may acknowledge nothing more; an observer may start
-        again from what is on disk.
+        again from its disk.
         """
         outcome: list[Installed | NotInstalled] = []
         try:
             for effect in effects:
                 self._perform(effect, outcome)
+            # One sync for all appends (group commit).
             self.store.flush()
         except LogError:
             self._abandon()
@@ -145,10 +146,12 @@ class QuorumLog(LogPartition):
                 self._durable_epoch = state.epoch
             case Truncate(_, offset):
                 self.store.truncate_to(offset)
-                self._rescan()  # before anything new stands where the old did
+                # Before other records take these offsets: the scan sees that the file was truncated
+                # by its length.
+                self._rescan()
                 if self.store.observes and self.store.end_offset != offset:
-                    # No leader's epoch ends inside a batch of the same epoch here: the core has to
-                    # look at the log again.
+                    # In a correct quorum no epoch of the leader ends inside a batch of the same
+                    # epoch on a follower. The core must start again from the disk.
                     raise BatchesRefused(
                         f"offset {offset} lies inside a batch of {self.store.directory}"
                     )
@@ -204,9 +207,7 @@ class QuorumLog(LogPartition):
             writer.abandon()
 
     def _rescan(self) -> None:
-        """Read what was written, as the serving side does. What cannot be read changes nothing of
-        what is shown.
-        """
+        """Scan the files as readers do. Records that are served already stay so after a failure."""
         follower = self._follower
         while follower.step():
             pass
@@ -223,14 +224,14 @@ class QuorumLog(LogPartition):
                 self._damage = Problem(self.log_dir, -1, "less can be read back than was written")
 
     def write_high_watermark(self) -> None:
-        """Write down what is committed. Raises LogError."""
+        """Store the high watermark. Raises LogError."""
         committed = self.committed
         self.store.set_high_watermark(committed)
         self._stored_high_watermark = committed
 
     def clean(self, now_ms: int) -> list[str]:
-        """Delete what is too old or too much and stands in a later snapshot; the names of what
-        went. Raises LogError.
+        """Delete what exceeds the retention and is in a later snapshot; return the names of the
+        files. Raises LogError.
         """
         try:
             self.write_high_watermark()
@@ -239,14 +240,14 @@ class QuorumLog(LogPartition):
             self._rescan()
 
     def new_snapshot(self, snapshot_id: SnapshotId) -> LockedSnapshotWriter:
-        """For a snapshot of our own, written in any thread while ``perform`` goes on. Raises
+        """Return the writer of a snapshot of this node's, for any thread beside ``perform``. Raises
         SnapshotBusy, LogError.
         """
         return LockedSnapshotWriter(self._names, snapshot_id, self.store.new_snapshot)
 
     def close(self) -> None:
-        """Let go of the directory, what is committed written down. Raises LogError; it is free
-        then, too.
+        """Store the high watermark and release the directory. Raises LogError; the directory is
+        released then too.
         """
         try:
             self._abandon()
@@ -255,12 +256,13 @@ class QuorumLog(LogPartition):
         finally:
             self.store.close()
 
-    # --- what clients see (on the loop)
+    # --- the partition that clients see (on the event loop)
     # -------------------------------------------------------------------------------
 
     def commit(self, high_watermark: int) -> None:
-        """Everything below is committed and durable: clients see it from now on. A voter's; an
-        observer performs Advance.
+        """Serve the records below ``high_watermark``, which are committed and durable.
+
+        For a voter; an observer performs ``Advance`` first, so that its high watermark is durable.
         """
         if high_watermark > self.committed:
             self.committed = high_watermark
@@ -275,11 +277,11 @@ class QuorumLog(LogPartition):
 
     @property
     def owes_high_watermark(self) -> bool:
-        """Is more committed than was written down?"""
+        """Whether the stored high watermark is behind."""
         return self.committed > self._stored_high_watermark
 
     def publish(self) -> None:
-        """Show what there is now, up to the high watermark."""
+        """Serve the scanned records up to the high watermark."""
         view = self._follower.view
         if view is None or self._follower.unreachable is not None:
             return
@@ -301,8 +303,8 @@ class QuorumLog(LogPartition):
 
     @property
     def state(self) -> State:
-        """LOADING until the end is known: from before the last stop, or because the log was where
-        the leader's was.
+        """LOADING until the end of the log is known: stored before the restart, or reached once at
+        the leader.
         """
         if self._damage is not None:
             return (
@@ -317,44 +319,40 @@ class QuorumLog(LogPartition):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems of the log."""
+        """The current faults of the files."""
         found = (self._follower.unreachable, self._damage, *self.served.notices)
         return tuple(dict.fromkeys(problem for problem in found if problem))
 
     @property
     def leader_epoch(self) -> int:
-        """The quorum's, also before its first record of that epoch is committed. It never goes
-        back.
-        """
+        """The quorum's epoch, also before its first record is committed. It never decreases."""
         return max(self._visible_epoch if self.store.observes else self.epoch, self.served.epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """As in Kafka; an epoch that has begun but committed nothing yet ends where the log
-        does.
-        """
+        """As in Kafka; an epoch that has committed nothing yet ends at the log's end."""
         epochs = self.served.epochs
         if epochs and epochs[-1][0] < epoch <= self.leader_epoch:
             return epochs[-1][0], self.served.end_offset
         return self.served.end_offset_for_epoch(epoch)
 
     def committed_epoch_at(self, offset: int) -> int:
-        """In which epoch the record there was written; -1 where it is not committed, or a snapshot
-        stands for it.
+        """Return the epoch of the record at ``offset``; -1 if it is not committed, or only in a
+        snapshot.
         """
         return self.epoch_at(offset) if self.store.start_offset <= offset < self.committed else -1
 
-    # --- what peers are given
+    # --- reads of peers
     # -----------------------------------------------------------------------------------------
 
     def read_range(self, wanted: LogRange) -> Read:
-        """Whole batches from the one that holds the offset. Raises OSError."""
+        """Return whole batches from the one that holds the offset. Raises OSError."""
         view: LogView = self._follower.view or EMPTY_LOG
         return log_reader.read(
             up_to_high_watermark(view, wanted.end), wanted.offset, wanted.max_bytes
         )
 
     def read_snapshot(self, wanted: SnapshotRange) -> tuple[int, bytes]:
-        """(size of the file, its bytes from the position on). Raises OSError."""
+        """Return the size of the file, and its bytes from the position on. Raises OSError."""
         with open(Path(self.store.directory) / wanted.id.file_name, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             return size, os.pread(file.fileno(), wanted.max_bytes, wanted.position)

@@ -1,8 +1,8 @@
-"""Snapshots of our own of a local log, when Kafka's keys say so (KIP-630, ``SnapshotGenerator``):
-what is before them may go.
+"""Decides when this node writes a snapshot of its log, and writes it (KIP-630).
 
-A snapshot is folded afresh from the files, in a thread: nothing of it is shared with what is served
-meanwhile. It ends at the end of a committed batch, never inside a metadata transaction.
+A snapshot is folded from the files in a thread, and shares no state with the image that is served
+meanwhile. It ends at the end of a committed batch, never inside a metadata transaction. It deletes
+nothing: ``gateway.log.retention`` does. Follows Kafka's ``SnapshotGenerator``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from kwire.cluster import Image, image_records
 from kwire.errors import WireError
 from kwire.records import encode_metadata_record
 
-#: Before the next try after one that failed, s; a transaction that is open at the end is over
-#: sooner.
+#: Seconds until the next attempt after a failed one. An open transaction ends sooner.
 RETRY_S: Final = 60.0
 RETRY_TRANSACTION_S: Final = 1.0
 
 
 class Writer(Sink, Protocol):
-    """A snapshot that nobody sees before it is frozen
+    """A snapshot that no reader sees before it is frozen
     (``gateway.log.snapshot_writer.SnapshotWriter``).
     """
 
@@ -39,21 +38,16 @@ class Writer(Sink, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings:
-    """When to write one: after so many bytes of log, or after so many ms, if anything was appended
-    at all.
-    """
+    """Bytes of log, and milliseconds, after which the next snapshot is due if the log has grown."""
 
     max_record_bytes: int = 20 * 1024 * 1024  #: metadata.log.max.record.bytes.between.snapshots
-    max_interval_ms: int = (
-        60 * 60 * 1000
-    )  #: metadata.log.max.snapshot.interval.ms; 0: never for the time's sake
+    #: metadata.log.max.snapshot.interval.ms; 0 for no limit
+    max_interval_ms: int = 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A snapshot that is complete: its id, its size in bytes, and the records in it, header and
-    footer not counted.
-    """
+    """A complete snapshot: its id, its size in bytes, and its records without header and footer."""
 
     snapshot_id: SnapshotId
     size: int
@@ -61,7 +55,7 @@ class Written:
 
 
 class _NotNow(Exception):
-    """There is no snapshot to be written; worth another try after ``retry_s`` seconds."""
+    """No snapshot can be written now; the next attempt is due after ``retry_s`` seconds."""
 
     def __init__(self, reason: str, retry_s: float = RETRY_S) -> None:
         super().__init__(reason)
@@ -84,10 +78,10 @@ class SnapshotGenerator:
         now: float,
     ) -> None:
         self.latest: Written | None = None
-        #: Why the last try came to nothing, as a sentence; None when it went well.
+        #: Why the last attempt failed, as a sentence; None if it did not.
         self.problem: str | None = None
-        #: Why no snapshot will be written any more in this process: one that lacks what could not
-        #: be read would lose it.
+        #: Why this process writes no more snapshots: a snapshot without the records that could not
+        #: be read would lose them.
         self.disabled: str | None = None
         self._directory = os.fspath(directory)
         self._settings = settings
@@ -97,12 +91,11 @@ class SnapshotGenerator:
         self._not_before = now
 
     def due(self, log_bytes: int, now: float) -> bool:
-        """Whether it is time. ``log_bytes``: of log behind the snapshot that the image began with
-        (``MetadataLoader.log_bytes``).
+        """Return whether a snapshot is due. ``log_bytes``: bytes of log behind the snapshot that
+        the image began with (``MetadataLoader.log_bytes``).
         """
-        if (
-            log_bytes < self._bytes_before
-        ):  # the image began again, with a snapshot that was just fetched
+        # The image began again with a snapshot that was just downloaded.
+        if log_bytes < self._bytes_before:
             self._bytes_before, self._since = 0, now
         fresh, settings = log_bytes - self._bytes_before, self._settings
         if self.disabled or fresh <= 0 or now < self._not_before:
@@ -113,10 +106,10 @@ class SnapshotGenerator:
         return overdue or fresh >= settings.max_record_bytes
 
     def write(self, high_watermark: int, log_bytes: int, now: float) -> Written | None:
-        """Write a snapshot of everything below ``high_watermark``, or of as much as can be. None
-        where ``problem`` says why.
+        """Write a snapshot of the records below ``high_watermark``; return None, and set
+        ``problem``, if it fails.
 
-        ``log_bytes`` and ``now`` as for ``due``. Raises what nobody foresaw.
+        ``log_bytes`` and ``now`` as for ``due``. It does not catch programming errors.
         """
         try:
             with collector_paused():
@@ -140,9 +133,8 @@ class SnapshotGenerator:
         replay = Replay(self._directory)
         more = True
         while more:
-            with (
-                collector_paused()
-            ):  # again, since others who pause it for a moment may have set it going
+            # Again for each step: another thread that paused it may have enabled it meanwhile.
+            with collector_paused():
                 more = replay.step(high_watermark)
         fold = replay.fold
         try:
@@ -154,20 +146,26 @@ class SnapshotGenerator:
             release_incrementally(images)
 
     def _check(self, replay: Replay, high_watermark: int) -> None:
-        """Whether there is something to write. Raises _NotNow."""
+        """Raise _NotNow if the fold is no state for a snapshot."""
         fold = replay.fold
         if fold.skipped:
-            told = ", ".join(f"{count} {reason}" for reason, count in sorted(fold.skipped.items()))
+            counts = ", ".join(
+                f"{count} {reason}" for reason, count in sorted(fold.skipped.items())
+            )
             self.disabled = (
-                f"the log holds records that could not be taken ({told}), first {fold.notices[0]}"
+                f"the log holds records that could not be taken ({counts}), first {fold.notices[0]}"
             )
             raise _NotNow(f"no more snapshots are written: {self.disabled}")
         if not fold.aligned:
-            reason = f"a metadata transaction is open that began at offset {fold.image.next_offset}, inside a batch"
+            reason = (
+                "a metadata transaction is open that began at offset "
+                f"{fold.image.next_offset}, inside a batch"
+            )
             raise _NotNow(reason, RETRY_TRANSACTION_S)
         if not fold.image.metadata_version:
             raise _NotNow(
-                f"no metadata.version below offset {high_watermark}, and Kafka loads no snapshot without one"
+                f"no metadata.version below offset {high_watermark}, and Kafka loads no snapshot "
+                "without one"
             )
         if replay.snapshot is not None and fold.position.next_offset <= replay.snapshot.end_offset:
             raise _NotNow(f"nothing is committed behind the snapshot {replay.snapshot.file_name}")

@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 from gateway.cli import main
 from gateway.log.formatting import read_bootstrap
 from gateway.log.log_settings import LogSettings
-from gateway.log.raft_store import RaftStore, StoredFacts
+from gateway.log.raft_store import RaftStore
+from gateway.log.stored_facts import StoredFacts
 from kwire.records import decode_metadata_record
 from kwire.uuid import Uuid
 

@@ -142,14 +142,14 @@ class CrashDisk:
                     one for one in self.renames if one[0].path.parent == op.path
                 ]:
                     _rename(self.synced_names, change, target)
-                    self.renames.remove((change, inode))
+                    self.renames.remove((change, target))
 
     def _name(self, op: Op, inode: _Inode | None) -> None:
         self.renames.append((op, inode))
         _rename(self.names, op, inode)
 
     # --- what may be on disk
-    # ------------------------------------------------------------------------------------------
+    # ---------------------------------------------------------------------------------------------
 
     def killed(self, op: Op) -> Iterator[State]:
         """The process was killed: everything is there, the last write perhaps in part."""

@@ -3,7 +3,7 @@ they are few, else many.
 
 Of what was not synced each write may be there, missing, torn, or there in length only; each name
 made, changed or removed and not synced with its directory may be as before. In any combination: a
-disk keeps no order that nobody asked for.
+disk keeps no order of its own accord.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from tests.gateway.log.crash_disk import CrashDisk, Op, State
 #: Where a write may be torn, beside one byte from either end and the middle: a sector, a page.
 _BOUNDARIES = (512, 4096)
 _DROPPED, _KEPT, _ZEROED = -1, -2, -3
-#: The outcome of one change: one of these three, or the number of bytes of a write that survive.
-Outcome = int
+#: The fate of one change after a crash: one of these three, or the number of bytes of a write that
+#: are on disk.
+CrashOutcome = int
 
 
 class CrashStates(CrashDisk):
     """A disk with something to lose."""
 
     def legal(self, rand: random.Random, most: int) -> Iterator[State]:
-        """What may be there after a loss of power now: all of it if that is no more than ``most``
-        states, else so many drawn.
+        """Yield the states that a power failure may leave now: all if there are at most ``most``,
+        else that many drawn at random.
         """
         pending = self._pending()
         choices = [_fates(change) for change in pending]
@@ -44,14 +45,14 @@ class CrashStates(CrashDisk):
             yield self._drawn(rand, pending, choices, number)
 
     def everything(self) -> State:
-        """What is there when only the process was killed."""
+        """Return the state after a kill of the process: every write is there."""
         return self._state(self.names)
 
     def _drawn(
         self,
         rand: random.Random,
         pending: Sequence[Op],
-        choices: Sequence[Sequence[Outcome]],
+        choices: Sequence[Sequence[CrashOutcome]],
         number: int,
     ) -> State:
         """One of very many states: from nearly everything lost to nearly everything there, and ends
@@ -72,7 +73,7 @@ class CrashStates(CrashDisk):
         return [change for inode in inodes.values() for change in inode.changes]
 
     def _left(
-        self, pending: Sequence[Op], fates: Sequence[Outcome], named: Sequence[bool]
+        self, pending: Sequence[Op], fates: Sequence[CrashOutcome], named: Sequence[bool]
     ) -> State:
         names = dict(self.synced_names)
         for (change, inode), done in zip(self.renames, named, strict=True):
@@ -93,8 +94,8 @@ class CrashStates(CrashDisk):
         return state
 
 
-def _fates(change: Op) -> list[Outcome]:
-    """What may become of one change."""
+def _fates(change: Op) -> list[CrashOutcome]:
+    """Return the possible fates of one change."""
     if change.kind == "truncate":
         return [_KEPT, _DROPPED]
     size = len(change.value)
@@ -102,7 +103,7 @@ def _fates(change: Op) -> list[Outcome]:
     return [_KEPT, _DROPPED, _ZEROED, *sorted(at for at in torn if 0 < at < size)]
 
 
-def _content(inode: Any, fate_of: dict[int, Outcome]) -> bytes:
+def _content(inode: Any, fate_of: dict[int, CrashOutcome]) -> bytes:
     data = bytearray(inode.data)
     for change in inode.changes:
         supervisor = fate_of[id(change)]

@@ -74,7 +74,7 @@ def _control(offset: int, epoch: int, kind: int) -> bytes:
 
 
 class KafkaLog:
-    """A ``__cluster_metadata-0`` directory under somebody's hands. ``segments``: base offset ->
+    """A ``__cluster_metadata-0`` directory that a test changes. ``segments``: base offset ->
     batches, oldest first.
     """
 

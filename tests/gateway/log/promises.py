@@ -1,6 +1,4 @@
-"""What must hold of a log after a crash or a failure: it keeps what it promised, and its files
-agree with each other.
-"""
+"""Checks a log after a crash or a failure: it has kept its promises, and its files agree."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class Promise(NamedTuple):
 
 
 class Life:
-    """What a log goes through: writes of one change and of many, syncs beside them, new segments,
-    old ones that go.
+    """The life of a log: writes of one change and of many, syncs beside them, new segments, and
+    deleted ones.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -93,7 +93,7 @@ def ops(tmp_path_factory: pytest.TempPathFactory) -> list[Op]:
 
 
 def instants(ops: list[Op]) -> Iterator[tuple[Promise, CrashDisk, Op]]:
-    """What was promised, and the disk, behind each operation."""
+    """Yield the promises, the disk and the operation after each operation."""
     disk, promise = CrashDisk(), Promise()
     for op in ops:
         if op.kind == "ack":

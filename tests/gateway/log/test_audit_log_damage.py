@@ -45,8 +45,8 @@ def filled(directory: Path, settings: AuditSettings = SETTINGS) -> Path:
 def served(
     directory: Path, settings: AuditSettings = SETTINGS
 ) -> tuple[dict[int, bytes | None], int, list[str]]:
-    """What a consumer reads after a restart, by offset; the offset of the next change; what the log
-    says.
+    """Return the values that a consumer reads after a restart, by offset; the offset of the next
+    change; and the problems that the log reports.
     """
     partition = AuditPartition(directory, settings, cluster_id="c")
     data = b"".join(data for _, _, data in batches_from(partition, partition.log_start_offset))

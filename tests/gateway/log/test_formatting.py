@@ -1,5 +1,5 @@
-"""Formatting: whatever interrupts it, the directory is formatted as a whole or not at all, and
-nobody's log is taken over.
+"""Formatting: a crash at any operation leaves the directory formatted as a whole or not at all, and
+a directory with a log is refused.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_random_ids_can_stand_on_a_command_line() -> None:
 
 
 # --- what is there already
-# --------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_what_is_formatted_is_left_alone(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_bootstrap_records_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 # --- what interrupts it
-# -----------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dynamic", [True, False])

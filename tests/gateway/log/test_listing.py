@@ -75,7 +75,9 @@ def test_the_listing_holds_segments_and_snapshots_only(tmp_path: Path) -> None:
 @needs_shared
 @pytest.mark.parametrize("name", LOG_NAMES)
 def test_kafka_notes_the_same_log_start(logs: Any, name: str) -> None:
-    """Kafka clips leader-epoch-checkpoint at the log start, so its first line says where that was."""
+    """Kafka clips leader-epoch-checkpoint at the log start, so its first line says where that
+    was.
+    """
     checked = 0
     for path in sorted(logs(name).glob("**/__cluster_metadata-0")):
         start = log_start(list_directory(str(path)))

@@ -43,7 +43,7 @@ Recording = tuple[list[Op], dict[tuple[int, int], bytes]]
 
 @pytest.fixture(scope="module")
 def recorded(root: Path) -> Recording:
-    """What a whole life of a log does to the disk."""
+    """Record the disk operations of a whole life of a log."""
     (root / "recorded").mkdir()
     disk = RecordingDisk(root / "recorded")
     workload = Workload(root / "recorded", disk, disk.ack)

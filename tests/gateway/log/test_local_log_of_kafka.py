@@ -39,7 +39,7 @@ DIRECTORIES = {
 }
 EVERY = [f"{log}/{node}" for log, nodes in DIRECTORIES.items() for node in nodes]
 _PARTITION = "__cluster_metadata-0"
-#: What a killed process leaves of a preallocated index (``segment.index.bytes``).
+#: Size of a preallocated index after a kill of Kafka (``segment.index.bytes``).
 _PREALLOCATED = 10 * 1024 * 1024
 
 

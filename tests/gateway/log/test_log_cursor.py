@@ -110,8 +110,8 @@ def test_a_segment_cut_and_written_anew_above_the_limit(tmp_path: Path) -> None:
 
 
 def test_a_deleted_segment_is_not_read_on(tmp_path: Path) -> None:
-    """What it holds beyond the last limit may be what a new leader replaced; a snapshot stands for
-    what was committed.
+    """Its records beyond the last limit may have been truncated by a new leader; a snapshot has the
+    committed ones.
     """
     path = segment(tmp_path, 0, batch(0), batch(1))
     cursor = LogCursor(str(tmp_path), 0)

@@ -56,7 +56,10 @@ def test_files_of_real_nodes(logs: Any, name: str) -> None:
 
 
 def test_meta_properties_are_java_properties() -> None:
-    data = b"#Sat Nov 21\r\nversion=1\ncluster.id : a\\:b\\u0041\nnode.id=7\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\nother=\xe9\n"
+    data = (
+        b"#Sat Nov 21\r\nversion=1\ncluster.id : a\\:b\\u0041\nnode.id=7\n"
+        b"directory.id=AAAAAAAAAAAAAAAAAAAAAQ\nother=\xe9\n"
+    )
     assert parse_meta_properties(data) == MetaProperties(1, "a:bA", 7, METADATA_TOPIC_ID)
 
 

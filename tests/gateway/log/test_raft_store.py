@@ -1,4 +1,4 @@
-"""What a voter has on disk: what is durable when, what a restart finds, what is refused."""
+"""The store of a voter: durability of each change, the content after a restart, and refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from gateway.log.errors import (
 )
 from gateway.log.follower import DirectoryFollower
 from gateway.log.log_settings import LogSettings
-from gateway.log.raft_store import Election, RaftStore
+from gateway.log.raft_store import RaftStore
+from gateway.log.stored_facts import Election
 from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
@@ -94,14 +95,15 @@ def test_what_the_process_knew_survives_its_kill(tmp_path: Path) -> None:
 
 
 # --- quorum-state
-# -----------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_quorum_state_of_a_dynamic_quorum(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     store.persist(7, -1, 3, OTHER_DIRECTORY, kraft_version=1)
     assert (store.directory / "quorum-state").read_bytes() == (
-        b'{"leaderId":-1,"leaderEpoch":7,"votedId":3,"votedDirectoryId":"AAECAwQFBgcICQoLDA0ODw","data_version":1}'
+        b'{"leaderId":-1,"leaderEpoch":7,"votedId":3,'
+        b'"votedDirectoryId":"AAECAwQFBgcICQoLDA0ODw","data_version":1}'
     )
     store.close()
 
@@ -142,7 +144,7 @@ def test_an_election_never_goes_back(state: tuple[int, int, int], tmp_path: Path
 
 
 # --- the log
-# ----------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_one_sync_covers_all_appends(tmp_path: Path) -> None:
@@ -241,7 +243,7 @@ def test_one_process_at_a_time_and_nothing_after_the_end(tmp_path: Path) -> None
 
 
 # --- snapshots
-# --------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_a_leaders_snapshot_takes_the_logs_place(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from gateway.log.recovery_point import RecoveryPoint, RecoveryPointFile
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.quorum_state_data import QuorumStateData
 from tests.gateway.log.crash_disk import Op
-from tests.gateway.log.voter_crashes import Counts, Crashed, crash_life, summary
+from tests.gateway.log.voter_crashes import crash_life, summary
+from tests.gateway.log.voter_outcomes import Counts, Crashed
 
 #: (seed, states drawn behind one operation): every operation is crashed, in some of the ways.
 _LIVES = ((0, 4), (1, 4), (2, 4))
@@ -95,8 +96,8 @@ def _append_without_order(self: RaftStore) -> int:
         (RecoveryPointFile, "settle", _note_without_waiting),
         (RaftStore, "persist", _vote_in_place),
         (RaftStore, "_make_way", _install_at_once),
-        (RaftStore, "sync", _append_without_order),
-        (RaftStore, "sync", lambda self: self._log.end_offset),
+        (RaftStore, "flush", _append_without_order),
+        (RaftStore, "flush", lambda self: self._log.end_offset),
         (LocalLog, "flush", lambda self: None),
     ],
     ids=[

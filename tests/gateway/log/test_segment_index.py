@@ -24,7 +24,9 @@ def laid_out(shapes: list[tuple[int, int, int]]) -> list[Batch]:
 
 
 def as_kafka_does(batches: list[Batch], interval: int) -> tuple[bytes, bytes]:
-    """``LogSegment.append`` told again: bytes since the last entry are counted before each batch."""
+    """``LogSegment.append`` told again: bytes since the last entry are counted before each
+    batch.
+    """
     offsets, times, since, latest, last_time = b"", b"", 0, (-1, _BASE), -1
     for batch in batches:
         if batch.max_timestamp > latest[0]:

@@ -1,6 +1,4 @@
-"""Snapshots made here: batch by batch what Kafka writes, and taken by everything of ours that reads
-Kafka's.
-"""
+"""Snapshots that kwire writes: the same batches as Kafka's, readable by each of kwire's readers."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def refused(data_dir: Path, kind: type[LogError], what: str, **more: Any) -> Non
 
 
 # --- whose directory it is
-# --------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_a_directory_that_nobody_formatted(tmp_path: Path) -> None:
@@ -86,9 +86,12 @@ def test_damaged_meta_properties(used: Path) -> None:
 
 
 # --- quorum-state
-# -----------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
-V1 = b'{"leaderId":-1,"leaderEpoch":3,"votedId":3,"votedDirectoryId":"AAECAwQFBgcICQoLDA0ODw","data_version":1}'
+V1 = (
+    b'{"leaderId":-1,"leaderEpoch":3,"votedId":3,'
+    b'"votedDirectoryId":"AAECAwQFBgcICQoLDA0ODw","data_version":1}'
+)
 V0 = (
     b'{"clusterId":"","leaderId":2,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,'
     b'"currentVoters":[{"voterId":1},{"voterId":2}],"data_version":0}'
@@ -139,7 +142,8 @@ def test_a_quorum_state_that_cannot_be_read_is_no_fresh_start(
     refused(
         used,
         LogDamaged,
-        f"quorum-state.*{what}.*it holds this voter's vote, which must not be forgotten: restore it",
+        f"quorum-state.*{what}.*it holds this voter's vote, which must not be forgotten: "
+        "restore it",
     )
 
 
@@ -148,7 +152,8 @@ def test_a_vote_that_is_lost_beside_a_log(used: Path) -> None:
     refused(
         used,
         QuorumStateLost,
-        "quorum-state is missing, and the log beside it is not empty.*let the node join as a new voter",
+        "quorum-state is missing, and the log beside it is not empty.*let the node join as a new "
+        "voter",
     )
 
 
@@ -193,7 +198,7 @@ def test_a_directory_that_was_formatted_and_never_used(tmp_path: Path) -> None:
 
 
 # --- the log
-# ----------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def _flip_last_batch(log: Path) -> None:

@@ -16,18 +16,18 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
 
 from gateway.log.errors import NotFormatted
 from gateway.log.formatting import format_directory
 from gateway.log.log_settings import LogSettings
-from gateway.log.raft_store import Election, RaftStore, StoredFacts
+from gateway.log.raft_store import RaftStore
+from gateway.log.stored_facts import StoredFacts
 from tests.gateway.log.crash_disk import Op, QuietDisk, RecordingDisk, State, read_state
 from tests.gateway.log.crash_states import CrashStates, state_key
 from tests.gateway.log.kafka_files import batch
 from tests.gateway.log.voter_life import Life, Promise, World
+from tests.gateway.log.voter_outcomes import Counts, Crashed, Instant, Outcome
 from tests.gateway.log.voting import formatting, open_store
 
 _IN_MEMORY = Path("/dev/shm")
@@ -41,47 +41,6 @@ _NESTED_STATES = 3
 #: In the low byte of a batch's attributes. All control batches of a life are KRAFT_VERSION and
 #: KRAFT_VOTERS.
 _CONTROL = 0x20
-
-
-@dataclass
-class Counts:
-    """``states``: legal ones, each checked; ``recovered``: those unlike all before; ``nested``:
-    from crashes in recovery.
-    """
-
-    lives: int = 0
-    operations: int = 0
-    states: int = 0
-    recovered: int = 0
-    nested: int = 0
-
-    def add(self, other: Counts) -> None:
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
-
-
-class Instant(NamedTuple):
-    """``number``: of the operation in the life. ``killed``: the process only; else the machine."""
-
-    number: int
-    state: State
-    promise: Promise
-    killed: bool
-
-
-class Outcome(NamedTuple):
-    """What a start made of a state. The log's batches, as ``digest``, go from ``first`` to ``end``."""
-
-    election: Election
-    start: int
-    first: int
-    end: int
-    digest: int
-    high_watermark: int
-
-
-class Crashed(AssertionError):
-    """A state was not recovered as promised."""
 
 
 def settings_of(seed: int) -> LogSettings:
@@ -155,7 +114,10 @@ def crash_life(
                         counts.nested += _thoroughly(root / "state", at, life.settings, worlds)
                 keeps(known[key], at.promise, worlds, killed=at.killed)
             except Exception as error:
-                line = f"python -m tests.gateway.log.voter_crashes --seeds {seed}:{seed + 1} --most {most} --only {at.number}"
+                line = (
+                    f"python -m tests.gateway.log.voter_crashes --seeds {seed}:{seed + 1} "
+                    f"--most {most} --only {at.number}"
+                )
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 what = f"{error!r} at {where.name}: {where.line}"
                 raise Crashed(
@@ -165,7 +127,7 @@ def crash_life(
 
 
 # --- one state
-# --------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 class Worlds:
@@ -343,12 +305,12 @@ def empty(root: Path) -> None:
 
 def killed(store: RaftStore) -> None:
     """As kill -9 does it: nothing more is written, and the directory is free."""
-    store._failed = store._log._guard.reason = "it was killed"
+    store._guard.reason = store._log._guard.reason = "it was killed"
     store.close()
 
 
 # --- many lives
-# -------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def main() -> int:
@@ -391,8 +353,10 @@ def main() -> int:
 def summary(counts: Counts, seconds: float) -> str:
     """One line."""
     return (
-        f"{counts.lives} lives of voters, {counts.operations} file operations: {counts.states} disk states checked, "
-        f"{counts.recovered} of them unlike each other and recovered, {counts.nested} more from crashes in recovery; "
+        f"{counts.lives} lives of voters, {counts.operations} file operations: "
+        f"{counts.states} disk states checked, "
+        f"{counts.recovered} of them unlike each other and recovered, "
+        f"{counts.nested} more from crashes in recovery; "
         f"{seconds:.0f} s"
     )
 

@@ -1,8 +1,8 @@
 """A voter's life as a crash may interrupt it: everything that can be done to its files, in any
 order, and what was promised.
 
-``Promise`` says what a start after the crash must find. What was synced is there; what is there was
-written, in that order; the election on disk is the last one, or the one being written.
+``Promise`` states the content that a start after the crash must find: every synced record, only
+records that were written, in that order, and the last election state or the one being written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from gateway.log.disk import Disk
 from gateway.log.formatting import format_directory
 from gateway.log.log_settings import LogSettings
-from gateway.log.raft_store import Election
+from gateway.log.stored_facts import Election
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
@@ -38,7 +38,7 @@ class World(NamedTuple):
 
 @dataclass(frozen=True)
 class Promise:
-    """What holds after a crash at this instant."""
+    """The conditions that hold after a crash at this instant."""
 
     formatted: bool = False
     elections: tuple[Election, ...] = (Election(0),)  #: one of them
@@ -72,7 +72,7 @@ class Life:
         self.store = open_store(root, settings, disk=disk)
 
     def run(self, rand: random.Random, steps: int) -> None:
-        """Whatever a voter may live through, in any order; then a clean end."""
+        """Perform random operations of a voter, then close it."""
         self.elect(rand)
         for _ in range(steps):
             match rand.choice("aaaaaassshhettocrdi"):
@@ -105,7 +105,7 @@ class Life:
         self.store.close()
 
     # --- elections
-    # ----------------------------------------------------------------------------------------------------
+    # ---------------------------------------------------------------------------------------------
 
     def elect(self, rand: random.Random) -> None:
         """A vote, or a leader; now and then more about the same epoch."""
@@ -121,7 +121,7 @@ class Life:
         self._promise(elections=(new,))
 
     # --- the log
-    # ------------------------------------------------------------------------------------------------------
+    # ---------------------------------------------------------------------------------------------
 
     def append(self, rand: random.Random) -> None:
         """One to three calls, of one to three batches each."""
@@ -149,7 +149,7 @@ class Life:
         ).data
 
     def sync(self) -> None:
-        """What was appended is durable from now on."""
+        """Flush the log: every appended record is durable from now on."""
         self._synced = self.store.flush()
         self._promise_log()
 
@@ -176,7 +176,7 @@ class Life:
         self._promise_log(settled=self.promise.high_watermark)
 
     # --- snapshots
-    # ----------------------------------------------------------------------------------------------------
+    # ---------------------------------------------------------------------------------------------
 
     def own_snapshot(self, rand: random.Random) -> None:
         """Of what is committed, written while the log goes on."""
@@ -213,7 +213,7 @@ class Life:
             writer.write(position, piece)
         high_watermark = self.promise.high_watermark
         new = World(frozenset({snapshot.end_offset}), snapshot.end_offset)
-        # What is synced and not committed counts no more from here on.
+        # Synced records that are not committed may be lost from here on.
         old = World(self._starts, high_watermark, tuple(self._log))
         self._promise(worlds=(old, new), high_watermark=snapshot.end_offset)
         writer.freeze()
@@ -249,9 +249,12 @@ class Life:
 def snapshot_of_voters(epoch: int) -> bytes:
     """A snapshot that says who votes."""
     head = control_batch(
-        0, epoch, ("SNAPSHOT_HEADER", SnapshotHeaderRecord()), ("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=1)),
+        0,
+        epoch,
+        ("SNAPSHOT_HEADER", SnapshotHeaderRecord()),
+        ("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=1)),
         ("KRAFT_VOTERS", voters(1, 2)),
-    )  # fmt: skip
+    )
     return (
         head
         + batch(3, 2, epoch).data

@@ -25,7 +25,7 @@ DIRECTORY_ID = Uuid.parse("jejmYUtCT5uVMljQHNQ3AQ")
 
 @dataclass(frozen=True)
 class Promise:
-    """What must be true of the directory after a crash: ``log`` is the bytes of each batch by base
+    """The conditions for the directory after a crash: ``log`` has the bytes of each batch by base
     offset.
     """
 
@@ -85,7 +85,7 @@ class Workload:
         self.fill(9, 2)
 
     def run_at_random(self, rand: random.Random, steps: int) -> None:
-        """Whatever an observer's log can live through, in any order."""
+        """Perform random operations of an observer's log."""
         self.meta()
         self.epoch(1)
         for _ in range(steps):

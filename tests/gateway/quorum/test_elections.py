@@ -1,6 +1,4 @@
-"""Who gets votes, who stands for election, and as what a node comes back: the tables of
-``QuorumStateTest`` and its kin.
-"""
+"""Campaigns: quorums of every size, split votes, resignation and shutdown."""
 
 from __future__ import annotations
 
@@ -14,199 +12,16 @@ from gateway.quorum.effects import ElectionState, Send
 from gateway.quorum.events import Resign, ShutDown
 from gateway.quorum.partition import Position
 from kwire.protocol import ErrorCode
-from tests.gateway.quorum.batches import data_batch
-from tests.gateway.quorum.world import (
-    CLUSTER,
-    LISTENER,
-    Member,
-    World,
-    address,
-    directory,
-    voter_node,
+from tests.gateway.quorum.election_world import (
+    GRANTED,
+    NOT_GRANTED,
+    node,
+    said,
+    vote,
 )
+from tests.gateway.quorum.model_disk import CLUSTER, LISTENER, address, directory, voter_node
+from tests.gateway.quorum.world import Member, World
 from tests.gateway.quorum.worldly import run_out
-
-
-def node(
-    state: ElectionState | None,
-    *,
-    log_epochs: tuple[int, ...] = (1,),
-    voters: tuple[int, ...] = (1, 2, 3),
-    **more: Any,
-) -> World:
-    """Node 1, born alone from that state and one record of each epoch; nobody else is there."""
-    world = World()
-    member = world.add(1, static=voters, **more)
-    for offset, epoch in enumerate(log_epochs):
-        member.disk.append(offset, data_batch(offset, 1, epoch, 0).data)
-    member.disk.state = state
-    member.boot()
-    world.settle()
-    return world
-
-
-def vote(
-    world: World,
-    epoch: int,
-    candidate: int = 2,
-    log: tuple[int, int] = (1, 1),
-    *,
-    pre: bool = False,
-    **more: Any,
-) -> Any:
-    request = requests.vote(
-        2, cluster_id=CLUSTER, epoch=epoch, candidate=(candidate, directory(candidate)), voter=voter_node(1),
-        log_end=Position(*log), pre_vote=pre,
-    )  # fmt: skip
-    for name, value in more.items():
-        setattr(request, name, value)
-    answers: list[Any] = []
-    world.request(1, request, 2, answers.append)
-    world.settle()
-    return answers[0]
-
-
-def said(answer: Any) -> tuple[int, bool]:
-    partition = answer.topics[0].partitions[0]
-    return partition.error_code, partition.vote_granted
-
-
-@pytest.mark.parametrize(
-    ("state", "role", "epoch", "leader", "voted"),
-    [
-        (None, "unattached", 1, -1, -1),
-        (ElectionState(1), "unattached", 1, -1, -1),
-        (ElectionState(5), "unattached", 5, -1, -1),
-        (ElectionState(0, 2, 3), "unattached", 1, -1, -1),  # the log knows more
-        (ElectionState(5, 1), "resigned", 5, 1, -1),
-        (ElectionState(5, 2), "follower", 5, 2, -1),
-        (ElectionState(5, 2, 3), "follower", 5, 2, 3),
-        (ElectionState(5, -1, 3), "unattached", 5, -1, 3),
-        (ElectionState(5, -1, 1), "unattached", 5, -1, 1),
-        (ElectionState(5, 9), "unattached", 5, 9, -1),  # whoever that is, it cannot be reached
-    ],
-)
-def test_what_a_node_comes_back_as(
-    state: ElectionState | None, role: str, epoch: int, leader: int, voted: int
-) -> None:
-    raft = node(state).members[1].raft
-    assert raft is not None
-    assert (raft.role, raft.epoch, raft.leader_id, raft.voted_id) == (role, epoch, leader, voted)
-
-
-NOT_GRANTED = (ErrorCode.NONE, False)
-GRANTED = (ErrorCode.NONE, True)
-
-
-@pytest.mark.parametrize("pre", [False, True], ids=["vote", "pre-vote"])
-@pytest.mark.parametrize(
-    ("state", "same_epoch", "pre_vote"),
-    [
-        (ElectionState(5), GRANTED, GRANTED),
-        (ElectionState(5, -1, 2, directory(2)), GRANTED, GRANTED),
-        (ElectionState(5, -1, 3, directory(3)), NOT_GRANTED, GRANTED),
-        (ElectionState(5, -1, 1, directory(1)), NOT_GRANTED, GRANTED),
-        (ElectionState(5, 1), NOT_GRANTED, GRANTED),
-        (ElectionState(5, 3), NOT_GRANTED, GRANTED),  # it has not heard its leader yet
-        (ElectionState(5, 9), NOT_GRANTED, GRANTED),
-    ],
-    ids=[
-        "unattached",
-        "voted for it",
-        "voted for another",
-        "voted for itself",
-        "resigned",
-        "follower",
-        "leader unreachable",
-    ],
-)
-def test_votes_by_role(
-    state: ElectionState, same_epoch: tuple[int, bool], pre_vote: tuple[int, bool], pre: bool
-) -> None:
-    assert said(vote(node(state), 5, pre=pre)) == (pre_vote if pre else same_epoch)
-    # In a newer epoch everybody is free again, and nobody is in an older one.
-    assert said(vote(node(state), 6, pre=pre)) == GRANTED
-    assert said(vote(node(state), 4, pre=pre)) == (ErrorCode.FENCED_LEADER_EPOCH, False)
-
-
-@pytest.mark.parametrize(
-    ("log", "granted"),
-    [((1, 1), True), ((9, 1), True), ((0, 3), True), ((0, 1), False), ((9, 0), False)],
-)
-def test_only_a_log_as_good_as_ours_gets_the_vote(log: tuple[int, int], granted: bool) -> None:
-    world = node(ElectionState(5))
-    assert said(vote(world, 6, log=log)) == (ErrorCode.NONE, granted)
-    raft = world.members[1].raft
-    assert raft is not None and (raft.epoch, raft.voted_id) == (
-        6,
-        2 if granted else -1,
-    )  # the epoch is taken over anyway
-
-
-def test_a_vote_is_given_once_and_again_to_the_same() -> None:
-    world = node(ElectionState(5))
-    assert said(vote(world, 6, 2)) == said(vote(world, 6, 2)) == GRANTED
-    assert said(vote(world, 6, 3)) == NOT_GRANTED
-    disk = world.members[1].disk.state
-    assert disk == ElectionState(6, -1, 2, directory(2))
-
-
-@pytest.mark.parametrize("leader", [-1, 2, 9])
-def test_a_vote_that_was_given_is_said_again_whoever_leads_since(leader: int) -> None:
-    """The second copy of a question may arrive after the candidate was elected, and after it was
-    lost again.
-    """
-    world = node(ElectionState(5, leader, 3, directory(3)), voters=(1, 3, 4))
-    asked = said(vote(world, 5, 3))
-    raft = world.members[1].raft
-    assert raft is not None and (raft.epoch, raft.leader_id, raft.voted_id) == (5, leader, 3)
-    assert asked == GRANTED
-    assert said(vote(world, 5, 4)) == NOT_GRANTED
-
-
-def test_a_candidate_with_another_disk_is_another_one() -> None:
-    world = node(ElectionState(5, -1, 2, directory(7)))
-    assert said(vote(world, 5, 2)) == NOT_GRANTED
-
-
-def test_a_pre_vote_changes_nothing_that_is_remembered() -> None:
-    world = node(ElectionState(5))
-    assert said(vote(world, 5, pre=True)) == GRANTED
-    raft = world.members[1].raft
-    assert raft is not None and (raft.epoch, raft.voted_id) == (5, -1)
-
-
-@pytest.mark.parametrize(
-    ("more", "top"),
-    [
-        ({"cluster_id": None}, 0),
-        ({"cluster_id": "other"}, 104),
-        ({"cluster_id": ""}, 104),
-        ({"topics": []}, 42),
-    ],
-)
-def test_votes_of_other_clusters(more: dict[str, Any], top: int) -> None:
-    world = node(ElectionState(5))
-    assert vote(world, 6, **more).error_code == top
-    raft = world.members[1].raft
-    assert raft is not None and raft.epoch == (5 if top else 6)
-
-
-def test_votes_meant_for_somebody_else() -> None:
-    world = node(ElectionState(5))
-    assert said(vote(world, 6, voter_id=3)) == (ErrorCode.INVALID_VOTER_KEY, False)
-    assert said(vote(world, 6, voter_id=-1)) == GRANTED
-
-
-@pytest.mark.parametrize("log", [(-1, 1), (1, -1), (1, 6), (1, 7)])
-def test_votes_that_cannot_be(log: tuple[int, int]) -> None:
-    world = node(ElectionState(5))
-    assert said(vote(world, 6, log=log)) == (ErrorCode.INVALID_REQUEST, False)
-
-
-def test_a_log_may_hold_the_epoch_of_a_pre_vote() -> None:
-    assert said(vote(node(ElectionState(5)), 6, log=(1, 6), pre=True)) == GRANTED
-
 
 # --- standing for election ---
 
@@ -239,7 +54,7 @@ def test_every_size_elects_one_leader(size: int) -> None:
 
 @pytest.mark.parametrize("size", range(2, 8))
 def test_a_clean_shutdown_takes_one_election_whatever_the_size(size: int) -> None:
-    """KAFKA-20895: the preferred successor wins in the first round, and nobody else stands."""
+    """KAFKA-20895: the preferred successor wins in the first round, and no other node campaigns."""
     world = of(*range(1, size + 1))
     world.run(6)
     old = leader_of(world)
@@ -319,7 +134,7 @@ def test_an_observer_never_stands() -> None:
     assert raft is not None and (raft.role, raft.epoch, raft.is_voter) == ("unattached", 5, False)
 
 
-def test_a_witness_never_stands_and_votes() -> None:
+def test_a_non_electable_voter_votes_and_never_campaigns() -> None:
     world = node(ElectionState(5), campaigns=False)
     world.run(60)
     raft = world.members[1].raft
@@ -335,9 +150,14 @@ def test_a_follower_that_hears_its_leader_refuses_pre_votes_until_that_is_silent
     assert follower.raft is not None and leader.raft is not None
     third = 6 - leader.id - follower.id
     request = requests.vote(
-        2, cluster_id=CLUSTER, epoch=leader.raft.epoch, candidate=(third, directory(third)), voter=voter_node(follower.id),
-        log_end=Position(99, leader.raft.epoch), pre_vote=True,
-    )  # fmt: skip
+        2,
+        cluster_id=CLUSTER,
+        epoch=leader.raft.epoch,
+        candidate=(third, directory(third)),
+        voter=voter_node(follower.id),
+        log_end=Position(99, leader.raft.epoch),
+        pre_vote=True,
+    )
     assert said(world.request(follower.id, request, 2)) == NOT_GRANTED
     run_out(follower.raft, world.now)
     assert said(world.request(follower.id, request, 2)) == GRANTED

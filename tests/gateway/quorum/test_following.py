@@ -1,4 +1,4 @@
-"""What a follower makes of its leader's answers: right ones, wrong ones, late ones."""
+"""A follower's use of its leader's responses: correct, wrong and late ones."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.quorum.batches import corrupted, data_batch, leader_change
+from tests.gateway.quorum.model_disk import Disk, address
+from tests.gateway.quorum.serving_world import leading
 from tests.gateway.quorum.test_elections import leader_of
-from tests.gateway.quorum.test_serving import leading
-from tests.gateway.quorum.world import Disk, Member, World, address
+from tests.gateway.quorum.world import Member, World
 from tests.gateway.quorum.worldly import run_out, take_snapshot
 
 
@@ -373,9 +374,9 @@ def test_an_observer_follows_and_finds_the_next_leader() -> None:
     assert raft.epoch == 2 and raft.leader_id in (2, 3) and raft.high_watermark == 5
 
 
-def test_whoever_lost_a_pre_vote_hears_its_leader_all_the_same() -> None:
-    """What it asked before is answered after it follows anew. With less patience than a leader lets
-    a Fetch wait it would be too late for every answer, and ask for pre-votes again and again.
+def test_a_response_to_a_fetch_before_a_lost_pre_vote_counts() -> None:
+    """The Fetch is answered after the node follows the same leader again. A fetch timeout shorter
+    than the wait of a Fetch would otherwise make every response late, and every timeout a pre-vote.
     """
     world = World()
     for id in range(1, 6):

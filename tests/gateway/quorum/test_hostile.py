@@ -20,15 +20,8 @@ from kwire.message import Message, Struct, generated_class
 from kwire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID
-from tests.gateway.quorum.world import (
-    CLUSTER,
-    LISTENER,
-    Member,
-    World,
-    address,
-    directory,
-    voter_node,
-)
+from tests.gateway.quorum.model_disk import CLUSTER, LISTENER, address, directory, voter_node
+from tests.gateway.quorum.world import Member, World
 
 _NUMBERS = {
     "int8": (-128, -1, 0, 1, 127),
@@ -154,7 +147,7 @@ def _quorum(dynamic: bool, rng: random.Random) -> World:
 
 
 def _facts(world: World) -> None:
-    """What must hold whatever was said."""
+    """Check the invariants that hold after any message."""
     for member in world.up():
         raft = member.raft
         assert raft is not None
@@ -250,9 +243,14 @@ def test_requests_from_the_last_epoch_make_no_negative_one() -> None:
     last = 2**31 - 1
     for id in (1, 2, 3):
         vote = requests.vote(
-            2, cluster_id=CLUSTER, epoch=last, candidate=(9, directory(9)), voter=voter_node(id),
-            log_end=Position(0, 0), pre_vote=False,
-        )  # fmt: skip
+            2,
+            cluster_id=CLUSTER,
+            epoch=last,
+            candidate=(9, directory(9)),
+            voter=voter_node(id),
+            log_end=Position(0, 0),
+            pre_vote=False,
+        )
         world.request(id, vote, 2)
     world.run(60)
     assert {member.raft.epoch for member in world.up() if member.raft} == {last}

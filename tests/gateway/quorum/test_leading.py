@@ -1,4 +1,4 @@
-"""What a leader appends, and when it is committed (``LeaderStateTest``, ``BatchAccumulatorTest``)."""
+"""A leader's appends and commits (``LeaderStateTest``, ``BatchAccumulatorTest``)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from gateway.quorum import effects as fx
 from gateway.quorum.events import Propose
 from kwire.messages.leader_change_message import LeaderChangeMessage
 from kwire.records import decode_batches, decode_control_record
+from tests.gateway.quorum.model_disk import WALL_MS
+from tests.gateway.quorum.serving_world import fetch, leading
 from tests.gateway.quorum.test_elections import leader_of, of
-from tests.gateway.quorum.test_serving import fetch, leading
-from tests.gateway.quorum.world import WALL_MS, World
+from tests.gateway.quorum.world import World
 
 
 def test_the_first_record_of_an_epoch() -> None:

@@ -1,4 +1,4 @@
-"""How long a leader's word counts without asking anybody."""
+"""The time until which a second leader is unlikely (``Raft.leads_until``)."""
 
 from __future__ import annotations
 

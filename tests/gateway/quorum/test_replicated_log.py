@@ -163,13 +163,13 @@ def test_installing() -> None:
     ("leaders", "target"),
     [
         (Position(12, 6), 12),  # the same epoch, shorter there
-        (Position(99, 6), 15),  # nothing contradicts ours
+        (Position(99, 6), 15),  # nothing contradicts the local log
         (Position(7, 3), 7),
         (Position(99, 3), 10),  # our epoch 3 ends at 10
         (
             Position(9, 5),
             10,
-        ),  # ours is an older epoch: its end, and not in the midst of a batch of it
+        ),  # the local epoch is older: its end, and not the middle of a batch of it
         (Position(3, 2), 5),
         (Position(0, 0), 0),
     ],
@@ -212,8 +212,8 @@ def _log(
 def test_two_logs_always_meet_at_what_they_share(
     shared: list[tuple[int, int]], leaders: list[tuple[int, int]], followers: list[tuple[int, int]]
 ) -> None:
-    """Whatever two logs are, a follower is led back to their common part, never below it, and
-    always to a batch's end.
+    """A follower is led back to the common part of both logs, never below it, and always to the end
+    of a batch.
     """
     leader, _ = _log(shared, leaders, 1)
     follower, boundaries = _log(shared, followers, 0)

@@ -1,5 +1,6 @@
-"""What nodes of a quorum say to each other in known situations, as texts.
-``KWIRE_REWRITE_TRANSCRIPTS=1`` writes them anew.
+"""Messages and roles of a quorum in known situations, compared with texts.
+
+``KWIRE_REWRITE_TRANSCRIPTS=1`` writes the texts anew.
 """
 
 from __future__ import annotations

@@ -18,18 +18,10 @@ from kwire.messages.voters_record import VotersRecord
 from kwire.protocol import ErrorCode
 from kwire.records import decode_batches, decode_control_record
 from kwire.uuid import Uuid
+from tests.gateway.quorum.model_disk import CLUSTER, LISTENER, Disk, address, directory, voter_node
 from tests.gateway.quorum.test_elections import leader_of
 from tests.gateway.quorum.test_voter_changes import add, ask, remove, voters_of
-from tests.gateway.quorum.world import (
-    CLUSTER,
-    LISTENER,
-    Disk,
-    Member,
-    World,
-    address,
-    directory,
-    voter_node,
-)
+from tests.gateway.quorum.world import Member, World
 from tests.gateway.quorum.worldly import take_snapshot
 
 #: Until every voter has told the leader what it is: a fetch timeout, and some more.
@@ -48,7 +40,7 @@ def static(*voters: int, observers: tuple[int, ...] = (), seconds: float = TOLD_
 
 
 def upgrade(member: Member, version: int = 1, epoch: int | None = None) -> fx.Accepted | fx.Refused:
-    """What becomes of one record that is to stand behind an upgrade."""
+    """Propose one record behind an upgrade; return Accepted or Refused."""
     assert member.raft is not None
     number = next(_NUMBERS)
     member.step(
@@ -118,7 +110,8 @@ def test_asked_again_it_is_done_already() -> None:
     assert leader.raft is not None and outcome.base_offset == leader.raft.log.end_offset - 1
     assert (
         refusal(leader, 0)
-        == "Invalid upgrade of kraft.version from version 1 to 0 because the new version is a downgrade"
+        == "Invalid upgrade of kraft.version from version 1 to 0 because the new version is a "
+        "downgrade"
     )
 
 
@@ -237,7 +230,7 @@ def test_an_upgrade_that_is_cut_off_never_was() -> None:
 
 
 def test_a_leader_that_dies_between_appending_and_committing() -> None:
-    """Whoever has the record is elected with it, and it comes to be committed."""
+    """A node that has the record is elected, and commits it."""
     world = static(1, 2, 3)
     old = leader_of(world)
     near, far = others(world)

@@ -16,17 +16,10 @@ from kwire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
+from tests.gateway.quorum.model_disk import CLUSTER, LISTENER, Disk, address, directory, voter_node
+from tests.gateway.quorum.serving_world import leading
 from tests.gateway.quorum.test_elections import leader_of
-from tests.gateway.quorum.test_serving import leading
-from tests.gateway.quorum.world import (
-    CLUSTER,
-    LISTENER,
-    Disk,
-    World,
-    address,
-    directory,
-    voter_node,
-)
+from tests.gateway.quorum.world import World
 from tests.gateway.quorum.worldly import run_out
 
 
@@ -97,7 +90,7 @@ def test_one_voter_becomes_three_and_one_again() -> None:
         (add(4, listeners=[Listener(name="OTHER", host="h", port=1)]), ErrorCode.INVALID_REQUEST),
         (add(3), ErrorCode.DUPLICATE_VOTER),
         (add(3, voter_directory_id=Uuid(b"another disk....")), ErrorCode.DUPLICATE_VOTER),
-        (add(4), ErrorCode.REQUEST_TIMED_OUT),  # nobody there to say what it supports
+        (add(4), ErrorCode.REQUEST_TIMED_OUT),  # no node answers ApiVersions there
         (remove(3, cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
         (remove(3, voter_directory_id=ZERO_UUID), ErrorCode.INVALID_REQUEST),
         (remove(9), ErrorCode.VOTER_NOT_FOUND),
@@ -144,7 +137,7 @@ def test_one_change_at_a_time() -> None:
     assert ask(world, add(4), 1) == ErrorCode.REQUEST_TIMED_OUT
     assert not first
     world.run(1.9)
-    assert first[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # nobody waits any more
+    assert first[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # the wait is over
     assert (
         ask(world, remove(others[1]), 0) == ErrorCode.REQUEST_TIMED_OUT
     )  # but its record may still be committed
@@ -287,7 +280,7 @@ def test_an_observer_joins_by_itself_and_takes_the_place_of_its_former_disk() ->
 
 
 def test_a_voter_removed_by_a_record_that_only_it_has_can_still_be_elected() -> None:
-    """Nobody else could be: its log is the longer one. Its own vote does not count."""
+    """No other node can be: its log is the longer one. Its own vote does not count."""
     world = quorum(1, 2)
     leader = leader_of(world)
     other = world.members[3 - leader.id]

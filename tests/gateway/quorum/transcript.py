@@ -1,10 +1,10 @@
-"""Readable scenarios of a quorum: a text with what is done to its nodes, and what they say to each
-other and become.
+"""Runs readable scenarios of a quorum: a text of the acts of a test, the messages and the roles.
 
 Lines of a transcript that are read (N: a node's id)::
 
-    voters 1,2,3            nodes with static voters; or "voters 1,2,3 dynamic", formatted with kraft.version 1
-    witness 3  observer 4  joiner 4    made before they boot: never stands for election; does not vote; adds itself
+    voters 1,2,3            nodes with static voters; "voters 1,2,3 dynamic": kraft.version 1
+    non_electable 3         before node 3 boots: it votes and never campaigns
+    observer 4  joiner 4    before node 4 boots: it does not vote; it adds itself as a voter
     boot 1,2,3              they start, from what is on their disks
     campaign 1              the time until node 1 stands for election, or gives one up, is over now
     tick                    on to the next moment at which some node has to do something
@@ -18,7 +18,8 @@ Lines of a transcript that are read (N: a node's id)::
     stick 1   sync 1        its disk does nothing any more; it does all at once, and goes on
     snapshot 1 5            node 1 writes a snapshot that ends at offset 5, and drops the log below
     disk 1 epoch=3 leader=2 voted=1 log=0-3@1,4-9@2    what is on node 1's disk before it boots
-    begin 2 leader=3 epoch=2    fetch 1 epoch=2 from=5@1 replica=2    vote 2 candidate=9 epoch=5 log=9@4 pre-vote=yes
+    begin 2 leader=3 epoch=2    fetch 1 epoch=2 from=5@1 replica=2
+    vote 2 candidate=9 epoch=5 log=9@4 pre-vote=yes
     add 1 voter=4   remove 1 voter=3   describe 1      requests from outside
     hush                    Fetches and their answers are not written any more
 
@@ -41,16 +42,9 @@ from kwire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from tests.gateway.quorum import worldly
 from tests.gateway.quorum.batches import data_batch
+from tests.gateway.quorum.model_disk import CLUSTER, LISTENER, address, directory, voter_node
 from tests.gateway.quorum.words import answer_text, node_text, request_text
-from tests.gateway.quorum.world import (
-    CLUSTER,
-    LISTENER,
-    Member,
-    World,
-    address,
-    directory,
-    voter_node,
-)
+from tests.gateway.quorum.world import Member, World
 
 _WRITTEN = (">", "<", "=", "!")
 
@@ -92,7 +86,7 @@ class Script:
         for id in self.voters:
             self._add(id)
 
-    def do_witness(self, id: str) -> None:
+    def do_non_electable(self, id: str) -> None:
         self._add(int(id), campaigns=False)
 
     def do_observer(self, id: str) -> None:
@@ -223,28 +217,42 @@ class Script:
         given = dict(part.partition("=")[::2] for part in parts)
         candidate = int(given["candidate"])
         request = requests.vote(
-            2, cluster_id=CLUSTER, epoch=int(given["epoch"]), candidate=(candidate, directory(candidate)),
-            voter=voter_node(int(to)), log_end=_position(given["log"]), pre_vote="pre-vote" in given,
-        )  # fmt: skip
+            2,
+            cluster_id=CLUSTER,
+            epoch=int(given["epoch"]),
+            candidate=(candidate, directory(candidate)),
+            voter=voter_node(int(to)),
+            log_end=_position(given["log"]),
+            pre_vote="pre-vote" in given,
+        )
         self._ask(to, request, 2)
 
     def do_begin(self, to: str, *parts: str) -> None:
         given = dict(part.partition("=")[::2] for part in parts)
         leader = int(given["leader"])
         request = requests.begin_quorum_epoch(
-            1, cluster_id=CLUSTER, epoch=int(given["epoch"]), leader_id=leader, voter=voter_node(int(to)),
+            1,
+            cluster_id=CLUSTER,
+            epoch=int(given["epoch"]),
+            leader_id=leader,
+            voter=voter_node(int(to)),
             endpoints={LISTENER: address(leader)},
-        )  # fmt: skip
+        )
         self._ask(to, request, 1)
 
     def do_fetch(self, to: str, *parts: str) -> None:
         given = dict(part.partition("=")[::2] for part in parts)
         replica = int(given.get("replica", -1))
         request = requests.fetch(
-            17, cluster_id=given.get("cluster", CLUSTER), replica=(replica, directory(max(replica, 0))),
-            epoch=int(given["epoch"]), log_end=_position(given["from"]), high_watermark=-1,
-            max_wait_ms=int(given.get("wait", 0)), max_bytes=1 << 20,
-        )  # fmt: skip
+            17,
+            cluster_id=given.get("cluster", CLUSTER),
+            replica=(replica, directory(max(replica, 0))),
+            epoch=int(given["epoch"]),
+            log_end=_position(given["from"]),
+            high_watermark=-1,
+            max_wait_ms=int(given.get("wait", 0)),
+            max_bytes=1 << 20,
+        )
         self._ask(to, request, 17)
 
     def do_add(self, to: str, voter: str) -> None:

@@ -62,7 +62,10 @@ def _end(message: Any) -> str:
 def _fetch(message: Any) -> str:
     asked = message.topics[0].partitions[0]
     told = "" if asked.high_watermark == _NO_HIGH_WATERMARK else f" hw={asked.high_watermark}"
-    return f"epoch={asked.current_leader_epoch} from={asked.fetch_offset}@{asked.last_fetched_epoch}{told}"
+    return (
+        f"epoch={asked.current_leader_epoch} "
+        f"from={asked.fetch_offset}@{asked.last_fetched_epoch}{told}"
+    )
 
 
 def _fetch_snapshot(message: Any) -> str:
@@ -133,7 +136,10 @@ def _described(message: Any) -> str:
     said = message.topics[0].partitions[0]
     voters = ",".join(f"{one.replica_id}:{one.log_end_offset}" for one in said.current_voters)
     observers = ",".join(f"{one.replica_id}:{one.log_end_offset}" for one in said.observers)
-    return f"{_error(said)}{_led(said)} hw={said.high_watermark} voters={voters or 'none'} observers={observers or 'none'}"
+    return (
+        f"{_error(said)}{_led(said)} hw={said.high_watermark} voters={voters or 'none'} "
+        f"observers={observers or 'none'}"
+    )
 
 
 def _done(message: Message) -> str:

@@ -1,143 +1,37 @@
-"""A few nodes of a quorum in one process, with a network and disks that do as they are told. For
-transcripts and unit tests.
+"""Runs a few nodes of a quorum in one process, step by step, for transcripts and unit tests.
 
-Messages and disks are fast and reliable unless a test says otherwise; time passes only when it is
-let. Every message goes through its bytes, so that what cannot be sent is found out.
+Messages and disks are fast and reliable unless a test cuts a link or stops a disk, and time passes
+only when a test lets it. Every message goes through its bytes, so that one that cannot be encoded
+is found. ``tests/sim/world.py`` is another world, because it draws every delay and fault from a
+seed and checks invariants after each event: a test of one situation could not say what happens
+next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.address import Address
 from gateway.quorum import effects as fx
 from gateway.quorum.effects import BeginSnapshot, Failure, FailureKind, Report, SnapshotChunk, Stop
 from gateway.quorum.events import Answered, Durable, Event, Failed, Installed, Requested, Tick
 from gateway.quorum.raft import Raft
-from gateway.quorum.settings import RaftSettings, Stored
-from gateway.quorum.voter_set import VoterNode, VoterSet
+from gateway.quorum.settings import RaftSettings
+from gateway.quorum.voter_set import VoterSet
 from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.api_versions_response import ApiVersionsResponse, SupportedFeatureKey
-from kwire.messages.k_raft_version_record import KRaftVersionRecord
-from kwire.messages.voters_record import VotersRecord
-from kwire.records import decode_batches, decode_control_record, iter_batches
-from kwire.uuid import Uuid
-
-CLUSTER = "cluster-of-the-tests00"
-LISTENER = "CONTROLLER"
-WALL_MS = 1_700_000_000_000
-
-
-def address(id: int) -> Address:
-    return Address(f"node{id}", 9090 + id)
-
-
-def directory(id: int) -> Uuid:
-    return Uuid(id.to_bytes(16, "big"))
-
-
-def voter_node(id: int) -> VoterNode:
-    return VoterNode(id, directory(id), {LISTENER: address(id)}, (0, 1))
-
-
-@dataclass
-class Batch:
-    """A batch on a disk."""
-
-    base: int
-    end: int
-    epoch: int
-    data: bytes
-
-
-@dataclass
-class Disk:
-    """What is durable, and what is on its way: (token, what it does)."""
-
-    state: fx.ElectionState | None = None
-    batches: list[Batch] = field(default_factory=list)
-    start: int = 0
-    start_epoch: int = 0
-    snapshots: dict[SnapshotId, bytes] = field(default_factory=dict)
-    formatted: VoterSet | None = None
-    high_watermark: int = 0
-    pending: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
-    part: bytes = b""
-
-    @property
-    def end(self) -> int:
-        return self.batches[-1].end if self.batches else self.start
-
-    def sync(self) -> int:
-        """Everything on its way is done: the last token, 0 if there was none."""
-        pending, self.pending = self.pending, []
-        for _, do in pending:
-            do()
-        return max((token for token, _ in pending), default=0)
-
-    def append(self, base_offset: int, data: bytes) -> None:
-        assert base_offset == self.end, f"append at {base_offset}, the log ends at {self.end}"
-        for header in iter_batches(data, check_crc=True):
-            self.batches.append(
-                Batch(
-                    header.base_offset,
-                    header.next_offset,
-                    header.partition_leader_epoch,
-                    data[header.position : header.end],
-                )
-            )
-
-    def truncate(self, offset: int) -> None:
-        self.batches = [batch for batch in self.batches if batch.end <= offset]
-        assert self.end == offset, "truncated inside of a batch"
-
-    def install(self, id: SnapshotId, data: bytes) -> None:
-        self.snapshots = {id: data}
-        self.batches, self.start, self.start_epoch = [], id.end_offset, id.epoch
-
-    def read(self, offset: int, end: int, max_bytes: int) -> bytes:
-        found = b""
-        for batch in self.batches:
-            if (
-                batch.end > offset
-                and batch.end <= end
-                and (not found or len(found) + len(batch.data) <= max_bytes)
-            ):
-                found += batch.data
-        return found
-
-    def stored(self) -> Stored:
-        epochs: list[tuple[int, int]] = []
-        voters: list[tuple[int, VoterSet]] = [(-1, self.formatted)] if self.formatted else []
-        versions: list[tuple[int, int]] = [(-1, 1)] if self.formatted else []
-        for id, data in self.snapshots.items():
-            _heads(data, id.end_offset - 1, voters, versions)
-        for batch in self.batches:
-            if not epochs or batch.epoch > epochs[-1][0]:
-                epochs.append((batch.epoch, batch.base))
-            _heads(batch.data, None, voters, versions)
-        return Stored(
-            election=self.state, start_offset=self.start, start_epoch=self.start_epoch, end_offset=self.end, epochs=tuple(epochs),
-            snapshots=tuple(sorted(self.snapshots)), high_watermark=self.high_watermark, voters=tuple(voters),
-            kraft_versions=tuple(versions),
-        )  # fmt: skip
-
-
-def _heads(
-    data: bytes, at: int | None, voters: list[tuple[int, VoterSet]], versions: list[tuple[int, int]]
-) -> None:
-    for batch in decode_batches(data):
-        for record in batch.records if batch.header.is_control else ():
-            message = decode_control_record(record).message
-            offset = record.offset if at is None else at
-            if isinstance(message, VotersRecord):
-                voters.append((offset, VoterSet.of_record(message)))
-            elif isinstance(message, KRaftVersionRecord):
-                versions.append((offset, message.k_raft_version))
+from tests.gateway.quorum.model_disk import (
+    CLUSTER,
+    LISTENER,
+    WALL_MS,
+    Disk,
+    _heads,
+    address,
+    directory,
+    voter_node,
+)
 
 
 class Member:
@@ -295,9 +189,15 @@ class World:
         **more: Any,
     ) -> Member:
         settings = RaftSettings(
-            node_id=id, directory_id=directory(id), cluster_id=CLUSTER, listener=LISTENER, endpoints={LISTENER: address(id)},
-            static_voters={voter: address(voter) for voter in static}, bootstrap=tuple(map(address, bootstrap)), **more,
-        )  # fmt: skip
+            node_id=id,
+            directory_id=directory(id),
+            cluster_id=CLUSTER,
+            listener=LISTENER,
+            endpoints={LISTENER: address(id)},
+            static_voters={voter: address(voter) for voter in static},
+            bootstrap=tuple(map(address, bootstrap)),
+            **more,
+        )
         formatted = tuple(formatted)
         disk = Disk(formatted=VoterSet.of(map(voter_node, formatted)) if formatted else None)
         member = self.members[id] = Member(self, id, settings, disk)
@@ -424,7 +324,9 @@ class World:
             raise AssertionError("it never ends")
 
     def tick(self) -> bool:
-        """On to the next moment at which some node has to do something. False when there is none."""
+        """On to the next moment at which some node has to do something. False when there is
+        none.
+        """
         deadlines = [member.raft.deadline for member in self.up() if member.raft is not None]
         next_at = min(deadlines, default=float("inf"))
         if next_at == float("inf"):

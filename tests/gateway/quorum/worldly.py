@@ -1,4 +1,4 @@
-"""What tests do to nodes that nobody else may: let their time run out, and write their snapshots."""
+"""Forces acts on nodes that no message can: ends their timeouts, and writes their snapshots."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def perform(source: QuorumLog, effects: Sequence[Any]) -> str | None:
 
 
 def do(source: QuorumLog, *effects: Any) -> str | None:
-    """What the driver does with the effects of one response."""
+    """Perform the effects of one response as the driver does; return the error as text."""
     try:
         if not effects:
             source.perform([])

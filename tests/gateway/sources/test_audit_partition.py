@@ -40,7 +40,7 @@ def show(partition: AuditPartition) -> None:
 
 
 def values(partition: AuditPartition) -> list[tuple[int, bytes | None]]:
-    """What a consumer reads from the beginning."""
+    """Return the values that a consumer reads from the beginning, by offset."""
     data = b"".join(data for _, _, data in batches_from(partition, partition.log_start_offset))
     return [
         (record.offset, record.value) for batch in decode_batches(data) for record in batch.records

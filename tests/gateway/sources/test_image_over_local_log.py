@@ -1,8 +1,8 @@
 """The image and our snapshots over a log that is appended to, truncated, cleaned and replaced, at
 random, as a quorum would.
 
-The batches are Kafka's; between them come some that are never committed. Wherever Kafka's own image
-is known, ours is it.
+The batches are Kafka's; between them come some that are never committed. kwire's image equals
+Kafka's at each offset at which Kafka's is known.
 """
 
 from __future__ import annotations

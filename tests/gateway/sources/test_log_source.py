@@ -1,4 +1,4 @@
-"""What a path may be, whose log it is, and a sentence for each path that will not do."""
+"""Opening a log source: kinds of paths, the cluster id, and an error text for each bad path."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ def test_nothing_is_written_or_locked(node: Path) -> None:
                 "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n"
             ),
             ".",
-            "names topic id AAAAAAAAAAAAAAAAAAAAAg; that of __cluster_metadata is AAAAAAAAAAAAAAAAAAAAAQ",
+            "names topic id AAAAAAAAAAAAAAAAAAAAAg; "
+            "that of __cluster_metadata is AAAAAAAAAAAAAAAAAAAAAQ",
         ),
     ],
 )

@@ -1,11 +1,8 @@
-"""The image beside a log: Kafka's at every high watermark, whatever the steps, and whatever the
-directory does meanwhile.
-"""
+"""The image of Kafka's own logs, transactions, and records that cannot be read."""
 
 from __future__ import annotations
 
 import gc
-import itertools
 import random
 import shutil
 from pathlib import Path
@@ -13,28 +10,25 @@ from typing import Any
 
 import pytest
 
-from gateway.log.reader import read_log_file
-from gateway.sources import replay
 from gateway.sources.batch_fold import DAMAGED, DOES_NOT_FIT, UNKNOWN_TYPE, UNKNOWN_VERSION
 from gateway.sources.metadata_loader import MetadataLoader
-from gateway.sources.replay import Replay
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
-from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
-from kwire.messages.config_record import ConfigRecord
 from kwire.messages.end_transaction_record import EndTransactionRecord
 from kwire.messages.leader_change_message import LeaderChangeMessage
-from kwire.messages.no_op_record import NoOpRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.records import encode_metadata_record
 from kwire.uuid import Uuid
+from tests.gateway.sources.loading import (
+    follow,
+    topics,
+)
 from tests.gateway.sources.metadata_files import (
     batch,
     control,
     topic,
     values_batch,
     write_segment,
-    write_snapshot,
 )
 from tests.kwire.cluster.kafka_state import state_of, truth
 from tests.shared import LOG_NAMES, needs_shared
@@ -42,21 +36,8 @@ from tests.shared import LOG_NAMES, needs_shared
 BEGIN, END, ABORT = BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord()
 
 
-def follow(keeper: MetadataLoader, high_watermark: int) -> int:
-    """Step until there is no more to do; how often the image changed."""
-    changes, more = 0, True
-    while more:
-        more = keeper.decode_step(high_watermark)
-        changes += keeper.apply_step()
-    return changes
-
-
-def topics(keeper: MetadataLoader) -> list[str]:
-    return sorted(keeper.image.topic_ids)
-
-
 # --- real logs
-# --------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 @needs_shared
@@ -130,8 +111,8 @@ def test_records_are_counted_by_type(logs: Any) -> None:
 
 @needs_shared
 def test_a_large_log_in_bounded_steps(logs: Any) -> None:
-    """What the loop does in a step takes over what the thread did; nothing of the image is left to
-    the garbage collector.
+    """A step on the loop only adopts the thread's work, and no part of the image is left to the
+    garbage collector.
     """
     keeper = MetadataLoader(logs("p-large") / "nodes" / "1" / "__cluster_metadata-0")
     steps = 1
@@ -146,23 +127,35 @@ def test_a_large_log_in_bounded_steps(logs: Any) -> None:
 
 
 # --- transactions
-# -----------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_a_transaction_shows_at_its_end_and_never_if_it_is_aborted(tmp_path: Path) -> None:
     write_segment(
-        tmp_path, 0, batch(0, topic(1)), batch(1, BEGIN, topic(2)), batch(3, topic(3)), batch(4, END),
-        batch(5, BEGIN, topic(4)), batch(7, ABORT), batch(8, topic(5)),
-    )  # fmt: skip
+        tmp_path,
+        0,
+        batch(0, topic(1)),
+        batch(1, BEGIN, topic(2)),
+        batch(3, topic(3)),
+        batch(4, END),
+        batch(5, BEGIN, topic(4)),
+        batch(7, ABORT),
+        batch(8, topic(5)),
+    )
     keeper = MetadataLoader(tmp_path)
     seen = []
     for high_watermark in (1, 3, 4, 5, 7, 8, 9):
         follow(keeper, high_watermark)
         seen.append((topics(keeper), keeper.next_offset, keeper.behind))
     assert seen == [
-        (["t1"], 1, 0), (["t1"], 1, 2), (["t1"], 1, 3), (["t1", "t2", "t3"], 5, 0),
-        (["t1", "t2", "t3"], 5, 2), (["t1", "t2", "t3"], 8, 0), (["t1", "t2", "t3", "t5"], 9, 0),
-    ]  # fmt: skip
+        (["t1"], 1, 0),
+        (["t1"], 1, 2),
+        (["t1"], 1, 3),
+        (["t1", "t2", "t3"], 5, 0),
+        (["t1", "t2", "t3"], 5, 2),
+        (["t1", "t2", "t3"], 8, 0),
+        (["t1", "t2", "t3", "t5"], 9, 0),
+    ]
 
 
 def test_readers_never_see_half_a_batch_or_half_a_transaction(tmp_path: Path) -> None:
@@ -186,7 +179,7 @@ def test_readers_never_see_half_a_batch_or_half_a_transaction(tmp_path: Path) ->
 
 
 # --- what cannot be read
-# ----------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_records_that_cannot_be_taken_are_counted_told_and_passed_over(tmp_path: Path) -> None:
@@ -194,11 +187,12 @@ def test_records_that_cannot_be_taken_are_counted_told_and_passed_over(tmp_path:
     newer = b"\x01\x02\x63" + good[3:]
     unknown = b"\x01\xff\x7f\x00" + good[3:]
     write_segment(
-        tmp_path, 0,
+        tmp_path,
+        0,
         control(0, "LEADER_CHANGE", LeaderChangeMessage()),
         values_batch(1, good, newer, unknown, good[:-1], good + b"!", b""),
         batch(7, RemoveTopicRecord(topic_id=Uuid(b"?" * 16)), END, topic(2)),
-    )  # fmt: skip
+    )
     keeper = MetadataLoader(tmp_path)
     follow(keeper, 10)
     assert topics(keeper) == ["t1", "t2"] and keeper.next_offset == 10
@@ -207,7 +201,8 @@ def test_records_that_cannot_be_taken_are_counted_told_and_passed_over(tmp_path:
     assert len(notices) == 7 and keeper.take_notices() == []
     assert (
         notices[0]
-        == "log, offset 2: TOPIC_RECORD of version 99, 0 is the newest known (at byte 0); passed over"
+        == "log, offset 2: TOPIC_RECORD of version 99, 0 is the newest known (at byte 0); "
+        "passed over"
     )
     assert "offset 7: RemoveTopicRecord for topic" in notices[5]
 
@@ -252,217 +247,3 @@ def test_what_stands_above_the_high_watermark_is_never_looked_at(tmp_path: Path)
     path.write_bytes(batch(0, topic(1)) + batch(1, topic(9), epoch=5))
     assert follow(keeper, 2) == 1
     assert (topics(keeper), keeper.image.epoch) == (["t1", "t9"], 5)
-
-
-# --- segments and snapshots
-# -------------------------------------------------------------------------------------------
-
-
-def test_it_follows_over_segments_and_survives_their_cleaning(tmp_path: Path) -> None:
-    write_segment(tmp_path, 0, batch(0, topic(1)))
-    keeper = MetadataLoader(tmp_path)
-    follow(keeper, 1)
-    write_segment(tmp_path, 1, batch(1, topic(2), topic(3)))
-    write_segment(tmp_path, 3, batch(3, topic(4)))
-    (tmp_path / "00000000000000000000.log").unlink()
-    write_snapshot(tmp_path, 1, 1, topic(1))
-    assert follow(keeper, 4) > 0
-    assert (topics(keeper), keeper.snapshot_loads) == (["t1", "t2", "t3", "t4"], 0)
-
-
-def test_it_starts_with_the_newest_snapshot_that_is_committed_and_whole(tmp_path: Path) -> None:
-    write_segment(tmp_path, 0, *(batch(n, topic(n + 1)) for n in range(10)))
-    write_snapshot(tmp_path, 2, 1, topic(1), topic(102))
-    write_snapshot(tmp_path, 4, 1, topic(1), topic(104))
-    write_snapshot(tmp_path, 6, 1, topic(1), topic(106), footer=False)
-    write_snapshot(tmp_path, 9, 1, topic(1), topic(109))
-    keeper = MetadataLoader(tmp_path)
-    follow(keeper, 8)
-    assert topics(keeper) == ["t1", "t104", "t5", "t6", "t7", "t8"]
-    assert keeper.snapshot_loads == 1 and keeper.records == {"TOPIC_RECORD": 4}
-    (notice,) = keeper.take_notices()
-    assert "00000000000000000006-0000000001.checkpoint is passed over: it has no footer" in notice
-    follow(keeper, 10)
-    assert "t109" not in topics(keeper), (
-        "an image that is there does not begin again with a later snapshot"
-    )
-
-
-def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
-    write_segment(tmp_path, 0, *(batch(n, topic(n + 1)) for n in range(4)))
-    path = write_snapshot(tmp_path, 2, 1, *map(topic, range(100, 200)))
-    path.write_bytes(path.read_bytes()[:-40])
-    keeper = MetadataLoader(tmp_path)
-    follow(keeper, 4)
-    assert (
-        topics(keeper) == ["t1", "t2", "t3", "t4"] and "damaged at byte" in keeper.take_notices()[0]
-    )
-
-
-def test_a_snapshot_that_is_installed_replaces_the_image_when_it_is_whole(tmp_path: Path) -> None:
-    """The log start jumps: everything below is another history as far as anybody here knows."""
-    path = write_segment(tmp_path, 0, batch(0, topic(1)), batch(1, topic(66), topic(67)))
-    keeper = MetadataLoader(tmp_path)
-    follow(keeper, 1)
-    write_snapshot(tmp_path, 50, 7, topic(20), topic(21))
-    path.unlink()
-    write_segment(tmp_path, 50, batch(50, topic(22), epoch=7))
-    seen, more = [], True
-    while more:
-        more = keeper.decode_step(51)
-        keeper.apply_step()
-        seen.append(topics(keeper))
-    assert seen[-1] == ["t20", "t21", "t22"] and all(one == ["t1"] for one in seen[:-1])
-    assert (keeper.next_offset, keeper.image.epoch, keeper.snapshot_loads) == (51, 7, 1)
-    assert keeper.log_bytes == len(batch(50, topic(22))), "counted from the snapshot on"
-
-
-def test_a_log_that_nothing_leads_to_is_told_until_a_snapshot_comes(tmp_path: Path) -> None:
-    write_segment(tmp_path, 30, batch(30, topic(3)))
-    write_snapshot(tmp_path, 20, 1, topic(1))
-    write_snapshot(tmp_path, 31, 1, topic(1))
-    keeper = MetadataLoader(tmp_path)
-    assert follow(keeper, 30) == 0 and not keeper.loaded
-    assert (
-        "the log begins at offset 30, and no usable snapshot that ends at or below the high watermark 30"
-        in str(keeper.problem)
-    )
-    assert follow(keeper, 31) == 1
-    assert (topics(keeper), keeper.problem) == (["t1"], None)
-
-
-def test_a_hole_in_the_log_is_told_and_not_retried_for_ever(tmp_path: Path) -> None:
-    write_snapshot(tmp_path, 2, 1, topic(1))
-    write_segment(tmp_path, 0, *(batch(n, NoOpRecord()) for n in range(5)))
-    write_segment(tmp_path, 8, batch(8, topic(2)))
-    keeper = MetadataLoader(tmp_path)
-    assert follow(keeper, 9) == 0
-    assert "offsets 5 to 7 are missing" in str(keeper.problem)
-
-
-def test_a_log_that_is_gone_leaves_the_image_as_it_was(tmp_path: Path) -> None:
-    path = write_segment(tmp_path, 0, batch(0, topic(1)))
-    keeper = MetadataLoader(tmp_path)
-    follow(keeper, 1)
-    path.unlink()
-    write_segment(tmp_path, 50, batch(50, topic(2)))
-    assert follow(keeper, 51) == 0
-    assert "begins at offset 50 and does not go on at 1" in str(keeper.problem) and topics(
-        keeper
-    ) == ["t1"]
-
-
-@pytest.mark.parametrize(
-    ("error", "problem"),
-    [(FileNotFoundError(2, "gone"), None), (PermissionError(13, "denied"), "denied")],
-)
-def test_a_snapshot_that_cannot_be_opened(
-    error: OSError, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that was cleaned up just now is not missed; anything else is told, and tried again from
-    the beginning.
-    """
-    write_segment(tmp_path, 0, batch(0, topic(1)), batch(1, topic(2)))
-    write_snapshot(tmp_path, 1, 1, topic(1), topic(100))
-
-    def fails(path: str) -> Any:
-        yield from itertools.islice(read_log_file(path), 2)
-        raise error
-
-    keeper = MetadataLoader(tmp_path)
-    with monkeypatch.context() as patched:
-        patched.setattr(replay, "read_log_file", fails)
-        keeper.decode_step(2)
-        assert (
-            not keeper.apply_step()
-            and (keeper.problem.reason if keeper.problem else None) == problem
-        )
-    follow(keeper, 2)
-    assert (topics(keeper), keeper.problem, keeper.snapshot_loads) == (
-        ["t1", "t100", "t2"],
-        None,
-        1,
-    )
-
-
-def test_an_empty_or_missing_directory_waits(tmp_path: Path) -> None:
-    keeper = MetadataLoader(tmp_path / "none")
-    assert follow(keeper, 5) == 0 and "No such file" in str(keeper.problem)
-    (tmp_path / "none").mkdir()
-    assert follow(keeper, 0) == 0
-    write_segment(tmp_path / "none", 0, batch(0, topic(1)))
-    assert follow(keeper, 1) == 1 and keeper.problem is None
-
-
-def test_a_bug_is_loud_and_costs_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A piece of which some records were folded when something unforeseen was raised is not left
-    half folded.
-    """
-    write_segment(tmp_path, 0, batch(0, topic(1)), batch(1, topic(2)), batch(2, topic(3)))
-    keeper = MetadataLoader(tmp_path)
-    follow(keeper, 1)
-    real = Replay.step
-
-    def fails(self: Any, below: int) -> bool:
-        real(self, below)
-        raise RuntimeError("unforeseen")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Replay, "step", fails)
-        with pytest.raises(RuntimeError):
-            keeper.decode_step(3)
-        assert keeper.apply_step() is False and topics(keeper) == ["t1"]
-    follow(keeper, 3)
-    assert topics(keeper) == ["t1", "t2", "t3"] and gc.isenabled()
-
-
-def test_configs_and_other_inner_things_change_in_the_image_only_when_shown(tmp_path: Path) -> None:
-    def config(value: str | None) -> ConfigRecord:
-        return ConfigRecord(resource_type=2, resource_name="a", name="retention.ms", value=value)
-
-    write_segment(
-        tmp_path, 0, *(batch(n, config(value)) for n, value in enumerate(["1", "2", None]))
-    )
-    keeper = MetadataLoader(tmp_path)
-    follow(keeper, 1)
-    for high_watermark, before, after in ((2, {(2, "a"): {"retention.ms": "1"}}, {(2, "a"): {"retention.ms": "2"}}),
-                                          (3, {(2, "a"): {"retention.ms": "2"}}, {})):  # fmt: skip
-        keeper.decode_step(high_watermark)
-        assert keeper.image.configs == before
-        keeper.apply_step()
-        assert keeper.image.configs == after
-
-
-def test_changed_acls_are_told_since_any_number_until_the_image_is_another(tmp_path: Path) -> None:
-    acls = [AccessControlEntryRecord(id=Uuid(bytes([number]) * 16)) for number in range(4)]
-    write_segment(
-        tmp_path, 0, batch(0, acls[0]), batch(1, *acls[1:3]), batch(3, topic(1)), batch(4, acls[3])
-    )
-    keeper = MetadataLoader(tmp_path)
-    follow(keeper, 1)
-    start, _ = keeper.acls()
-    assert keeper.acls_changed_since(start) == []
-    follow(keeper, 3)
-    middle, _ = keeper.acls()
-    assert keeper.acls_changed_since(start) == [acls[1].id, acls[2].id]
-    follow(keeper, 4)
-    assert keeper.acls()[0] == middle, "a topic is no ACL"
-    follow(keeper, 5)
-    assert keeper.acls_changed_since(middle) == [acls[3].id]
-    assert set(keeper.acls_changed_since(start) or ()) == {one.id for one in acls[1:]}
-    assert keeper.acls_changed_since(start - 1) is None, "the first image is no change of another"
-
-
-def test_index_of_acls_is_made_in_the_thread_with_the_image_and_taken_once(tmp_path: Path) -> None:
-    acls = [AccessControlEntryRecord(id=Uuid(bytes([number]) * 16)) for number in range(3)]
-    write_segment(tmp_path, 0, batch(0, *acls[:2]), batch(2, acls[2]))
-    keeper = MetadataLoader(tmp_path, index_acls=True)
-    follow(keeper, 2)
-    number, index = keeper.take_acl_index() or (-1, None)
-    assert number == keeper.acls()[0] and index is not None and len(index) == 2
-    follow(keeper, 3)
-    assert keeper.take_acl_index() is None, "changes to the image do not make another one"
-    assert keeper.acls_changed_since(number) == [acls[2].id]
-    without = MetadataLoader(tmp_path)
-    follow(without, 3)
-    assert without.take_acl_index() is None

@@ -1,5 +1,5 @@
-"""The quorum's copy: effects in, partition out. What was shown once stays, whatever comes and
-however often it is opened.
+"""The log of an observer as a partition: effects in, records out. Records that were served once
+stay, after any response and any restart.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.log.errors import BelowHighWatermark, LogError
-from gateway.log.raft_store import Election
+from gateway.log.stored_facts import Election
 from gateway.ports import OffsetOutOfRange, State
 from gateway.quorum.effects import Advance
 from gateway.sources.quorum_log import QuorumLog
@@ -50,7 +50,7 @@ def source(root: Path) -> Iterator[QuorumLog]:
 
 
 # --- what is shown
-# ------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_shown_before_it_is_committed_and_then_byte_for_byte(source: QuorumLog) -> None:
@@ -134,7 +134,7 @@ def test_truncation_below_the_high_watermark_is_refused_and_changes_nothing(
 
 
 # --- refused
-# ------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_what_stood_before_a_refused_effect_is_done_and_shown(source: QuorumLog)
 
 
 # --- restarts
-# -----------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_a_restart_shows_the_same(root: Path, source: QuorumLog) -> None:
@@ -264,7 +264,7 @@ def test_damage_in_what_is_not_committed_is_nothing_that_clients_see(source: Quo
 
 
 # --- the state
-# ----------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_loading_until_the_end_is_known_then_ready_while_the_leader_answers(
@@ -291,7 +291,7 @@ def test_an_empty_quorum_can_be_ready_too(source: QuorumLog) -> None:
 
 
 # --- whose it is
-# --------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_cluster_and_directory_ids_are_kept(root: Path, source: QuorumLog) -> None:

@@ -102,7 +102,7 @@ def test_a_failed_sync_shows_nothing_and_ends_it(root: Path) -> None:
 
 
 def _operations(root: Path) -> list[str]:
-    """What an answer with a batch that is committed does to the disk."""
+    """Return the disk operations of a response with a committed batch."""
     disk = FaultyDisk()
     source = on(root, disk)
     fill(source, 1)

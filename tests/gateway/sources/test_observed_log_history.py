@@ -1,6 +1,4 @@
-"""Whatever an observer does to its copy, in any order: what was ever shown stays the same bytes,
-and its end never falls.
-"""
+"""Random effects on an observer's log: served bytes never change, and the end never decreases."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ class Copy(RuleBasedStateMachine):
         return batch(self.source.store.end_offset, count, self.epoch, size=self.size).data
 
     # --- what an observer does
-    # ------------------------------------------------------------------------------------------
+    # ---------------------------------------------------------------------------------------------
 
     @rule(counts=st.lists(few, min_size=1, max_size=4), commit=st.booleans())
     def append(self, counts: list[int], commit: bool) -> None:
@@ -162,7 +160,7 @@ class Copy(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """What is in the files at this moment is all there is."""
+        """Restart from the files as they are at this moment."""
         before = self.root / str(self.lives)
         self.lives += 1
         shutil.copytree(before, self.root / str(self.lives))
@@ -171,7 +169,7 @@ class Copy(RuleBasedStateMachine):
         self.source = self.opened()
 
     # --- what must hold
-    # -------------------------------------------------------------------------------------------------
+    # ---------------------------------------------------------------------------------------------
 
     @invariant()
     def what_was_shown_stays(self) -> None:

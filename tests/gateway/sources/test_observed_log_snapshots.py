@@ -41,7 +41,7 @@ def source(root: Path) -> Iterator[QuorumLog]:
 
 
 # --- snapshots
-# ----------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_a_snapshot_takes_the_logs_place_and_its_records_are_a_prefix(
@@ -111,8 +111,8 @@ def test_an_abandoned_snapshot_leaves_nothing(source: QuorumLog) -> None:
 
 
 def test_one_snapshot_has_one_writer(source: QuorumLog) -> None:
-    """Ours and the leader's of the same name would be one file: whoever comes second tries
-    again.
+    """This node's snapshot and the leader's of the same id would be one file: the second writer
+    tries again.
     """
     own = source.new_snapshot(SnapshotId(100, 4))
     assert "is being written already" in str(do(source, BeginSnapshot(SnapshotId(100, 4))))

@@ -69,7 +69,9 @@ def content(path: Path) -> list[tuple[str, str]]:
 
 
 def kinds(rows: list[tuple[str, str]]) -> list[str]:
-    """The types in the order of their first record; Kafka's order within one is that of a hash map."""
+    """The types in the order of their first record; Kafka's order within one is that of a hash
+    map.
+    """
     return list(dict.fromkeys(name for name, _ in rows))
 
 
@@ -131,7 +133,7 @@ def last_timestamp(source: Path, high_watermark: int) -> int:
 def test_the_log_behind_our_snapshot_leads_to_the_same_image(
     name: str, logs: Any, tmp_path: Path
 ) -> None:
-    """What is before the snapshot is not needed any more."""
+    """The log before the snapshot is not needed any more."""
     source = sorted(logs(name).glob("nodes/*/__cluster_metadata-0"))[-1]
     shutil.copytree(source, tmp_path / "log")
     truth = next(
@@ -164,7 +166,7 @@ def test_the_log_behind_our_snapshot_leads_to_the_same_image(
 
 
 # --- where it ends
-# ----------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_it_ends_at_the_high_watermark_and_begins_with_the_snapshot_before(tmp_path: Path) -> None:
@@ -194,9 +196,14 @@ def test_an_open_transaction_is_none_of_it(tmp_path: Path) -> None:
     """
     begin, abort = BeginTransactionRecord(), AbortTransactionRecord()
     write_segment(
-        tmp_path, 0, batch(0, LEVEL, topic(1)), batch(2, begin, topic(2)), batch(4, abort), batch(5, topic(3), begin),
+        tmp_path,
+        0,
+        batch(0, LEVEL, topic(1)),
+        batch(2, begin, topic(2)),
+        batch(4, abort),
+        batch(5, topic(3), begin),
         batch(7, topic(4), abort),
-    )  # fmt: skip
+    )
     snapshots = own(tmp_path)
     first = snapshots.write(4, 10, 100.0)
     assert first is not None and first.snapshot_id == SnapshotId(2, 1)
@@ -210,7 +217,7 @@ def test_an_open_transaction_is_none_of_it(tmp_path: Path) -> None:
 
 
 # --- when
-# -------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def test_due_by_bytes_and_by_time(tmp_path: Path) -> None:
@@ -241,7 +248,7 @@ def test_kafkas_defaults() -> None:
 
 
 # --- why there is none
-# ------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

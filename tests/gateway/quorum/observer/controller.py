@@ -2,7 +2,7 @@
 order.
 
 ``KafkaRaftClient.handleFetchRequest`` and ``handleFetchSnapshotRequest`` as measured. A Fetch that
-finds nothing is parked by whoever calls: :func:`must_wait` says so.
+finds nothing must be delayed by the caller if :func:`must_wait`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A model of a KRaft quorum that tells the truth: voters with logs, elections, high watermarks,
 snapshots, resignations.
 
-It is no raft implementation: elections and replication happen at once, by whoever drives the model,
-but only in ways that raft allows. ``committed`` is what the quorum may never take back; the model
+It is no raft implementation: its driver causes elections and replication, which happen at once, but
+only in ways that raft allows. ``committed`` is what the quorum may never take back; the model
 checks itself against it.
 """
 

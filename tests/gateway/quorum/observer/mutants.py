@@ -15,21 +15,15 @@ from unittest import mock
 
 from gateway.quorum import (
     batches,
-    following,
-    node,
     node_state,
-    requests,
-    response_checks,
     transitions,
 )
 from gateway.quorum.backoff import Backoff
-from gateway.quorum.download import Download
-from gateway.quorum.effects import Advance, Persist, Truncate
+from gateway.quorum.effects import Advance, Persist
 from gateway.quorum.fetching import only_partition
 from gateway.quorum.following import Following
 from gateway.quorum.leader_discovery import LeaderDiscovery
 from gateway.quorum.node import NO_NODE, Node
-from gateway.quorum.partition import Position
 from gateway.quorum.peers import Peers
 from gateway.quorum.raft import Raft
 from gateway.quorum.roles import Follower
@@ -44,7 +38,7 @@ def mutant(make: Mutant) -> Mutant:
     return make
 
 
-def _patched(owner: Any, name: str, new: Any) -> Any:
+def patched(owner: Any, name: str, new: Any) -> Any:
     return mock.patch.object(owner, name, new)
 
 
@@ -72,8 +66,7 @@ def late_answers_count() -> Any:
         else:
             kept[id(self), number](message, version)
 
-    # What follows a late response must not be refused because the log has moved on: both checks are
-    # gone.
+    # Both checks are gone: later responses must not be refused because the log has moved on.
     return mock.patch.multiple(Peers, begin=keep, answered=any_time)
 
 
@@ -85,13 +78,13 @@ def old_epochs_are_believed() -> Any:
     def believed(node: Node, sender: str, error: int, epoch: int, *rest: Any) -> bool:
         return said(node, sender, error, max(epoch, node.epoch), *rest)
 
-    return _patched(transitions, "handle_common_response", believed)
+    return patched(transitions, "handle_common_response", believed)
 
 
 @mutant
 def epochs_are_not_remembered() -> Any:
     """quorum-state is never written."""
-    return _changed_effects(
+    return changed_effects(
         lambda effects: [effect for effect in effects if not isinstance(effect, Persist)]
     )
 
@@ -104,7 +97,7 @@ def leader_of_the_last_epoch_stays() -> Any:
     def keep(self: Node, epoch: int, leader_id: int = NO_NODE, *, afresh: bool = False) -> None:
         become(self, epoch, self.leader_id if leader_id == NO_NODE else leader_id, afresh=afresh)
 
-    return _patched(Node, "become_unattached", keep)
+    return patched(Node, "become_unattached", keep)
 
 
 @mutant
@@ -116,7 +109,7 @@ def high_watermark_beyond_the_log() -> Any:
             self._node.high_watermark = role.leader_high_watermark
             self._node.emit(Advance(role.leader_high_watermark))
 
-    return _patched(Following, "advance", believe)
+    return patched(Following, "advance", believe)
 
 
 @mutant
@@ -131,7 +124,7 @@ def high_watermark_follows_the_leader_down() -> Any:
             self._node.high_watermark = max(0, high_watermark)
             self._node.emit(Advance(self._node.high_watermark))
 
-    return _patched(Following, "_continue", follow)
+    return patched(Following, "_continue", follow)
 
 
 @mutant
@@ -145,18 +138,18 @@ def high_watermark_before_the_logs_agree() -> Any:
             self.advance(role)
         return take(self, role, partition, *rest)
 
-    return _patched(Following, "_take", believe)
+    return patched(Following, "_take", believe)
 
 
 @mutant
 def everything_in_the_log_is_committed() -> Any:
-    """What the leader gives is shown at once."""
+    """Records are shown as soon as the leader sends them."""
     really = Following._continue
 
     def proceed(self: Following, role: Follower, given: Any, high_watermark: int) -> None:
         really(self, role, given, given.end.offset if given else high_watermark)
 
-    return _patched(Following, "_continue", proceed)
+    return patched(Following, "_continue", proceed)
 
 
 @mutant
@@ -167,7 +160,7 @@ def high_watermark_forgotten_at_the_start() -> Any:
     def forget(self: Node, settings: Any, stored: Any, **more: Any) -> None:
         init(self, settings, replace(stored, high_watermark=0), **more)
 
-    return _patched(Node, "__init__", forget)
+    return patched(Node, "__init__", forget)
 
 
 @mutant
@@ -175,14 +168,14 @@ def batches_with_a_wrong_checksum_are_taken() -> Any:
     """The CRC is left to the log, which refuses them when they are counted already
     (KAFKA-18723).
     """
-    return _patched(batches, "iter_batches", lambda data, **checks: iter_batches(data))
+    return patched(batches, "iter_batches", lambda data, **checks: iter_batches(data))
 
 
 @mutant
 def epoch_forgotten_at_the_start() -> Any:
     """After a failure of the disk, or a crash, only the log is asked for the epoch."""
     first = node_state._first_state
-    return _patched(
+    return patched(
         node_state,
         "_first_state",
         lambda stored, last_epoch: first(replace(stored, election=None), last_epoch),
@@ -199,126 +192,13 @@ def advance_before_the_disk_is_done() -> Any:
             self._node.high_watermark = reached
             self._node.emit(Advance(reached))
 
-    return _patched(Following, "advance", early)
-
-
-@mutant
-def divergence_by_the_letter_of_the_kip() -> Any:
-    """KIP-595 says "largest epoch less than": that throws away an epoch that both logs have."""
-
-    def offset(log: Any, leaders: Position) -> int:
-        local: int = max(log.end_offset_for_epoch(leaders.epoch - 1)[1], log.start_offset)
-        return min(local, leaders.offset)
-
-    return _patched(following, "truncation_offset", offset)
-
-
-@mutant
-def divergence_to_the_local_end_only() -> Any:
-    """The end of the epoch on the leader is left out of account."""
-
-    def offset(log: Any, leaders: Position) -> int:
-        local: int = (
-            log.end_offset
-            if leaders.epoch >= log.last_epoch
-            else log.end_offset_for_epoch(leaders.epoch)[1]
-        )
-        return local
-
-    return _patched(following, "truncation_offset", offset)
-
-
-@mutant
-def divergence_to_the_leaders_end_only() -> Any:
-    """The local epochs are left out of account."""
-    return _patched(
-        following, "truncation_offset", lambda log, leaders: min(log.end_offset, leaders.offset)
-    )
-
-
-@mutant
-def divergence_back_to_the_high_watermark() -> Any:
-    """Truncation one record too far: below what is shown."""
-    truncate = Truncate
-    return _patched(node, "Truncate", lambda token, offset: truncate(token, max(0, offset - 1)))
-
-
-@mutant
-def divergence_is_no_news() -> Any:
-    """DivergingEpoch is not looked at."""
-    return _patched(response_checks, "given_divergence", lambda partition: None)
-
-
-@mutant
-def last_fetched_epoch_of_the_leader() -> Any:
-    """A Fetch claims that the log ends in the leader's epoch: then the leader cannot see that it
-    differs.
-    """
-    fetch = requests.fetch
-
-    def claim(version: int, *, epoch: int, log_end: Position, **more: Any) -> Any:
-        return fetch(version, epoch=epoch, log_end=Position(log_end.offset, epoch), **more)
-
-    return _patched(requests, "fetch", claim)
-
-
-@mutant
-def high_watermark_minus_one_is_told() -> Any:
-    """The tag of KIP-1166 with -1: the leader answers at once, for ever."""
-    return _patched(requests, "_NO_HIGH_WATERMARK", -1)
-
-
-@mutant
-def snapshot_goes_on_at_another_leader() -> Any:
-    """A new epoch does not end a download, though no two nodes write the same bytes."""
-    become = Node.become_follower
-
-    def keep(self: Node, *given: Any, **more: Any) -> None:
-        was = self.role
-        download = was.download if isinstance(was, Follower) else None
-        if isinstance(was, Follower):
-            was.download = None
-        become(self, *given, **more)
-        assert isinstance(self.role, Follower)
-        self.role.download = download
-
-    return _patched(Node, "become_follower", keep)
-
-
-@mutant
-def snapshot_asked_one_more_time() -> Any:
-    """A snapshot counts as whole only when a response has no more bytes; the leader calls position
-    = size an error.
-    """
-    return _patched(Download, "complete", property(lambda self: False))
-
-
-@mutant
-def snapshot_installed_by_its_first_chunk() -> Any:
-    """One response counts as the whole."""
-    return _patched(Download, "complete", property(lambda self: self.position > 0))
-
-
-@mutant
-def snapshot_chunks_wherever() -> Any:
-    """The position of a chunk is counted twice."""
-    take = Download.take
-
-    def shifted(self: Download, partition: Any) -> Any:
-        chunk = take(self, partition)
-        return (
-            replace(chunk, position=chunk.position + len(chunk.data))
-            if chunk and chunk.position
-            else chunk
-        )
-
-    return _patched(Download, "take", shifted)
+    return patched(Following, "advance", early)
 
 
 @mutant
 def no_back_off() -> Any:
     """A fruitless request is repeated at once."""
-    return _patched(Backoff, "failed", lambda self: 1e-6)
+    return patched(Backoff, "failed", lambda self: 1e-6)
 
 
 @mutant
@@ -330,7 +210,7 @@ def back_off_begins_anew() -> Any:
         self.progress()
         return failed(self)
 
-    return _patched(Backoff, "failed", first)
+    return patched(Backoff, "failed", first)
 
 
 @mutant
@@ -361,12 +241,12 @@ def resigned_leader_is_obeyed_at_once() -> Any:
             self._node.retry.progress()
         return True if named else useful
 
-    return _patched(Following, "_on_fetch_answer", obey)
+    return patched(Following, "_on_fetch_answer", obey)
 
 
 @mutant
 def dead_leader_is_asked_for_ever() -> Any:
-    """Nobody else is asked while a leader is known."""
+    """No other node is asked while a leader is known."""
     poll = LeaderDiscovery.poll
 
     def alone(self: LeaderDiscovery) -> None:
@@ -398,7 +278,7 @@ def others_are_asked_for_ever() -> Any:
 
 @mutant
 def history_without_a_look_at_it() -> Any:
-    """Whatever comes for offset 1 is appended to the empty log."""
+    """The batches of a Fetch from offset 1 are appended to an empty log without a check."""
 
     def take(self: Following, role: Follower, partition: Any, *rest: Any) -> bool:
         data = bytes(partition.records)
@@ -411,20 +291,20 @@ def history_without_a_look_at_it() -> Any:
         self._node.append(data, end, begins)
         return True
 
-    return _patched(Following, "_take_history", take)
+    return patched(Following, "_take_history", take)
 
 
 @mutant
 def replica_id_before_the_voters_are_known() -> Any:
     """The replica id is used at once, even a voter's."""
-    return _patched(
+    return patched(
         Node, "replica", property(lambda self: (self.settings.node_id, self.settings.directory_id))
     )
 
 
-def _changed_effects(change: Callable[[list[Any]], list[Any]]) -> Any:
+def changed_effects(change: Callable[[list[Any]], list[Any]]) -> Any:
     step = Raft.step
-    return _patched(Raft, "step", lambda self, *given: change(step(self, *given)))
+    return patched(Raft, "step", lambda self, *given: change(step(self, *given)))
 
 
 @contextlib.contextmanager
@@ -432,3 +312,6 @@ def put_in(name: str) -> Iterator[None]:
     """The core with one bug in it."""
     with MUTANTS[name]():
         yield
+
+
+from tests.gateway.quorum.observer import mutants_logs  # noqa: E402, F401 - they register here

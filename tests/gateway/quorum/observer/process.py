@@ -64,8 +64,8 @@ def require(holds: bool, promise: str) -> None:
 
 
 class ModelLog:
-    """A log in memory, of which the last ``flush`` and what came before it is durable. What an
-    observer may see of it.
+    """A log in memory that is durable up to the last ``flush``, with the fields that the core
+    reads.
     """
 
     def __init__(self) -> None:
@@ -305,7 +305,7 @@ class Process:
         self.check_shown()
 
     def check_shown(self) -> None:
-        """What is shown is the committed log from our start on, batch for batch."""
+        """Require that the served batches are those of the committed log from the log start on."""
         start = self.log.start_offset
         ours = [batch for batch in self.log.batches if batch.base < self.shown]
         truth = [batch for batch in self.quorum.committed if start <= batch.base < self.shown]

@@ -15,7 +15,7 @@ import heapq
 import math
 import random
 import sys
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -25,7 +25,6 @@ from gateway.quorum.events import Answered, Durable, Event, Failed, Tick
 from kwire.message import Message
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
-from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from tests.gateway.quorum.batches import corrupted
 from tests.gateway.quorum.observer import controller
@@ -39,12 +38,10 @@ from tests.gateway.quorum.observer.process import (
     observer_settings,
     require,
 )
+from tests.gateway.quorum.observer.request_rules import RequestRate, check_request
 from tests.gateway.quorum.observer.words import effect_text, request_text
 from tests.gateway.quorum.observer.world import Faults, World
 
-#: Requests allowed in a second without any progress: pauses of 20 ms doubling to 1 s, begun anew
-#: for a few leaders named.
-REQUESTS_MAX = 20
 #: How long the observer may take to catch up once nothing fails any more, in simulated seconds.
 CATCH_UP_S = 12.0
 
@@ -89,13 +86,11 @@ class Simulation:
         self._held: list[tuple[Send, Message, int]] = []  # until what they name is durable
         self._durable = 0
         self._life = 0  # of this many processes and cores, the last
-        self._fruitless: deque[float] = deque()
-        self._reached: object = None
+        self._rate = RequestRate()
         self._calm = False
         self._closing = (
             rng.random() < 0.3
         )  # controllers that close a connection instead of an error in FetchSnapshot
-        self.requests = 0
         self.seen: Counter[str] = Counter()  # effects by kind
 
     def run(self, duration: float = 20.0) -> str:
@@ -168,7 +163,7 @@ class Simulation:
         self._life += 1
         self._open.clear()
         self._held.clear()
-        self._fruitless.clear()
+        self._rate.clear()
         self._durable = 0
         self._go(lambda: self.process.start(self.now))
 
@@ -178,8 +173,8 @@ class Simulation:
         return self._go(lambda: self.process.raft.step(event, self.now, 0))
 
     def _go(self, act: Callable[[], list[Effect]]) -> list[Effect]:
-        """What the driver does: disk first, in order, then what may leave; the disk tells later
-        that it is done.
+        """Act as the driver: effects on the disk in order, then the messages; the disk reports
+        later that it is done.
         """
         effects = act()
         wrote = 0
@@ -245,7 +240,7 @@ class Simulation:
         )
         version = min(offered[-1], send.versions[-1])
         request = type(send.request(version)).decode(send.request(version).encode(version), version)
-        self._check_request(request)
+        check_request(self, request)
         if send.after > self._durable:
             self._held.append((send, request, version))
         else:
@@ -259,29 +254,8 @@ class Simulation:
         assert voter is not None
         return voter
 
-    def _count_request(self) -> None:
-        """Requests since the last progress of the log, the high watermark, or a snapshot: never
-        many in a second.
-        """
-        self.requests += 1
-        log, part = self.process.log, self.process.part
-        reached = (
-            log.start_offset,
-            log.end_offset,
-            log.last_epoch,
-            self.process.shown,
-            part and (part[0], len(part[1])),
-        )
-        if reached != self._reached:
-            self._reached = reached
-            self._fruitless.clear()
-        self._fruitless.append(self.now)
-        while self._fruitless[0] < self.now - 1.0:
-            self._fruitless.popleft()
-        require(len(self._fruitless) <= REQUESTS_MAX, "an observer never spins")
-
     def _send(self, send: Send, request: Message, version: int) -> None:
-        self._count_request()
+        self._rate.count(self.process, self.now)
         self._open.add(send.number)
         life, voter = self._life, self._voter(send)
         self._at(
@@ -302,40 +276,6 @@ class Simulation:
             self._at(
                 self.now + self._latency(),
                 lambda: self._arrive(life, send, request, version, voter),
-            )
-
-    def _check_request(self, request: Message) -> None:
-        log = self.process.log
-        if isinstance(request, FetchRequest):
-            partition = request.topics[0].partitions[0]
-            require(partition.high_watermark >= 0, "the high watermark -1 is never told")
-            require(
-                partition.last_fetched_epoch <= partition.current_leader_epoch,
-                "no log is ahead of its leader's epoch",
-            )
-            at = (partition.fetch_offset, partition.last_fetched_epoch)
-            history = (
-                self.history
-                and partition.fetch_offset == max(1, log.end_offset)
-                and log.end_offset <= self.quorum.committed_end
-            )
-            require(
-                at == (log.end_offset, log.last_epoch) or history,
-                "what is fetched is what follows the log's end",
-            )
-            id = max(request.replica_id, request.replica_state.replica_id)
-            require(id not in self.quorum.voters, "no voter's id is used")
-        if isinstance(request, FetchSnapshotRequest):
-            require(len(request.topics) == 1, "a FetchSnapshot has a topic")
-            asked, part = request.topics[0].partitions[0], self.process.part
-            require(
-                part is not None and asked.position == len(part[1]),
-                "a snapshot goes on where it is",
-            )
-            assert part is not None
-            require(
-                asked.position < part[2] or not part[2],
-                "nothing is asked for behind a snapshot's end",
             )
 
     def _arrive(self, life: int, send: Send, request: Message, version: int, voter: Voter) -> None:
@@ -424,22 +364,20 @@ class Simulation:
 
 
 def replay_line(seed: int) -> str:
-    """What to type to see it again."""
+    """Return the command that repeats the run."""
     return f"python -m tests.gateway.quorum.observer.simulation {seed}"
 
 
 class Result(NamedTuple):
-    """What a seed gave: a hash of everything that happened, and how often which effect was
-    given.
-    """
+    """The result of a seed: a hash of every event, and the number of each effect."""
 
     hash: str
     seen: Counter[str]
 
 
 def run(seed: int, duration: float = 20.0) -> Result:
-    """One seed. Whatever goes wrong is a Violation that names the seed, the last events, and how to
-    see it again.
+    """Run one seed. Raises Violation with the seed, the last events, and the command that repeats
+    it.
     """
     simulation = Simulation(seed)
     try:

@@ -1,6 +1,4 @@
-"""Whatever is answered, nothing raises, nothing breaks the log, nothing spins: liars, and every way
-of failing for ever.
-"""
+"""Hostile responses and lasting failures: an observer does not raise, break its log, or spin."""
 
 from __future__ import annotations
 
@@ -127,7 +125,7 @@ def each(make: Callable[[int], Answer]) -> Answerer:
 
 
 def position(ask: Send) -> int:
-    """The position that a FetchSnapshot asks for."""
+    """Return the position that a FetchSnapshot asks for."""
     request: Any = ask.request(1)
     return int(request.topics[0].partitions[0].position)
 
@@ -147,25 +145,41 @@ def pointing(
 NO_TOPICS = snapshot.FetchSnapshotResponse(error_code=-1)
 FAILING: dict[str, Answerer] = {
     **{kind.value: always(kind) for kind in FailureKind},
-    **{f"top level {code}": always(fetch.FetchResponse(error_code=code)) for code in (-1, 3, 31, 35, 42, 55, 100, 9999)},
-    **{f"partition {code}": always(fetched(error_code=code)) for code in (-1, 3, 7, 8, 42, 74, 75, 98, 99, 9999)},
+    **{
+        f"top level {code}": always(fetch.FetchResponse(error_code=code))
+        for code in (-1, 3, 31, 35, 42, 55, 100, 9999)
+    },
+    **{
+        f"partition {code}": always(fetched(error_code=code))
+        for code in (-1, 3, 7, 8, 42, 74, 75, 98, 99, 9999)
+    },
     "a resigned leader names itself": always(fetched(error_code=6, leader=1, nodes=(1,))),
     "no leader": always(fetched(error_code=6, leader=-1)),
     "an older epoch": always(fetched(error_code=74, epoch=1)),
-    "a later epoch each time": each(lambda n: fetched(error_code=74, epoch=2 + n, leader=n, nodes=(n,))),
-    "a later epoch each time, without a leader": each(lambda n: fetched(error_code=74, epoch=2 + n, leader=-1)),
+    "a later epoch each time": each(
+        lambda n: fetched(error_code=74, epoch=2 + n, leader=n, nodes=(n,))
+    ),
+    "a later epoch each time, without a leader": each(
+        lambda n: fetched(error_code=74, epoch=2 + n, leader=-1)
+    ),
     "another leader each time": each(lambda n: fetched(error_code=6, leader=n, nodes=(n,))),
     "another leader each time, without error": each(lambda n: fetched(leader=n, nodes=(n,))),
     "the last epoch there is": always(fetched(error_code=74, epoch=2**31 - 1, leader=1)),
     "no news, at once": always(fetched(high_watermark=-1)),
     "a high watermark each time": each(lambda n: fetched(high_watermark=1000 + n)),
     "no topic": always(fetch.FetchResponse()),
-    "another topic": always(fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(topic_id=Uuid(bytes(range(16))))])),
+    "another topic": always(
+        fetch.FetchResponse(
+            responses=[fetch.FetchableTopicResponse(topic_id=Uuid(bytes(range(16))))]
+        )
+    ),
     "records from elsewhere": always(with_records(data_batch(50, 2, 2, 0).data)),
     "records that are none": always(with_records(b"\x00" * 200)),
     "records cut short": always(with_records(data_batch(10, 2, 2, 0).data[:-1])),
     "records with a wrong CRC": always(with_records(corrupted(data_batch(10, 2, 2, 0).data))),
-    "a divergence that is none": always(fetched(diverging_epoch=fetch.EpochEndOffset(epoch=2, end_offset=99))),
+    "a divergence that is none": always(
+        fetched(diverging_epoch=fetch.EpochEndOffset(epoch=2, end_offset=99))
+    ),
     "half a divergence": always(fetched(diverging_epoch=fetch.EpochEndOffset(epoch=2))),
     "half a snapshot": always(with_snapshot(20, -1)),
     "a snapshot of the future": always(with_snapshot(20, 9)),
@@ -181,10 +195,10 @@ FAILING: dict[str, Answerer] = {
     "a chunk, then closed": pointing(
         lambda ask: FailureKind.CLOSED if position(ask) else chunk(ask, unaligned_records=b"x")
     ),
-}  # fmt: skip
+}
 
 
-#: Who may follow, and no more, is told neither the cluster's id nor its voters.
+#: The responses to a principal that may only follow: neither the cluster id nor the voters.
 ASIDE: dict[int, Answer] = {
     DescribeClusterRequest.API_KEY: DescribeClusterResponse(error_code=31),
     DescribeQuorumRequest.API_KEY: quorum.DescribeQuorumResponse(error_code=31),

@@ -1,4 +1,4 @@
-"""What an observer sends, at every version, and beside what real Kafka nodes sent."""
+"""The requests of an observer at every version, compared with those of Kafka's nodes."""
 
 from __future__ import annotations
 

@@ -23,12 +23,25 @@ SEEDS = int(os.environ.get("KWIRE_SIM_SEEDS", "120"))
 #: Within so many seeds every bug must be found; most are within ten.
 SEEDS_PER_MUTANT = 400
 
-#: What must have happened in a run of many seeds, or the run says little.
+#: Events that must happen in a run of many seeds, or the run proves little.
 EVENTS = (
-    "Append", "Advance", "Persist", "Truncate", "BeginSnapshot", "SnapshotChunk", "InstallSnapshot", "AbandonSnapshot",
-    "LearnClusterId", "Stop", "LeaderChanged", "request failed", "request refused", "protocol violation", "log truncated",
+    "Append",
+    "Advance",
+    "Persist",
+    "Truncate",
+    "BeginSnapshot",
+    "SnapshotChunk",
+    "InstallSnapshot",
+    "AbandonSnapshot",
+    "LearnClusterId",
+    "Stop",
+    "LeaderChanged",
+    "request failed",
+    "request refused",
+    "protocol violation",
+    "log truncated",
     "history tried",
-)  # fmt: skip
+)
 
 
 def test_nothing_uncommitted_nothing_lost_nothing_twice() -> None:
@@ -41,7 +54,10 @@ def test_nothing_uncommitted_nothing_lost_nothing_twice() -> None:
 def test_the_same_seed_is_the_same_run() -> None:
     """In another process with other hash seeds too: a failing seed can be seen again."""
     ours = [run(seed).hash for seed in range(6)]
-    code = "from tests.gateway.quorum.observer.simulation import run; print([run(seed).hash for seed in range(6)])"
+    code = (
+        "from tests.gateway.quorum.observer.simulation import run; "
+        "print([run(seed).hash for seed in range(6)])"
+    )
     for hash_seed in ("0", "1"):
         theirs = subprocess.run(
             [sys.executable, "-c", code],

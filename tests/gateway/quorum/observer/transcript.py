@@ -3,16 +3,16 @@ and does to it.
 
 Lines of a transcript that are read::
 
-    settings bootstrap=1,2 replica_id=5 history=yes     what the observer is told; voter N listens at voterN:909N
-    version 16                                          of every request from here on (the newest of the ask unless given)
-    log 0-0@1 1-3@1 4-5@2                               batches on disk: first-last@epoch; or snapshot=20-2
-    start epoch=2 leader=1 hw=4                          what was remembered; the observer starts
-    + 0.5                                               so many seconds go by before the answer that follows
-    < fetch epoch=2 leader=1 hw=6 records=6-7@2         an answer; also error= top= diverging=epoch:end snapshot=end-epoch
-                                                        start= nodes=1,2, corrupt (a wrong CRC)
-    < snapshot id=20-2 size=8 at=0 bytes=abcd ...       an answer to FetchSnapshot
-    < quorum voters=1,2,3      < cluster id=abc         answers to DescribeQuorum and DescribeCluster; also error=
-    ! closed                                            no answer: unreachable, closed, timeout, undecodable, ...
+    settings bootstrap=1,2 replica_id=5 history=yes     its settings; voter N is at voterN:909N
+    version 16                                   of every later request (default: the newest)
+    log 0-0@1 1-3@1 4-5@2                        batches on disk: first-last@epoch; or snapshot=20-2
+    start epoch=2 leader=1 hw=4                  the stored state; the observer starts
+    + 0.5                                        seconds that pass before the next response
+    < fetch epoch=2 leader=1 hw=6 records=6-7@2  a response; also error= top= start= nodes=1,2
+                                                 diverging=epoch:end snapshot=end-epoch, corrupt
+    < snapshot id=20-2 size=8 at=0 bytes=abcd ...     a response to FetchSnapshot
+    < quorum voters=1,2,3   < cluster id=abc     DescribeQuorum and DescribeCluster; also error=
+    ! closed                                     no response: unreachable, closed, timeout, ...
 
 ``to=2``: the response of voter 2, where two requests are open. Everything else is written: ``>``
 what the observer asks, or how long it rests while nothing is asked; ``=`` effects. ``#`` lines stay

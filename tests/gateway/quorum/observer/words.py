@@ -34,7 +34,10 @@ def request_text(request: Message, version: int) -> str:
         case FetchRequest():
             asked = request.topics[0].partitions[0]
             id = max(request.replica_id, request.replica_state.replica_id)
-            text = f"Fetch v{version} epoch={asked.current_leader_epoch} offset={asked.fetch_offset} lfe={asked.last_fetched_epoch}"
+            text = (
+                f"Fetch v{version} epoch={asked.current_leader_epoch} "
+                f"offset={asked.fetch_offset} lfe={asked.last_fetched_epoch}"
+            )
             text += f" hw={asked.high_watermark}" if asked.high_watermark != _ABSENT else ""
             text += f" replica={id}" if id != -1 else ""
             text += (

@@ -1,7 +1,8 @@
-"""The life of a model quorum, from dice: elections, isolated leaders, resignations, crashes,
-snapshots, log starts that move.
+"""Draws the life of a model quorum at random: elections, isolated leaders, resignations, crashes.
 
-Knows the faults of a seed and nothing of observers.
+It serves the simulation of an observer. The controllers in it are a model and not the core, so that
+a rule which the core gets wrong on both sides is found; the worlds of ``tests/sim`` and
+``tests/gateway/quorum/world.py`` run the core on every node. It does not know observers.
 """
 
 from __future__ import annotations
@@ -38,13 +39,25 @@ class Faults:
             return rng.choice((0.0, rng.random() * most))
 
         return cls(
-            some(0.2), some(0.2), some(0.2), some(0.4), some(0.15), some(0.1), some(0.1),
-            some(2.0), rng.random(), some(1.0), some(1.0), some(6.0), some(3.0), some(0.5),
-        )  # fmt: skip
+            some(0.2),
+            some(0.2),
+            some(0.2),
+            some(0.4),
+            some(0.15),
+            some(0.1),
+            some(0.1),
+            some(2.0),
+            rng.random(),
+            some(1.0),
+            some(1.0),
+            some(6.0),
+            some(3.0),
+            some(0.5),
+        )
 
 
 class World:
-    """What happens to ``quorum``. ``note`` is told of it; ``died`` when a voter's connections
+    """The events of ``quorum``. ``note`` is called for each; ``died`` when a voter's connections
     close.
     """
 
@@ -66,10 +79,16 @@ class World:
         """One random thing happens; what it is depends on the faults of this seed."""
         rng, faults, quorum = self.rng, self.faults, self.quorum
         happenings = [
-            (8.0, self._append), (20.0, self._replicate), (1.0 + faults.elections, self._elect_sometimes),
-            (faults.voter_crashes, self._crash_voter), (1.0, self._restart_voter), (faults.resignations, self._resign),
-            (faults.snapshots, self._snapshot), (faults.cleanings, self._clean), (faults.unreachable, self._cut),
-        ]  # fmt: skip
+            (8.0, self._append),
+            (20.0, self._replicate),
+            (1.0 + faults.elections, self._elect_sometimes),
+            (faults.voter_crashes, self._crash_voter),
+            (1.0, self._restart_voter),
+            (faults.resignations, self._resign),
+            (faults.snapshots, self._snapshot),
+            (faults.cleanings, self._clean),
+            (faults.unreachable, self._cut),
+        ]
         weights = [weight for weight, _ in happenings]
         rng.choices([happening for _, happening in happenings], weights)[0]()
         if not any(voter.up for voter in quorum.voters.values()) and rng.random() < 0.2:
@@ -136,8 +155,8 @@ class World:
         voter.reachable = not voter.reachable
 
     def heal(self, away: int) -> None:
-        """Nothing fails any more, but for one voter that may stay away; one leader, and everybody
-        with it.
+        """End all faults but one voter that may stay away; one leader, which every voter
+        follows.
         """
         self._note(f"everything heals, but for voter {away}")
         ids = [id for id in self.quorum.voters if id != away]

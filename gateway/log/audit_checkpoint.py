@@ -1,0 +1,74 @@
+"""Stores how far the audit log is on disk, and syncs it beside further writes.
+
+It does not know segments or records: ``gateway.log.audit_log`` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.log.disk import Disk, DiskFile
+from gateway.log.errors import DiskFailed, LogDamaged
+from gateway.log.high_watermark_file import FILE_NAME as CHECKPOINT
+from gateway.log.high_watermark_file import HighWatermarkFile
+
+
+@dataclass(slots=True)
+class PendingFlush:
+    """Records before ``end_offset`` that are written to ``file`` and may not be on disk. To be
+    flushed once, in any thread.
+    """
+
+    file: DiskFile
+    end_offset: int
+    disk: Disk
+    checkpoint: Checkpoint
+
+    def flush(self) -> int:
+        """Sync the file; return the end offset. Raises SyncFailed."""
+        try:
+            self.disk.sync(self.file)
+        finally:
+            self.file.close()
+        self.checkpoint.write(self.end_offset)
+        return self.end_offset
+
+
+class Checkpoint:
+    """The offset below which everything was on disk, and may have been read by a consumer.
+
+    It only matters where a segment is lost: the log then continues at this offset, so that no
+    offset that a consumer has seen is given to another record. The file has the format of a high
+    watermark. If it cannot be read or written, only this protection is lost.
+    """
+
+    def __init__(self, directory: Path, disk: Disk, problems: list[str]) -> None:
+        """Read it. Raises DiskFailed."""
+        self._lock = threading.Lock()
+        try:
+            self._file = HighWatermarkFile(directory, disk, problems)
+        except LogDamaged:
+            problems.append(
+                f"{directory / CHECKPOINT}: neither of its two slots is whole; begun anew"
+            )
+            disk.remove(directory / CHECKPOINT)
+            self._file = HighWatermarkFile(directory, disk, problems)
+
+    @property
+    def offset(self) -> int:
+        """The largest offset written, 0 if none was."""
+        return self._file.offset
+
+    def write(self, offset: int) -> None:
+        """Store ``offset``. May be called from any thread."""
+        with self._lock, contextlib.suppress(DiskFailed):
+            if offset > self._file.offset:
+                self._file.write(offset)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._file.close()
