@@ -106,4 +106,5 @@ def complaints(node: Node) -> list[str]:
     said = "".join(
         path.read_text(errors="replace") for path in sorted(node.directory.glob("server*.out"))
     )
+    assert said, f"node {node.node_id} has logged nothing"
     return [line for line in said.splitlines() if _TROUBLE.match(line) and _USUAL not in line]

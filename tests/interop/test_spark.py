@@ -84,7 +84,7 @@ def check_whole(
 
 
 @ALL_BY
-def test_a_batch_reads_the_whole_topic(spark: SparkSession, served: Served, by: Way) -> None:
+def test_batch_reads_the_whole_topic(spark: SparkSession, served: Served, by: Way) -> None:
     check_whole(records(batch(spark, served.options(by))), served, f"batch-{by}")
 
 
@@ -109,7 +109,7 @@ def test_micro_batches_read_the_whole_topic(
     check_whole(sink.records(), served, f"micro-batches-{by}")
 
 
-def test_a_batch_in_slices_reads_the_same(spark: SparkSession, whole: Served) -> None:
+def test_batch_in_slices_reads_the_whole_topic(spark: SparkSession, whole: Served) -> None:
     check_whole(
         records(batch(spark, whole.options("assign", minPartitions=3))), whole, "batch-3-slices"
     )
@@ -142,7 +142,7 @@ def test_positions_by_time(spark: SparkSession, whole: Served, by: Way, tmp_path
     assert sink.records() == expected
 
 
-def test_a_batch_that_was_cut_off_is_run_again(
+def test_micro_batch_that_failed_is_repeated(
     spark: SparkSession, whole: Served, tmp_path: Path
 ) -> None:
     df = stream(spark, whole.options("assign", start="earliest", max_offsets_per_trigger=400))
@@ -154,7 +154,7 @@ def test_a_batch_that_was_cut_off_is_run_again(
     assert sink.records() + rest.records() == whole.log.records()
 
 
-def test_a_restart_goes_on_from_the_checkpoint(
+def test_restarted_query_continues_from_its_checkpoint(
     spark: SparkSession, growing: Served, tmp_path: Path
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
@@ -185,7 +185,7 @@ def append(served: Served) -> list[Record]:
     return added
 
 
-def test_an_append_shows_in_a_running_stream(
+def test_appended_records_reach_a_running_stream(
     spark: SparkSession, growing: Served, tmp_path: Path
 ) -> None:
     count = len(growing.log.records())
@@ -223,7 +223,7 @@ def test_a_checkpoint_before_the_log_start(spark: SparkSession, logs: Any, tmp_p
         assert run_to_the_end(df, checkpoint).records() == cut.log.records()
 
 
-def test_decoded_columns_are_what_kafka_says(spark: SparkSession, served: Served) -> None:
+def test_decoded_columns_equal_kafka_dump_log(spark: SparkSession, served: Served) -> None:
     rows = (
         decode(batch(spark, served.options("subscribe")), secrets=True).orderBy("offset").collect()
     )
@@ -252,7 +252,7 @@ def truth(served: Served) -> Iterator[dict[str, Any]]:
             yield from map(json.loads, lines)
 
 
-def test_typed_columns_are_what_kafka_says(spark: SparkSession, whole: Served) -> None:
+def test_typed_columns_equal_kafka_dump_log(spark: SparkSession, whole: Served) -> None:
     df = typed(batch(spark, whole.options("subscribe")), "PARTITION_RECORD")
     seen = {
         row.offset: row for row in df.select("offset", "version", "error", "record.*").collect()
@@ -322,7 +322,7 @@ def _offsets(df: DataFrame) -> list[int]:
     return [row.offset for row in df.select("offset").orderBy("offset").collect()]
 
 
-def test_the_code_of_the_page_runs(
+def test_code_of_the_page_runs(
     spark: SparkSession, whole: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -340,7 +340,7 @@ def test_the_code_of_the_page_runs(
         assert callable(example(linked).main)
 
 
-def test_a_long_running_stream_prints_a_topic_created_on_real_kafka(
+def test_running_stream_prints_a_topic_created_on_kafka(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     from kafka import KafkaAdminClient

@@ -34,14 +34,14 @@ SELECTED = (
     "tests/kwire/spark/test_frames.py::test_typed_columns_are_ready_for_sql[PartitionRecord]",
     "tests/kwire/spark/test_frames.py::test_filters_run_in_the_jvm_and_lose_nothing_damaged",
     "tests/kwire/spark/test_frames.py::test_damaged_values_are_rows_unless_fail_fast",
-    "tests/interop/test_spark.py::test_a_batch_reads_the_whole_topic[from-a-snapshot-subscribe]",
+    "tests/interop/test_spark.py::test_batch_reads_the_whole_topic[from-a-snapshot-subscribe]",
     "tests/interop/test_spark.py::test_available_now_reads_the_whole_topic[from-a-snapshot-assign]",
-    "tests/interop/test_spark.py::test_a_batch_that_was_cut_off_is_run_again",
-    "tests/interop/test_spark.py::test_decoded_columns_are_what_kafka_says[from-a-snapshot]",
-    "tests/interop/test_spark_source.py::test_a_batch_is_what_kafka_says",
-    "tests/interop/test_spark_source.py::test_filters_that_are_pushed_down",
-    "tests/interop/test_spark_source.py::test_a_log_that_is_another_is_noticed",
-    "tests/interop/test_spark_source.py::test_files_are_what_kafka_says[p-one-segments-7]",
+    "tests/interop/test_spark.py::test_micro_batch_that_failed_is_repeated",
+    "tests/interop/test_spark.py::test_decoded_columns_equal_kafka_dump_log[from-a-snapshot]",
+    "tests/interop/test_spark_source.py::test_batch_equals_kafka_dump_log",
+    "tests/interop/test_spark_source.py::test_pushed_filters_give_the_filtered_rows",
+    "tests/interop/test_spark_source.py::test_checkpoint_of_another_log_is_refused",
+    "tests/interop/test_spark_source.py::test_files_equal_kafka_dump_log[p-one-segments-7]",
 )
 #: A process of its own, because a session cannot be given other jars.
 DELTA = ("tests/interop/spark_delta.py",)
@@ -145,11 +145,11 @@ def _requirements() -> str:
     return "\n".join((setup["options"]["install_requires"], extras["spark"], extras["test"]))
 
 
-def test_what_calls_pyspark_runs_with_this_release(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_calls_of_pyspark_run_with_this_release(environment: Environment, tmp_path: Path) -> None:
     environment.passes(SELECTED, tmp_path)
 
 
-def test_tables_go_into_delta_with_this_release(environment: Environment, tmp_path: Path) -> None:
+def test_tables_are_written_to_delta_with_this_release(
+    environment: Environment, tmp_path: Path
+) -> None:
     environment.passes(DELTA, tmp_path)

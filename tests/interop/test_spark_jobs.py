@@ -76,7 +76,7 @@ def built(spark: SparkSession, logs: Any, tmp_path_factory: pytest.TempPathFacto
     )
 
 
-def test_isr_and_flapping(built: Built) -> None:
+def test_isr_and_flapping_jobs_agree_with_the_changes(built: Built) -> None:
     moved = [
         (c.offset, was["isr"], now["isr"])
         for c, was, now in built.both("partition")
@@ -102,7 +102,7 @@ def test_isr_and_flapping(built: Built) -> None:
     assert joined == Counter(one for row in found for one in row["joined"])
 
 
-def test_leaders(built: Built) -> None:
+def test_leaders_job_counts_the_moves(built: Built) -> None:
     moves = [
         (was["leader"], now["leader"])
         for _, was, now in built.both("partition")
@@ -114,7 +114,7 @@ def test_leaders(built: Built) -> None:
     assert sum(row["toAnotherBroker"] for row in found) == sum(-1 not in move for move in moves)
 
 
-def test_configs_and_security(built: Built) -> None:
+def test_configs_and_security_jobs_list_every_change(built: Built) -> None:
     found = built.job("configs")
     said = [c for c in built.changes if c.entity == "config"]
     assert sorted(row["offset"] for row in found) == [c.offset for c in said] and len(said) > 20
@@ -125,7 +125,7 @@ def test_configs_and_security(built: Built) -> None:
     assert all(row["who"] for row in security)
 
 
-def test_topics(built: Built) -> None:
+def test_topics_job_has_partitions_and_lifetimes(built: Built) -> None:
     made = {c.key: c for c in built.changes if c.entity == "topic" and c.op == "set"}
     gone = {c.key: c for c in built.changes if c.entity == "topic" and c.op == "delete"}
     partitions = Counter(
@@ -140,7 +140,7 @@ def test_topics(built: Built) -> None:
         assert row["shortLived"] == (seconds is not None and seconds < 3600)
 
 
-def test_reassignments(built: Built) -> None:
+def test_reassignments_job_has_a_span_for_each_reassignment(built: Built) -> None:
     """A span for each time that a partition began to have replicas that come or go."""
     moving, begun, ended = set[str](), 0, 0
     for change in built.changes:
@@ -153,10 +153,11 @@ def test_reassignments(built: Built) -> None:
     found = built.job("reassignments")
     assert begun > 0
     assert (len(found), sum(row["ended"] is not None for row in found)) == (begun, ended)
-    assert all(row["seconds"] >= 0 and row["from"] != row["to"] for row in found if row["to"])
+    finished = [row for row in found if row["to"]]
+    assert finished and all(row["seconds"] >= 0 and row["from"] != row["to"] for row in finished)
 
 
-def test_brokers(built: Built) -> None:
+def test_brokers_job_has_the_states_of_each_broker(built: Built) -> None:
     found = built.job("brokers")
     assert {row["id"] for row in found} == {
         int(c.key) for c in built.changes if c.entity == "broker"
@@ -179,21 +180,23 @@ def test_brokers(built: Built) -> None:
     }
 
 
-def test_load(built: Built) -> None:
+def test_load_job_counts_all_records_and_bytes(built: Built) -> None:
     found = built.job("load")
     assert sum(row["records"] for row in found) == len(built.rows)
     assert sum(row["bytes"] for row in found) == sum(len(row.value or b"") for row in built.rows)
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_picture_is_svg_with_every_line(built: Built, name: str) -> None:
+def test_picture_of_a_job_is_svg_with_bars(built: Built, name: str) -> None:
     rows = built.job(name)
     root = ElementTree.fromstring(picture(name, rows))
     assert root.tag.endswith("svg") and float(root.attrib["height"]) > 40
     assert sum(one.tag.endswith("rect") for one in root.iter()) > 0
 
 
-def test_the_command(built: Built, logs: Any, tmp_path: Path) -> None:
+def test_kwire_spark_prints_rows_pictures_and_refusals(
+    built: Built, logs: Any, tmp_path: Path
+) -> None:
     assert list(COMMANDS) == list(JOBS)
     svg = tmp_path / "a.svg"
     result = CliRunner().invoke(main, ["spark", "topics", built.path, "--svg", str(svg)])
@@ -216,7 +219,7 @@ def test_the_command(built: Built, logs: Any, tmp_path: Path) -> None:
         assert result.exit_code != 0 and sentence in result.output, result.output
 
 
-def test_the_code_of_the_page_runs(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
+def test_code_of_the_page_runs(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {"spark": spark}
     with gateway(

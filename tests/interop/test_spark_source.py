@@ -151,7 +151,7 @@ def append(served: Served) -> list[int]:
     return added
 
 
-def test_a_batch_is_what_kafka_says(spark: SparkSession, whole: Served) -> None:
+def test_batch_equals_kafka_dump_log(spark: SparkSession, whole: Served) -> None:
     assert batch(spark, whole.options()) == whole.said
     assert batch(spark, whole.options(minPartitions=3)) == whole.said
     # Offsets of the log's control records are no rows, also at the ends.
@@ -167,7 +167,7 @@ def test_a_batch_is_what_kafka_says(spark: SparkSession, whole: Served) -> None:
     ] == between
 
 
-def test_a_batch_of_some_record_types(spark: SparkSession, whole: Served) -> None:
+def test_batch_of_some_record_types_has_these_only(spark: SparkSession, whole: Served) -> None:
     wanted = [row for row in whole.said if row[1] in ("TOPIC_RECORD", "REMOVE_TOPIC_RECORD")]
     assert len(wanted) > 10
     assert batch(spark, whole.options(recordTypes="TopicRecord,REMOVE_TOPIC_RECORD")) == wanted
@@ -176,7 +176,7 @@ def test_a_batch_of_some_record_types(spark: SparkSession, whole: Served) -> Non
     assert batch(spark, whole.options(excludeRecordTypes="NoOpRecord")) == busy
 
 
-def test_filters_that_are_pushed_down(spark: SparkSession, whole: Served) -> None:
+def test_pushed_filters_give_the_filtered_rows(spark: SparkSession, whole: Served) -> None:
     kinds = ("TOPIC_RECORD", "CONFIG_RECORD")
     spark.conf.set(PUSHDOWN, "true")
     try:
@@ -205,7 +205,7 @@ def test_filters_that_are_pushed_down(spark: SparkSession, whole: Served) -> Non
         register(spark)
 
 
-def test_a_stream_over_restarts_gives_every_row_once(
+def test_restarted_stream_gives_every_row_once(
     spark: SparkSession, logs: Any, tmp_path: Path
 ) -> None:
     with serving(logs, "p-one-segments", "7", tmp_path) as served:
@@ -225,7 +225,7 @@ def test_a_stream_over_restarts_gives_every_row_once(
         assert [row[0] for row in run(spark, options, checkpoint).rows()] == added
 
 
-def test_latest_begins_where_the_query_first_began(
+def test_latest_stays_at_the_first_start_of_the_query(
     spark: SparkSession, logs: Any, tmp_path: Path
 ) -> None:
     """Spark asks for the start again when it repeats the first micro-batch, after the log has
@@ -238,7 +238,7 @@ def test_latest_begins_where_the_query_first_began(
         assert [row[0] for row in run(spark, served.options(), checkpoint).rows()] == added
 
 
-def test_a_log_that_is_another_is_noticed(
+def test_checkpoint_of_another_log_is_refused(
     spark: SparkSession, logs: Any, whole: Served, tmp_path: Path
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
@@ -252,7 +252,7 @@ def test_a_log_that_is_another_is_noticed(
         assert run(spark, other.options(failOnDataLoss="false"), checkpoint).rows() == other.said
 
 
-def test_a_log_that_lost_its_end_is_noticed(
+def test_log_that_lost_its_end_is_refused(
     spark: SparkSession, logs: Any, whole: Served, tmp_path: Path
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
@@ -272,7 +272,7 @@ def test_a_log_that_lost_its_end_is_noticed(
 
 
 @pytest.mark.parametrize(("name", "node"), [("p-upgrade", "1"), ("p-one-segments", "7")])
-def test_files_are_what_kafka_says(spark: SparkSession, logs: Any, name: str, node: str) -> None:
+def test_files_equal_kafka_dump_log(spark: SparkSession, logs: Any, name: str, node: str) -> None:
     df = (
         spark.read.format("kwire")
         .options(files="all", keep="file", secrets="true")
@@ -302,14 +302,14 @@ def test_files_are_what_kafka_says(spark: SparkSession, logs: Any, name: str, no
     ],
     ids=["unknown-option", "beyond-the-end", "no-files", "unknown-column"],
 )
-def test_errors_are_sentences(
+def test_wrong_options_are_refused_with_a_sentence(
     spark: SparkSession, whole: Served, make: Callable[..., Any], sentence: str
 ) -> None:
     with pytest.raises(Exception, match=sentence):
         make(spark.read.format("kwire"), {"bootstrap.servers": whole.bootstrap})
 
 
-def test_the_code_of_the_page_runs(spark: SparkSession, whole: Served, tmp_path: Path) -> None:
+def test_code_of_the_page_runs(spark: SparkSession, whole: Served, tmp_path: Path) -> None:
     blocks: Sequence[str] = re.findall(
         r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
     )

@@ -69,7 +69,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_every_mechanism_over_tls(place: Place, mechanism: str) -> None:
+def test_every_mechanism_authenticates_over_tls(place: Place, mechanism: str) -> None:
     log = place.log(place.trust, sasl_client_properties(mechanism, ADMIN, ADMIN_PASSWORD))
     try:
         assert log.cluster_id() == place.cluster_id
@@ -77,7 +77,7 @@ def test_every_mechanism_over_tls(place: Place, mechanism: str) -> None:
         log.close()
 
 
-def test_with_a_wrong_password_the_error_tells_what_happened_to_the_connections(
+def test_wrong_password_is_reported_with_the_reason(
     place: Place,
 ) -> None:
     # Kafka closes the connection behind its refusal, so that a client may see the one or the other
@@ -90,6 +90,6 @@ def test_with_a_wrong_password_the_error_tells_what_happened_to_the_connections(
         place.log(place.trust, sasl_client_properties("SCRAM-SHA-512", ADMIN, "wrong"))
 
 
-def test_a_certificate_of_somebody_else_is_refused(place: Place) -> None:
+def test_certificate_of_another_authority_is_refused(place: Place) -> None:
     with pytest.raises(ServerError, match="certificate verify failed"):
         place.log(place.stranger, sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD))

@@ -162,7 +162,7 @@ def _moved(queries: Sequence[Query], before: Sequence[int]) -> bool:
     return all(query.next_offset > offset for query, offset in zip(queries, before, strict=True))
 
 
-def test_a_running_stream_has_new_records_within_two_seconds(
+def test_running_stream_has_new_records_within_ten_seconds(
     spark: SparkSession, logs: Any, tmp_path: Path
 ) -> None:
     log, directory = copied(logs("p-one-basic"), "nodes/1", tmp_path)
