@@ -16,8 +16,8 @@ from gateway.server.logs import Reports
 from tools.check.log_event_tables import table
 
 ROOT = Path(gateway.__file__).parent
-#: Methods whose first argument is the name of an event, of ``Reports`` and of the quorum's core.
-LOGGING = frozenset({"Report", "_report", "audit", "bug", "report", "report_once", "trace"})
+#: Methods whose first argument is the name of an event: of ``Reports``, and those that pass it on.
+LOGGING = frozenset({"Report", "_bug", "_report", "audit", "bug", "report", "report_once", "trace"})
 NAME = re.compile("[a-z][a-z ]+")
 #: ``gateway.quorum.voter_registration`` passes these names on to the function that reports.
 REGISTRATION = (

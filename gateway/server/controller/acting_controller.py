@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.controller.brokers import fenced_by, unfenced
 from gateway.quorum.events import Propose
 from gateway.server.controller.controller_forwarder import ControllerForwarder
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMeasures
+from gateway.server.controller.periodic_tasks import PeriodicTasks
 from gateway.server.controller.proposals import (
     Proposal,
     Proposals,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from gateway.address import Address
     from gateway.controller.controller import Controller, Decision
     from gateway.controller.records import Operation
-    from gateway.controller.sessions import Registered
     from gateway.handlers.context import PendingResponse
     from gateway.ports import Authorizer, Requester
     from gateway.server.controller.changes import Changes
@@ -93,6 +92,15 @@ class ActingController:
         self._proposals = Proposals()
         self._clock = RunningClock()  # of the sessions of brokers
         self._decisions = EventQueue(self._begin, self._decided, self._undecided)
+        self._periodic = PeriodicTasks(
+            self._decisions,
+            lambda: self._clock.read(),
+            lambda: self._next_offset,
+            self._propose,
+            lambda error: self._bug("periodic task failed", error),
+            lambda seconds: self.facts.measures.decided(seconds),
+            reports,
+        )
         self._waiting = WaitingRequests(self._forwarder, reports, self._again)
         self._awaiting_image: deque[Proposal] = deque()  # committed, and not in the image yet
         # Callbacks of an elected node whose controller is not active yet.
@@ -191,9 +199,12 @@ class ActingController:
             proposal.answers.append((queued, decision.answer))
 
     def _undecided(self, queued: QueuedRequest, error: Exception) -> None:
-        # A bug: the state of the controller may be half changed, so another node has to lead.
-        self._reports.bug("controller request failed", error, api=queued.request.NAME)
         refuse(queued, ErrorCode.UNKNOWN_SERVER_ERROR, "This server failed; its log says why.")
+        self._bug("controller request failed", error, api=queued.request.NAME)
+
+    def _bug(self, event: str, error: Exception, **fields: str) -> None:
+        # A bug: the state of the controller may be half changed, so another node has to lead.
+        self._reports.bug(event, error, **fields)
         self._resign(f"a bug of this server: {error!r}")
 
     def _confirming(self, controller: Controller) -> Proposal | None:
@@ -251,7 +262,11 @@ class ActingController:
         ):
             return
         self._activates = True
-        self._decisions.run_between(self._activation(), self._active, self._not_active)
+        self._decisions.run_between(
+            self._activation(),
+            self._active,
+            lambda error: self._bug("controller activation failed", error),
+        )
 
     def _activation(self) -> Slices[tuple[Controller, list[Operation]]]:
         """A controller with the image, and what it writes first.
@@ -269,10 +284,6 @@ class ActingController:
             )
         return controller, operations
 
-    def _not_active(self, error: Exception) -> None:
-        self._reports.bug("controller activation failed", error)
-        self._resign(f"a bug of this server: {error!r}")
-
     def _active(self, made: tuple[Controller, list[Operation]], seconds: float) -> None:
         self._controller, operations = made
         self._activates = False
@@ -288,9 +299,7 @@ class ActingController:
         self._place()
 
     def not_leading(self, epoch: int) -> None:
-        """This node does not lead ``epoch`` any more. Another leader may commit records that were
-        appended and are not committed.
-        """
+        """Leadership of ``epoch`` is lost. The next leader may still commit appended records."""
         if epoch != self._epoch:
             return
         if self._controller is not None:
@@ -393,45 +402,10 @@ class ActingController:
                     if self._waiting:
                         self._place()
                     if self._controller is not None:
-                        self._run_periodic_tasks(self._controller)
+                        self._periodic.run_if_due(self._controller)
                     if self._controller is not None and not self._proposals:
-                        self._write_no_op(self._controller)
+                        self._periodic.write_no_op(self._controller)
         finally:
             self._nursery = None
             with trio.CancelScope(shield=True):
                 await self._forwarder.close()
-
-    def _run_periodic_tasks(self, controller: Controller) -> None:
-        """Run the periodic tasks of the controller that are due, such as fencing brokers."""
-        due_ms = controller.deadline_ms
-        if due_ms is not None and self._clock.read() >= due_ms:
-            self._decisions.run_between(
-                self._periodic(controller), self._periodic_done, self._periodic_failed
-            )
-
-    def _periodic(self, controller: Controller) -> Slices[tuple[list[Operation], set[Registered]]]:
-        """The operations of periodic tasks, and the brokers that served before them."""
-        assert controller.image is not None, "the controller of a leader is active"
-        serving = set(unfenced(controller.image))
-        controller.log_ends(self._next_offset)
-        operations = yield from controller.periodic(wall_ms(), steady_ms=self._clock.read())
-        return operations, serving
-
-    def _periodic_done(self, done: tuple[list[Operation], set[Registered]], seconds: float) -> None:
-        operations, serving = done
-        self.facts.measures.decided(seconds)
-        for operation in operations:
-            self._propose(operation)
-            for broker_id, epoch in serving.intersection(fenced_by(operation)):
-                self._reports.report(
-                    "broker session expired", broker_id=broker_id, broker_epoch=epoch
-                )
-
-    def _periodic_failed(self, error: Exception) -> None:
-        self._reports.bug("periodic task failed", error)
-        self._resign(f"a bug of this server: {error!r}")
-
-    def _write_no_op(self, controller: Controller) -> None:
-        idle = controller.idle(wall_ms())
-        if idle is not None:
-            self._propose(idle)
