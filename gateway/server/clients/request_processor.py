@@ -185,9 +185,12 @@ class RequestProcessor:
         in_flight, answer = server_context.dispatcher.handle(
             frame, identity.peer, now, identity.sasl
         )
-        if identity.learn(in_flight, answer):
-            connection.proved()
-        self._splitter.limit = identity.frame_limit()
+        # A proven client without SASL tells nothing more of itself, except its software.
+        is_known = identity.is_proven and identity.sasl is None and in_flight.software is None
+        if not is_known:
+            if identity.learn(in_flight, answer):
+                connection.proved()
+            self._splitter.limit = identity.frame_limit()
         counts = server_context.counts.apis[in_flight.api_key]
         self._respond(in_flight, answer, now, counts, connection)
         if self._pending is not None:
@@ -200,9 +203,9 @@ class RequestProcessor:
             server_context.watchdog.took(ended - now, {**identity.fields(), **in_flight.fields()})
         # A request that wants no response and fails has none: the client only learns of it if the
         # connection closes. The response to a failed authentication is the last one.
-        if answer is None or identity.has_failed:
+        if answer is None or (not is_known and identity.has_failed):
             self._state.on(Event.DRAIN)
-        elif identity.is_unproven_for_too_long:
+        elif not is_known and identity.is_unproven_for_too_long:
             connection.cut("requests without authentication")
         return ended
 
