@@ -93,8 +93,8 @@ class AdminApi:
     def is_audited(self) -> bool:
         """Whether the audit topic records the changes that the API makes.
 
-        These are the requests that clients send to brokers. Brokers send too many of their own for
-        a person to read, and log them themselves.
+        These are the requests that clients send to brokers, which forward them (KIP-590). Brokers
+        send too many requests of their own for a person to read, and log them themselves.
         """
         return self.key.forwardable and "broker" in self.key.listeners
 

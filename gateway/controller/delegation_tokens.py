@@ -125,6 +125,7 @@ def check_not_expired(token: DelegationTokenRecord, context: ControllerRequestCo
 
 
 def _is_expired(token: DelegationTokenRecord, context: ControllerRequestContext) -> bool:
+    # A token is valid in the millisecond of its expiry, as in Kafka.
     return min(token.max_timestamp, token.expiration_timestamp) < context.now_ms
 
 

@@ -35,6 +35,8 @@ class Sessions:
 
     def touch(self, broker: Registered, now_ms: int) -> None:
         """The broker sent a request: its session begins, or goes on."""
+        # Removed first, so that the broker moves to the end: the dict is in the order of
+        # heartbeats.
         self._touched_ms.pop(broker, None)
         self._touched_ms[broker] = now_ms
 
@@ -45,6 +47,7 @@ class Sessions:
 
     def expired(self, now_ms: int) -> Registered | None:
         """The broker with the oldest heartbeat, if its session has ended."""
+        # If the oldest session has not ended, no other has (BrokerHeartbeatManager).
         silent = next(iter(self._touched_ms), None)
         return None if silent is None or self.is_valid(silent, now_ms) else silent
 
@@ -92,6 +95,8 @@ class Sessions:
         """The broker is in controlled shutdown, and its partitions were moved by ``offset``. Later
         calls change nothing.
         """
+        # The first offset counts: with that of every heartbeat the shutdown would never end
+        # (maybeUpdateControlledShutdownOffset).
         self._leaving.setdefault(broker, offset)
 
     def stay(self, broker: Registered) -> None:

@@ -77,10 +77,11 @@ class State:
             # depends on them.
             self._partitions.apply(message)
             return
+        # Looked up before the record is applied, as the image loses the name with the topic.
         removed = (
             self.image.topics[message.topic_id] if isinstance(message, RemoveTopicRecord) else None
         )
-        if isinstance(message, RemoveAccessControlEntryRecord):
+        if isinstance(message, RemoveAccessControlEntryRecord):  # likewise: the record has the id
             self._forget_acl(message)
         if self._partitions is None:
             apply(self.image, message)

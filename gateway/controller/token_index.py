@@ -26,26 +26,27 @@ class TokenIndex:
         self._hmacs: dict[str, bytes] = {}
 
     def add_all(self, token_ids: Iterable[str]) -> None:
-        """Tokens that the image has from the beginning."""
+        """Add the tokens that the image has when the index is built."""
         self._not_computed.update(dict.fromkeys(token_ids))
 
     def add(self, token_id: str) -> None:
-        """A record of the token was applied: a new token, or one whose expiry moved."""
+        """Add a token whose record was applied: a new one, or one with a new expiry."""
         if token_id not in self._hmacs:
             self._not_computed[token_id] = None
 
     def remove(self, token_id: str) -> None:
-        """The token was removed."""
+        """Remove a token."""
         self._not_computed.pop(token_id, None)
         hmac = self._hmacs.pop(token_id, None)
         if hmac is not None:
             del self._ids[hmac]
 
     def find(self, secret: Secret, hmac: bytes) -> Slices[str | None]:
-        """The id of the token with this HMAC, or None. Yields after each HMAC that it computes.
+        """Return the id of the token with this HMAC, or None. Yields after each HMAC that it
+        computes.
 
-        Each is computed once: a client that asks for unknown tokens again and again costs no more
-        than the first time. The newest tokens come first.
+        Each HMAC is computed once, so repeated searches for unknown tokens cost no more than the
+        first one. The newest tokens come first.
         """
         while hmac not in self._ids and self._not_computed:
             token_id, _ = self._not_computed.popitem()

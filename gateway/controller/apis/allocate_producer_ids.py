@@ -29,6 +29,7 @@ def allocate_producer_ids(
     """The next block. Raises ApiError where the broker is not registered, or no ids are left."""
     check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     first = max(0, context.image.next_producer_id)
+    # Ids do not wrap around: brokers would take a second producer with an id for the first one.
     if first > _PRODUCER_ID_MAX - BLOCK_SIZE:
         raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids of 64 bits have been given away."

@@ -61,6 +61,7 @@ def alter_client_quotas(
     records: list[Message] = []
     results: dict[QuotaEntity, ApiError | None] = {}
     for entry in request.entries:
+        # Sorted, so that an entity is the same key whatever the order of its parts in the request.
         entity = tuple(sorted({one.entity_type: one.entity_name for one in entry.entity}.items()))
         try:
             if entity in results:
@@ -84,6 +85,7 @@ def _alter(
     entity: QuotaEntity, ops: list[OpData], context: ControllerRequestContext
 ) -> list[ClientQuotaRecord]:
     changes: _Changes = {op.key: None if op.remove else op.value for op in ops}
+    # None of the values counts, as in ClientQuotaControlManager: their order would decide.
     if len(changes) < len(ops):
         raise _invalid(f"Duplicate quota key, not updating quota for this entity {dict(entity)}")
     keys = _keys_of(entity)
@@ -105,6 +107,8 @@ def _keys_of(entity: QuotaEntity) -> _Keys:
         if name == "":
             raise _invalid(f"Empty {kind} not supported")
     given = dict(entity)
+    # Users and clients have rates of bytes and requests, addresses have rates of new connections
+    # (KIP-612): no entity can have both.
     if IP not in given:
         return _USER_AND_CLIENT_KEYS
     if len(given) > 1:
@@ -113,13 +117,15 @@ def _keys_of(entity: QuotaEntity) -> _Keys:
             "ClientId"
         )
     address = given[IP]
+    # Kafka resolves host names (InetAddress.getByName), which would block the event loop. None is
+    # the default of all addresses.
     if address is not None and not _is_address(address):
         raise _invalid(f"{address} is not a valid IP; names of hosts are not looked up here.")
     return _IP_KEYS
 
 
 def _is_address(text: str) -> bool:
-    if text.startswith("[") and text.endswith("]"):
+    if text.startswith("[") and text.endswith("]"):  # IPv6 as in a URL, which Java accepts
         text = text[1:-1]
     try:
         ipaddress.ip_address(text)
@@ -131,9 +137,11 @@ def _is_address(text: str) -> bool:
 def _is_change(key: str, value: float | None, keys: _Keys, before: Mapping[str, float]) -> bool:
     """Whether a record is needed. Raises ApiError for a value that ``key`` cannot have."""
     if value is None:
+        # The key is not checked: a quota that an older release allowed can still be removed.
         return key in before
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}")
+    # Kafka accepts NaN and infinity for a key of type DOUBLE. No rate can be compared with NaN.
     if not math.isfinite(value):
         raise _invalid(f"Quota {key} must be a finite number")
     if value <= 0:

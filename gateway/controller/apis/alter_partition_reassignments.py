@@ -89,6 +89,8 @@ def _moved(
 ) -> Target:
     """The partition during its move to ``wanted``, which replaces a move that is in progress."""
     check_by_hand(wanted, None, context.nodes)
+    # The factor that the partition will have when its current move ends, not that during the move.
+    # Version 1 can forbid to change it (KIP-860).
     size = len({*before.replicas, *before.adding_replicas} - set(before.removing_replicas))
     if not may_resize and len(wanted) != size:
         raise ApiError(
@@ -102,6 +104,7 @@ def _moved(
         # waits, for ever, for those that are no longer wanted, and removes replicas that the move
         # before was to remove although this one wants them.
         adding = [node_id for node_id in before.adding_replicas if node_id in wanted]
+    # The wanted replicas come first, in the requested order: the first one is preferred as leader.
     replicas = [*wanted, *removing]
     # Nodes of a quorum without brokers hold no records, so any of them is in sync at once.
     isr = None if context.image.brokers else replicas

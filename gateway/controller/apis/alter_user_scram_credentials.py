@@ -67,7 +67,7 @@ def _alter(
     refused.
     """
     if isinstance(outcomes.get(user), ApiError):
-        return
+        return  # as in ScramControlManager, which puts a user with an error aside
     try:
         if user in outcomes:
             raise ApiError(
@@ -101,6 +101,7 @@ def _credential(asked: ScramCredentialUpsertion) -> Message:
     if not asked.salted_password:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salted password must not be empty")
     algorithm = _HASH_OF[asked.mechanism]
+    # The log has StoredKey, a hash of ClientKey: a reader of the log cannot log in (RFC 5802, 3).
     client_key = hmac.digest(asked.salted_password, b"Client Key", algorithm)
     return UserScramCredentialRecord(
         name=asked.name,

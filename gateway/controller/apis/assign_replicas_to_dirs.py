@@ -81,6 +81,7 @@ class _Assignment:
         if self._broker_id not in partition.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._changes.make(partition, Target(directories={self._broker_id: directory}))
+        # Leaders are elected after all assignments: a later one may name an online directory.
         if is_online:
             self._offline.pop(key, None)
         else:

@@ -106,6 +106,7 @@ def _next_state(
     """``calculateNextBrokerState``."""
     match state:
         case BrokerState.FENCED:
+            # A fenced broker leads nothing and is in no ISR, so nothing has to be moved first.
             if request.want_shut_down:
                 return BrokerState.SHUTDOWN_NOW
             caught_up = request.current_metadata_offset >= context.sessions.registered_at(
@@ -115,6 +116,7 @@ def _next_state(
                 BrokerState.UNFENCED if caught_up and not request.want_fence else BrokerState.FENCED
             )
         case BrokerState.UNFENCED:
+            # Fencing comes before controlled shutdown: the broker does not ask for time to move.
             if request.want_fence:
                 return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
             if not request.want_shut_down:
@@ -168,6 +170,8 @@ def _failed(
     broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest, context: ControllerRequestContext
 ) -> Slices[list[Message]]:
     """Take failed log directories, and the replicas in them, offline (KIP-858)."""
+    # Directories that were reported before are no more among the broker's log_dirs
+    # (directoryIntersection), so they make no second record.
     failed = [one for one in broker.log_dirs if one in request.offline_log_dirs]
     if not is_directory_assignment_supported(context.level) or not failed:
         return []
@@ -181,6 +185,8 @@ def _cordoned(
     broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest, context: ControllerRequestContext
 ) -> list[Message]:
     """Record the cordoned log directories, in which no new replicas are placed (KIP-1066)."""
+    # None in the request: a broker of an older release, which knows no cordoned directories. None
+    # in the registration: the broker has not reported any yet.
     known, reported = broker.cordoned_log_dirs, request.cordoned_log_dirs
     if (
         not is_cordoned_log_dirs_supported(context.level)

@@ -52,6 +52,7 @@ def register_broker(
     _check(request, before, context)
     record = _record(request, context)
     if before is not None and same:
+        # The broker has not restarted: it stays unfenced and in its ISRs.
         record.fenced, record.in_controlled_shutdown = before.fenced, before.in_controlled_shutdown
         record.broker_epoch = before.broker_epoch
         records: list[Message] = [record]
@@ -61,7 +62,9 @@ def register_broker(
             and context.version >= _PREVIOUS_EPOCH
             and before.broker_epoch == request.previous_broker_epoch
         )
+        # An offset is given once, and later ones are larger: every incarnation has a larger epoch.
         record.broker_epoch = context.next_offset
+        assert before is None or record.broker_epoch > before.broker_epoch, "broker epochs grow"
         # The registration comes last: a leader that dies halfway leaves the broker to register, and
         # clean up, again.
         changes = yield from on_restart(request.broker_id, context, clean=clean)
@@ -87,6 +90,8 @@ def _check(
             f"Expected cluster ID {context.settings.cluster_id}, but got cluster ID "
             f"{request.cluster_id}",
         )
+    # A second broker with the same id must not take the registration over from a live one. The same
+    # incarnation registers again after its connection was lost.
     if (
         before is not None
         and before.incarnation_id != request.incarnation_id
@@ -96,7 +101,7 @@ def _check(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             "Another broker is registered with that broker id.",
         )
-    if request.is_migrating_zk_broker:
+    if request.is_migrating_zk_broker:  # Kafka 4 has no migration from ZooKeeper (KIP-866)
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
             "Controller does not support registering ZK brokers.",
@@ -133,6 +138,7 @@ def _check_features(request: BrokerRegistrationRequest, context: ControllerReque
 
     It supports a feature that it does not name at level 0 only.
     """
+    # The image has no kraft.version, which is in control records (KIP-853).
     finalized = {**context.image.features, KRAFT_VERSION: context.kraft_version}
     offered = {one.name for one in request.features}
     for one in request.features:

@@ -36,7 +36,7 @@ def register_controller(
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
-        zk_migration_ready=False,
+        zk_migration_ready=False,  # Kafka 4 has no migration from ZooKeeper (KIP-866)
         end_points=[
             ControllerEndpoint(
                 name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol

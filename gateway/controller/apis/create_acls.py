@@ -62,6 +62,7 @@ def _create(
 
 
 def _new_id(context: ControllerRequestContext) -> Uuid:
+    # AclControlManager.newAclId; new_id looks at the ids of topics only.
     while (made := context.new_id()) in context.image.acls:
         pass
     return made

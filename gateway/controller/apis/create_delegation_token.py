@@ -55,6 +55,7 @@ def _decide(
             _refused(request, context.version, context.principal, refusal.error, timestamp_ms=0),
         )
     lifetime_ms = context.settings.token_max_lifetime_ms
+    # A client can shorten the maximum lifetime of the cluster; -1 asks for all of it.
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
     latest_ms = later(context.now_ms, lifetime_ms)

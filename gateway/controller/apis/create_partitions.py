@@ -55,7 +55,11 @@ def create_partitions(
 
 
 class _TooMany(ApiError):
-    """The request as a whole makes more records than one operation may have."""
+    """The request as a whole makes more records than one operation may have.
+
+    It ends the request, unlike other errors, which are those of one topic
+    (``BoundedListTooLongException``).
+    """
 
 
 def _check_request(

@@ -86,6 +86,8 @@ def _elect(name: str, index: int, kind: ElectionType, changes: PartitionChanges)
         before = changes.named(
             name, index, f"No such topic as {name}", f"No such partition as {name}-{index}"
         )
+        # Checked before the election: one that finds no better leader changes nothing, too, but has
+        # another error (ReplicationControlManager.electLeader).
         if _is_led(before, kind):
             raise ApiError(
                 ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."

@@ -36,6 +36,8 @@ def unregister_broker(
         )
     records = yield from on_unregistered(broker.broker_id, context)
     record = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+    # The registration goes last, as when a broker is fenced. Replicas stay assigned to the broker
+    # until an administrator reassigns them.
     return ControllerResult(
         [*records, record],
         UnregisterBrokerResponse(),

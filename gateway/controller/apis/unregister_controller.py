@@ -28,6 +28,7 @@ def unregister_controller(
 ) -> ControllerResult:
     """Remove the registration of a controller other than the active one. Raises ApiError."""
     controller_id = request.controller_id
+    # The active controller would register again at once, as it still runs.
     if controller_id == context.settings.node_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."

@@ -58,6 +58,8 @@ def update_features(
     asked = {
         one.feature: (one.max_version_level, one.upgrade_type) for one in request.feature_updates
     }
+    # Dependencies are checked against the levels after the whole request, so that one request can
+    # raise metadata.version and a feature that needs it (KIP-1022).
     proposed = {**context.image.features, **{name: level for name, (level, _) in asked.items()}}
     records: list[Message] = []
     try:
@@ -76,6 +78,7 @@ def update_features(
             f"{error.message}"
         )
         raise ApiError(error.error, why) from None
+    # Before the feature's own record: once it is enabled every broker must have the one value.
     if asked.get(ELIGIBLE_LEADER_REPLICAS_VERSION, (0, 0))[0] > 0:
         records = [*_safe_min_isr(context), *records]
     results = [
@@ -151,6 +154,7 @@ def _why_unsupported(name: str, level: int, context: ControllerRequestContext) -
         (f"Broker {broker_id}", _range(name, one.features))
         for broker_id, one in sorted(context.image.brokers.items())
     ]
+    # This node's own features were checked first: its registration may be that of an older release.
     others = {
         node_id: one
         for node_id, one in context.image.controllers.items()
@@ -168,6 +172,7 @@ def _why_unsupported(name: str, level: int, context: ControllerRequestContext) -
                 if high
                 else f"{who} does not support this feature."
             )
+    # A controller without a registration may run a release that cannot read the new records.
     if is_controller_registration_supported(context.level):
         for node_id in context.settings.serving_nodes:
             if node_id != context.settings.node_id and node_id not in others:

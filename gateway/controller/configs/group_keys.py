@@ -21,6 +21,7 @@ _DURATION: Final = re.compile(
 )
 
 
+# The pattern is that of Java's Duration.parse, without signs.
 def _reset_strategy(value: Value) -> str | None:
     if value in ("earliest", "latest") or (isinstance(value, str) and _DURATION.fullmatch(value)):
         return None

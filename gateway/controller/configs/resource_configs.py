@@ -55,6 +55,7 @@ _INT_MAX: Final = 2**31 - 1
 
 def check_allowed(resource: Resource, context: ControllerRequestContext) -> None:
     """Raise ApiError unless the requester may change the configuration of ``resource``."""
+    # The permissions of ControllerApis.authorizeAlterResource.
     match resource.type:
         case ResourceType.TOPIC:
             allowed, error = (
@@ -102,6 +103,7 @@ def check_exists(resource: Resource, context: ControllerRequestContext) -> None:
         )
     if resource.type == ResourceType.BROKER and resource.name:
         image, node_id = context.image, int(resource.name)
+        # Controllers have dynamic configs as well, and register under ids of their own.
         if (
             node_id not in image.brokers
             and node_id not in image.controllers
@@ -142,6 +144,8 @@ def _check_broker(name: str, configs: Mapping[str, str]) -> None:
             )
         if int(name) < 0:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+    # In the order of DynamicBrokerConfig.validateConfigs. Keys in none of the tables are accepted:
+    # they are those of plug-ins, which only the broker knows.
     _refuse_some(configs.keys() & STATIC_BROKER_KEYS, "Cannot update these configs dynamically")
     _refuse_some(
         configs.keys() & LISTENER_KEYS,
@@ -155,6 +159,7 @@ def _check_broker(name: str, configs: Mapping[str, str]) -> None:
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if not name:
+        # Key stores, listeners and directories differ from broker to broker (PerBrokerConfigs).
         of_one = {
             key
             for key in configs
@@ -179,6 +184,7 @@ def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}"
             )
+    # ClientMetricsConfigs checks the interval itself, and so has another error than ConfigDef.
     interval_ms = _parse_all(CLIENT_METRICS_KEYS, configs).get("interval.ms")
     if interval_ms is not None and interval_ms not in INTERVAL_MS:
         raise ApiError(

@@ -37,6 +37,7 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
             f"conflict topic config setting min.compaction.lag.ms ({low}) > "
             f"max.compaction.lag.ms ({high})"
         )
+    # As on a cluster without remote.log.storage.system.enable (KIP-405).
     if values.get("remote.storage.enable"):
         raise ConfigError(
             "Tiered storage is disabled: a topic cannot be configured with remote.storage.enable "
@@ -62,6 +63,7 @@ def effective_topic_config(
     key = TOPIC_KEYS[name]
     if name in configs:
         return Effective(key, configs[name], ConfigSource.TOPIC_CONFIG)
+    # Static configs of the node come after these in Kafka. Nodes of kwire have none for topics.
     return (
         _inherited(
             key,
@@ -80,6 +82,7 @@ def effective_topic_config(
 def _inherited(
     key: ConfigKey, configs: Mapping[str, str], source: ConfigSource
 ) -> Effective | None:
+    # The first synonym that is set wins: log.retention.ms over log.retention.hours.
     found = next((synonym for synonym in key.synonyms if synonym.name in configs), None)
     return None if found is None else Effective(key, _converted(configs[found.name], found), source)
 

@@ -20,6 +20,7 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = (
 _LONG_MAX: Final = str(2**63 - 1)
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
+#: A throttled replica: partition:broker (``ThrottledReplicaListValidator``, KIP-73).
 _THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
 
 
