@@ -119,7 +119,7 @@ def check_may_renew(token: DelegationTokenRecord, context: ControllerRequestCont
 
 
 def check_not_expired(token: DelegationTokenRecord, context: ControllerRequestContext) -> None:
-    """Raise ApiError DELEGATION_TOKEN_EXPIRED for a token whose time is over."""
+    """Raise ApiError DELEGATION_TOKEN_EXPIRED for an expired token."""
     if _is_expired(token, context):
         raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
 

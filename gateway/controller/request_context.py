@@ -52,7 +52,7 @@ class ControllerRequestContext:
 
     @property
     def image(self) -> Image:
-        """The cluster, with what was proposed and is not committed yet."""
+        """The image of the cluster with all proposals, committed or not."""
         return self.state.image
 
     @property
@@ -62,7 +62,7 @@ class ControllerRequestContext:
 
     @property
     def kraft_version(self) -> int:
-        """The kraft.version of the quorum, with what was proposed."""
+        """The kraft.version of the quorum, or a higher one that was proposed to it."""
         return max(self.kraft.kraft_version, self.kraft_proposed)
 
     @property

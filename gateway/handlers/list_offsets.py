@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): the offset of a timestamp; negative timestamps ask for an end of the log.
+"""ListOffsets (key 2): returns the offset of a timestamp, or an end of the log for a negative one.
 
 A consumer's latest offset is the high watermark at either isolation level: there are no
 transactions. There is no tiered storage, so its offsets are unknown.

@@ -71,7 +71,7 @@ class _Question:
     fault: ErrorCode
 
 
-#: A partition, what is committed there, and an error code.
+#: A partition, its committed offset, and an error code.
 _Line = tuple[_Wanted, Committed, int]
 
 

@@ -26,7 +26,9 @@ _PRODUCER_ID_MAX: Final = 2**63 - 1
 def allocate_producer_ids(
     request: AllocateProducerIdsRequest, context: ControllerRequestContext
 ) -> ControllerResult:
-    """The next block. Raises ApiError where the broker is not registered, or no ids are left."""
+    """Return the next block. Raises ApiError where the broker is not registered, or no ids are
+    left.
+    """
     check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     first = max(0, context.image.next_producer_id)
     # Ids do not wrap around: brokers would take a second producer with an id for the first one.

@@ -32,7 +32,8 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
-_FRACTION_MAX: Final = 1e-6  # of what must be whole: doubles are not exact
+#: The largest fraction of a value that must be a whole number, as doubles are not exact.
+_FRACTION_MAX: Final = 1e-6
 #: For each key its largest value and its type; None where it need not be a whole number.
 _Keys = Mapping[str, tuple[float, str] | None]
 _LONG: Final = (float(2**63 - 1), "a LONG")
@@ -53,7 +54,7 @@ _Changes = dict[str, float | None]
 def alter_client_quotas(
     request: AlterClientQuotasRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
-    """The records, and one result for each entity.
+    """Return the records, and one result for each entity.
 
     As in Kafka the second entry for an entity is refused: the first one is carried out, and the
     result of the entity has the error.
@@ -98,7 +99,7 @@ def _alter(
 
 
 def _keys_of(entity: QuotaEntity) -> _Keys:
-    """The keys that an entity may have. Raises ApiError for an invalid entity."""
+    """Return the keys that an entity may have. Raises ApiError for an invalid entity."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in entity:

@@ -49,8 +49,8 @@ _Answer = TypeVar("_Answer")
 def alter_partition(
     request: AlterPartitionRequest | OldAlterPartitionRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
-    """A record for each partition that changes. Raises ApiError where the broker is not registered
-    with this epoch.
+    """Return a record for each partition that changes. Raises ApiError where the broker is not
+    registered with this epoch.
     """
     check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     changes = PartitionChanges(context)
@@ -77,7 +77,7 @@ def _by_id(
 def _by_name(
     request: OldAlterPartitionRequest, changes: PartitionChanges, context: ControllerRequestContext
 ) -> Slices[Message]:
-    """The response to version 1."""
+    """Return the response to version 1."""
     answer = old.AlterPartitionResponse()
     for topic in request.topics:
         topic_id = context.image.topic_ids.get(topic.topic_name)
@@ -96,7 +96,7 @@ def _partitions(
     changes: PartitionChanges,
     context: ControllerRequestContext,
 ) -> Slices[list[_Answer]]:
-    """The result for each partition of one topic, as a struct that ``make`` builds."""
+    """Return the result for each partition of one topic, as a struct that ``make`` builds."""
     answers = []
     for partition in partitions:
         answers.append(make(**_answer(partition, topic_id, broker_id, changes, context)))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
-    """The records, and a result for each partition."""
+    """Return the records, and a result for each partition."""
     may_resize = request.allow_replication_factor_change
     changes = PartitionChanges(context)
     responses = []
@@ -87,7 +87,9 @@ def _moved(
     may_resize: bool,
     context: ControllerRequestContext,
 ) -> Target:
-    """The partition during its move to ``wanted``, which replaces a move that is in progress."""
+    """Return the partition during its move to ``wanted``, which replaces a move that is in
+    progress.
+    """
     check_by_hand(wanted, None, context.nodes)
     # The factor that the partition will have when its current move ends, not that during the move.
     # Version 1 can forbid to change it (KIP-860).
@@ -112,7 +114,7 @@ def _moved(
 
 
 def _cancelled(name: str, before: PartitionRecord, election: Election) -> Target:
-    """The partition as it was before the move (``PartitionReassignmentRevert``)."""
+    """Return the partition as it was before the move (``PartitionReassignmentRevert``)."""
     if not is_reassigning(before):
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = [node_id for node_id in before.replicas if node_id not in before.adding_replicas]

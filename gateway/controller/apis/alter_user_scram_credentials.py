@@ -41,7 +41,7 @@ _HASH_OF: Final = {1: HASHES["SCRAM-SHA-256"], 2: HASHES["SCRAM-SHA-512"]}
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
-    """One result for each user, and the record of its one change."""
+    """Return one result for each user, and the record of its one change."""
     outcomes: dict[str, Message | ApiError] = {}
     for deletion in request.deletions:
         _alter(deletion.name, partial(_removal, deletion, context), outcomes, context)

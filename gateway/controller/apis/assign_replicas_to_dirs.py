@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 def assign_replicas_to_dirs(
     request: AssignReplicasToDirsRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
-    """A record for each replica that moved; a replica in an offline directory also leaves the ISR.
+    """Return a record for each replica that moved; a replica in an offline directory also leaves
+    the ISR.
 
     Raises ApiError where the broker is not registered with this epoch, or the level is too old.
     """

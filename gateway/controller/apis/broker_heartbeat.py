@@ -60,7 +60,9 @@ class BrokerState(enum.Enum):
 def broker_heartbeat(
     request: BrokerHeartbeatRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
-    """The new state of the broker, with its records. Raises ApiError for another broker epoch."""
+    """Return the new state of the broker, with its records. Raises ApiError for another broker
+    epoch.
+    """
     broker = check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     session, sessions = registered(broker), context.sessions
     sessions.touch(session, context.steady_ms)

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 #: From this version on a broker sends its epoch of the last clean shutdown (KIP-966).
 _PREVIOUS_EPOCH: Final = 3
-#: ``DirectoryId.reserved``: LOST, UNASSIGNED and MIGRATING are 0 to 2, and the first hundred are
-#: kept for what may come.
+#: ``DirectoryId.reserved``: MIGRATING, UNASSIGNED and LOST are 0 to 2, and the first hundred ids
+#: are reserved for later use.
 _RESERVED_BELOW: Final = 100
 
 
 def register_broker(
     request: BrokerRegistrationRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
-    """The broker epoch, and the records.
+    """Return the broker epoch, and the records.
 
     A new incarnation gets a new epoch, the offset at which its registration begins; the same
     incarnation updates its registration. Raises ApiError for a registration that is invalid.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def register_controller(
     request: ControllerRegistrationRequest, context: ControllerRequestContext
 ) -> ControllerResult:
-    """The registration, which replaces an earlier one with the same id. Raises ApiError."""
+    """Return the registration, which replaces an earlier one with the same id. Raises ApiError."""
     if not is_controller_registration_supported(context.level):
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,

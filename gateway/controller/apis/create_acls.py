@@ -1,5 +1,5 @@
-"""CreateAcls: rules of who may do what, kept in the log for every authorizer of the cluster
-(``AclControlManager``).
+"""CreateAcls: writes ACLs to the log, where every authorizer of the cluster reads them
+(``AclControlManager.createAcls``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 
 def create_acls(request: CreateAclsRequest, context: ControllerRequestContext) -> SlicedDecision:
-    """Each fares on its own; one that is there already is a success without a record. Raises
-    ApiError.
+    """Return a result for each ACL, and the records of the new ones.
+
+    An ACL that exists already is a success without a record.
     """
     made: dict[Acl, Uuid] = {}
     results = []

@@ -32,7 +32,7 @@ _USER: Final = "User"
 def _decide(
     request: CreateDelegationTokenRequest, context: ControllerRequestContext
 ) -> ControllerResult:
-    """A token for the requester, or for an owner whose tokens the requester may create.
+    """Create a token for the requester, or for an owner whose tokens the requester may create.
 
     The response is the only place where the HMAC, the token's password, is ever shown.
     """
@@ -76,7 +76,8 @@ def _decide(
 
 
 def _owner_of(request: CreateDelegationTokenRequest, requester: str) -> str:
-    """The owner of the token. Raises ApiError for a principal type that is null or has a colon.
+    """Return the owner of the token. Raises ApiError for a principal type that is null or has a
+    colon.
 
     Such a principal, written as ``type:name``, would be read as another one.
     """
@@ -95,7 +96,7 @@ def _refused(
     *,
     timestamp_ms: int = NO_TIMESTAMP,
 ) -> Message:
-    """The response without a token; ``timestamp_ms`` stands for each of its times."""
+    """Return the response without a token; ``timestamp_ms`` stands for each of its times."""
     try:
         owner = _owner_of(request, requester)
     except ApiError:

@@ -160,8 +160,8 @@ def _check_name(name: str, state: State) -> None:
 
 
 def _configs(topic: CreatableTopic) -> dict[str, str]:
-    """The keys to set, in the order of their names. The last value of a repeated key counts, as in
-    Kafka's map.
+    """Return the keys to set, in the order of their names. The last value of a repeated key counts,
+    as in Kafka's map.
     """
     if not topic.configs:
         return {}
@@ -265,7 +265,7 @@ def _result(
 def _shown_configs(
     configs: dict[str, str], context: ControllerRequestContext
 ) -> list[CreatableTopicConfigs]:
-    """Every key with its effective value, in the order of the names.
+    """Return every key with its effective value, in the order of the names.
 
     The values that a topic does not set are the same for all topics, so they are kept.
     """

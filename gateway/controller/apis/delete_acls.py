@@ -111,7 +111,7 @@ class _Search:
             yield from self._acls.values()
             return
         names = {name}
-        if wanted.pattern_type_filter == MATCH:  # what covers the name: its prefixes, or all names
+        if wanted.pattern_type_filter == MATCH:  # patterns that cover the name: prefixes, wildcard
             names |= {
                 WILDCARD,
                 *(name[:length] for length in range(1, min(len(name), self._longest + 1))),

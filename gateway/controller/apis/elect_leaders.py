@@ -46,7 +46,7 @@ _ELECTIONS: Final = {
 def elect_leaders(
     request: ElectLeadersRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
-    """A record for each new leader. Raises ApiError for an unknown election type."""
+    """Return a record for each new leader. Raises ApiError for an unknown election type."""
     try:
         kind = ElectionType(request.election_type)
     except ValueError:

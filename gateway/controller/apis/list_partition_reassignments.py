@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
-    """The moves of the partitions asked, or of all; one that does not exist is left out."""
+    """Return the moves of the partitions asked, or of all; one that does not exist is left out."""
     yield from context.state.index_partitions()
     topics = []
     for topic_id, indexes in _asked(request, context):

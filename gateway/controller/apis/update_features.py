@@ -52,8 +52,8 @@ class _Upgrade(enum.IntEnum):
 def update_features(
     request: UpdateFeaturesRequest, context: ControllerRequestContext
 ) -> ControllerResult:
-    """The records of all levels. Raises ApiError with the error of the first feature that has
-    one.
+    """Return the records of all levels. Raises ApiError with the error of the first feature that
+    has one.
     """
     asked = {
         one.feature: (one.max_version_level, one.upgrade_type) for one in request.feature_updates
@@ -148,7 +148,7 @@ def _check_dependencies(name: str, level: int, proposed: Mapping[str, int]) -> N
 
 
 def _why_unsupported(name: str, level: int, context: ControllerRequestContext) -> str | None:
-    """The node that does not support the level, or None (``reasonNotSupported``)."""
+    """Return the node that does not support the level, or None (``reasonNotSupported``)."""
     nodes = [(f"Local controller {context.settings.node_id}", SUPPORTED.get(name, _NOT_SUPPORTED))]
     nodes += [
         (f"Broker {broker_id}", _range(name, one.features))
