@@ -19,7 +19,7 @@ TOPIC = "orders"
 
 
 class BrokerCluster(Cluster):
-    """``brokers`` have come, and serve. ``directories`` is how many each of them has."""
+    """A cluster whose ``brokers`` are registered and unfenced, with ``directories`` each."""
 
     def __init__(
         self, brokers: Sequence[int] = (), *, directories: int = 1, **settings: Any
@@ -42,7 +42,7 @@ class BrokerCluster(Cluster):
     # --- brokers
 
     def register(self, broker_id: int, *, previous_epoch: int = -1) -> Any:
-        """A new incarnation of the broker, which is fenced yet."""
+        """Register a new incarnation of the broker, which is fenced still."""
         self._lives += 1
         ranges = {
             "metadata.version": (7, 30),
@@ -75,19 +75,19 @@ class BrokerCluster(Cluster):
         )
 
     def come(self, broker_id: int, *, previous_epoch: int = -1) -> None:
-        """The broker registers and serves."""
+        """Register the broker and unfence it."""
         assert self.register(broker_id, previous_epoch=previous_epoch).error_code == 0
         answer = self.heartbeat(broker_id)
         assert (answer.error_code, answer.is_fenced) == (0, False)
 
     def fence(self, broker_id: int) -> None:
-        """The broker is still there, and does not serve."""
+        """Fence the broker at its own request."""
         assert self.heartbeat(broker_id, want_fence=True).is_fenced
 
     # --- partitions
 
     def create(self, *assignments: Sequence[int], topic: str = TOPIC, **configs: str) -> None:
-        """A topic with these replicas."""
+        """Create a topic with these replicas."""
         by_hand = [
             {"partition_index": index, "broker_ids": list(ids)}
             for index, ids in enumerate(assignments)
@@ -139,7 +139,7 @@ class BrokerCluster(Cluster):
     def reassign(
         self, replicas: Sequence[int] | None, *, index: int = 0, topic: str = TOPIC, **more: Any
     ) -> ErrorCode:
-        """The error of moving a partition; None takes the move back."""
+        """The error of a reassignment; None cancels it."""
         partitions = [
             {"partition_index": index, "replicas": None if replicas is None else list(replicas)}
         ]

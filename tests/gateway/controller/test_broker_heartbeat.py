@@ -96,7 +96,7 @@ def test_heartbeat_needs_cluster_action() -> None:
 
 
 def test_heartbeat_needs_no_confirmation() -> None:
-    """Else every heartbeat of every broker would be one more record."""
+    """Otherwise every heartbeat of every broker would make a record."""
     it = BrokerCluster([1])
     request = made("BrokerHeartbeatRequest", broker_id=1, broker_epoch=it.broker(1).broker_epoch)
     assert not it.decide(request, 2).needs_confirmation
@@ -175,7 +175,7 @@ def test_broker_that_wants_fencing_and_shutdown_shuts_down_at_once() -> None:
 
 
 def test_next_incarnation_waits_for_the_session_after_controlled_shutdown() -> None:
-    """As measured at Kafka 4.3.1: the session of the one that went ends by itself."""
+    """As measured with Kafka 4.3.1: the session of the earlier incarnation ends by its timeout."""
     it = BrokerCluster([1])
     assert beat(it, 1, want_shut_down=True) == GO
     epoch = it.broker(1).broker_epoch

@@ -23,7 +23,7 @@ REQUESTS = (
 
 
 class Sampled(BrokerCluster):
-    """``sample`` is a registration that was taken."""
+    """``sample`` is a registration that was accepted."""
 
     sample: Any
 

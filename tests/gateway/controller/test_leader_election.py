@@ -147,7 +147,7 @@ def test_unregistered_broker_is_in_no_isr() -> None:
 def assign(
     it: BrokerCluster, broker_id: int, directory: Any, *indexes: int, **says: Any
 ) -> list[int]:
-    """The errors of telling where replicas are."""
+    """The errors of AssignReplicasToDirs."""
     partitions = [{"partition_index": index} for index in indexes]
     topics = [{"topic_id": says.pop("topic_id", it.partition().topic_id), "partitions": partitions}]
     answer = it.ask(

@@ -18,7 +18,7 @@ ONE, OTHER = Uuid(b"\x11" * 16), Uuid(b"\x22" * 16)
 
 
 def nodes(**fields: Any) -> Nodes:
-    """One broker is registered, and nodes of the quorum are there, too."""
+    """The nodes of a cluster with one registered broker, beside those of the quorum."""
     image = Image()
     image.brokers[7] = RegisterBrokerRecord(
         **{"broker_id": 7, "rack": None, "fenced": False, "log_dirs": [ONE, OTHER], **fields}

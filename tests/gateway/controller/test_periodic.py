@@ -26,7 +26,7 @@ def poll(it: BrokerCluster) -> list[str]:
 
 
 def led_by_another(it: BrokerCluster) -> None:
-    """The first replica was away, and is in sync again; who led meanwhile leads on."""
+    """The first replica was fenced and is in sync again; another replica still leads."""
     it.create([1, 2])
     it.fence(1)
     it.heartbeat(1)

@@ -56,7 +56,7 @@ def test_client_with_the_password_authenticates_with_the_stored_keys(mechanism: 
 
 
 def _proves(hash_name: str, kept: Any, auth_message: bytes, proof: str) -> bool:
-    """As a server finds out (RFC 5802, 3)."""
+    """Whether a server accepts the client's proof (RFC 5802, 3)."""
 
     signature = hmac.digest(kept.stored_key, auth_message, hash_name)
     client_key = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True))

@@ -166,7 +166,7 @@ def test_kraft_version_cannot_be_lowered_and_can_be_repeated() -> None:
 
 
 class Quorum:
-    """One whose leader can upgrade it, unless there is a reason against that."""
+    """A quorum that its leader can upgrade, unless there is a reason against it."""
 
     def __init__(self, refusal: str | None = None) -> None:
         self.kraft_version = 0

@@ -49,8 +49,8 @@ class GroupWorld(World):
     groups: Any = field(default_factory=CoreGroups)
 
     def get(self, handler: Any, version: int, **fields: Any) -> Any:
-        """The decoded answer, whether it came at once or as a Later that is complete; None while it
-        is parked.
+        """The decoded answer, whether it came at once or as a completed PendingResponse; None while
+        it is parked.
         """
         answer = self.ask(handler, version, **fields)
         return given(answer, version) if isinstance(answer, PendingResponse) else answer

@@ -136,7 +136,7 @@ class MiniServer(World):
 
 
 def no_coordinator(request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
-    """Ask again: COORDINATOR_NOT_AVAILABLE."""
+    """Return COORDINATOR_NOT_AVAILABLE, on which clients retry."""
     if version < 4:
         return FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return FindCoordinatorResponse(

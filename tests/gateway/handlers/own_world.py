@@ -67,8 +67,8 @@ class MemoryControllers:
 
 
 class OwnWorld(World):
-    """Two nodes serve: this one, and another, which registered a listener for clients; ``ask``
-    gives answers, not Laters.
+    """Two nodes serve: this one, and another, which registered a listener for clients.
+    ``ask`` returns responses, never pending ones.
     """
 
     def __init__(self) -> None:

@@ -87,7 +87,7 @@ def frame(
 
 
 def forward(world: OwnWorld, request: EnvelopeRequest) -> Any:
-    """The envelope that is answered with, or the Later."""
+    """The response envelope, or the PendingResponse."""
     context = world.context(0, "CONTROLLER")
     context.apis = controller_handlers()
     answer = envelope.handle(EnvelopeRequest.decode(request.encode(0), 0), context)

@@ -220,7 +220,7 @@ class World:
 
     def ask(self, handler: Any, version: int, *, listener: str = "PLAINTEXT", **fields: Any) -> Any:
         """The decoded answer of ``handler`` (a module or Handler) to a request of these fields, or
-        the Later.
+        the PendingResponse.
         """
         request_class = handlers()[api_key(handler)].request_type(version)
         data = build(request_class, fields).encode(version)
