@@ -200,9 +200,11 @@ def test_appended_records_reach_a_running_stream(
     check_whole(sink.records(), growing, "followed", added)
 
 
-def test_a_checkpoint_before_the_log_start(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
-    """The query fails, and again when restarted; told to bear the loss it goes on with what there
-    is.
+def test_checkpoint_before_the_log_start_fails_unless_loss_is_allowed(
+    spark: SparkSession, logs: Any, tmp_path: Path
+) -> None:
+    """The query fails, also when it is restarted; with failOnDataLoss=false it continues with the
+    records that are left.
     """
     checkpoint = tmp_path / "checkpoint"
     with serving(logs, CUT, tmp_path) as cut:

@@ -149,7 +149,7 @@ def _end(progress: Any) -> int:
 
 
 @pytest.mark.parametrize("source", ["kwire", "kafka"])
-def test_a_created_topic_is_in_the_table_within_two_seconds_of_the_trigger(
+def test_created_topic_is_in_the_table_within_two_seconds_of_the_trigger(
     live: tuple[Cluster, Gateway], source: str, tmp_path: Path
 ) -> None:
     """Measured twice: from the trigger of the micro-batch that brought the topic, and from Kafka's

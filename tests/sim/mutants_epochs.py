@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway.quorum import checks, election, transitions
+from gateway.quorum import checks, election, node_state, quorum_requests, transitions
 from gateway.quorum import node as raft_node
 from gateway.quorum.effects import ElectionState
 from gateway.quorum.election import Election
@@ -112,10 +112,8 @@ def a_second_leader_of_an_epoch_is_believed() -> Context:
 @mutant("reading of QuorumState.transitionToCandidate")
 def epochs_go_on_after_the_last() -> Context:
     """Epochs are not kept below 2^31."""
-    return together(
-        *(patched(module, EPOCH_MAX=1 << 40) for module in (raft_node, election, transitions)),
-        patched(Node, become_resigned=Node.become_resigned),
-    )
+    modules = (node_state, raft_node, election, quorum_requests, transitions)
+    return together(*(patched(module, EPOCH_MAX=1 << 40) for module in modules))
 
 
 @mutant("KAFKA-10817, 12440, 13528")
