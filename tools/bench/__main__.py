@@ -24,6 +24,7 @@ BENCHES: Sequence[str] = (
     "serving",
     "commit",
     "controller",
+    "slices",
     "observer",
     "spark",
 )
