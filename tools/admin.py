@@ -85,7 +85,7 @@ class Admin:
             self._hang_up()
             self._addresses.append(self._addresses.pop(0))
             if time.monotonic() > deadline:
-                raise AdminError(f"{request.NAME}: nobody did it in time: {trouble}")
+                raise AdminError(f"{request.NAME}: no node carried it out in time: {trouble}")
             time.sleep(_PAUSE_S)
 
     def _call(self, request: Message, timeout_s: float) -> tuple[Message, int]:

@@ -122,9 +122,9 @@ def _message_differences(text: Schema, shipped: Schema) -> Iterator[Difference]:
         ("valid versions", text.valid, shipped.valid),
         ("flexible versions", text.flexible, shipped.flexible),
     )
-    for kind, ours, theirs in rows:
-        if ours != theirs:
-            yield Difference("(message)", kind, str(ours), str(theirs))
+    for kind, one, other in rows:
+        if one != other:
+            yield Difference("(message)", kind, str(one), str(other))
 
 
 @dataclass(frozen=True)
@@ -152,15 +152,15 @@ def places(schema: Schema) -> dict[str, Place]:
 
 
 def _field_differences(pair: Pair) -> Iterator[Difference]:
-    ours, theirs = places(pair.text), places(pair.shipped)
-    matched = {path: new for path in ours if (new := shipped_path(path, pair.renamed)) in theirs}
-    for path, place in ours.items():
+    text, shipped = places(pair.text), places(pair.shipped)
+    matched = {path: new for path in text if (new := shipped_path(path, pair.renamed)) in shipped}
+    for path, place in text.items():
         if path not in matched:
             yield Difference(path, "only in the text", _in_words(place), "")
         else:
-            yield from _compare(path, place, matched[path], theirs[matched[path]], pair.text.valid)
-    yield from _order(matched, list(theirs))
-    for path, place in theirs.items():
+            yield from _compare(path, place, matched[path], shipped[matched[path]], pair.text.valid)
+    yield from _order(matched, list(shipped))
+    for path, place in shipped.items():
         if path not in matched.values():
             yield Difference(path, "only shipped", "", _in_words(place))
 
@@ -179,16 +179,16 @@ def shipped_path(path: str, renamed: Mapping[str, str]) -> str:
 
 
 def _compare(
-    path: str, ours: Place, new_path: str, theirs: Place, valid: Versions
+    path: str, text: Place, new_path: str, shipped: Place, valid: Versions
 ) -> Iterator[Difference]:
     if path.rpartition(".")[2] != new_path.rpartition(".")[2]:
         yield Difference(path, "renamed", path.rpartition(".")[2], new_path.rpartition(".")[2])
     # A change to a field after the last version of the text is no difference between the two.
     known = Versions(0, valid.high)
-    old, new = ours.field, theirs.field
+    old, new = text.field, shipped.field
     rows = (
         ("type", _type(old), _type(new)),
-        ("versions", str(ours.versions & known), str(theirs.versions & known)),
+        ("versions", str(text.versions & known), str(shipped.versions & known)),
         ("nullable", _range(old.nullable & known), _range(new.nullable & known)),
         ("tag", _tag(old, known), _tag(new, known)),
         ("default", _default(old), _default(new)),

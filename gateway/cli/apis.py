@@ -115,7 +115,7 @@ def rows(answer: ApiVersionsResponse) -> Iterator[dict[str, Any]]:
     from gateway.handlers.table import handlers
     from kwire.messages import BY_KEY
 
-    theirs = {key.api_key: [key.min_version, key.max_version] for key in answer.api_keys}
+    server_versions = {key.api_key: [key.min_version, key.max_version] for key in answer.api_keys}
     codec = {
         number: _codec_versions(name)
         for (kind, number), name in BY_KEY.items()
@@ -124,17 +124,18 @@ def rows(answer: ApiVersionsResponse) -> Iterator[dict[str, Any]]:
     serve = {
         key: [handler.versions[0], handler.versions[-1]] for key, handler in handlers().items()
     }
-    for key in sorted({*theirs, *(key for key, versions in codec.items() if versions), *serve}):
+    encoded = {key for key, versions in codec.items() if versions}
+    for key in sorted({*server_versions, *encoded, *serve}):
         name = BY_KEY.get(("request", key), f"{key}").removesuffix("Request")
-        server, ours = theirs.get(key), codec.get(key)
-        usable = min(server[1], ours[1]) if server and ours else None
-        if usable is not None and server and ours and usable < max(server[0], ours[0]):
+        server, known = server_versions.get(key), codec.get(key)
+        usable = min(server[1], known[1]) if server and known else None
+        if usable is not None and server and known and usable < max(server[0], known[0]):
             usable = None
         yield {
             "key": key,
             "api": name,
             "server": server,
-            "codec": ours,
+            "codec": known,
             "serve": serve.get(key),
             "usable": usable,
         }

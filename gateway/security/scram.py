@@ -102,8 +102,8 @@ class ScramClient:
         nonce, salt, iterations = match[1], _base64(match[2]), int(match[3])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise SaslError(
-                "the server's SCRAM nonce does not continue ours: the message was made for somebody"
-                " else"
+                "the server's SCRAM nonce does not continue the client's: the message is for"
+                " another client"
             )
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise SaslError(

@@ -56,7 +56,7 @@ def run() -> list[dict[str, Any]]:
 def compared(
     quorum: Cluster, brokers: Cluster, cluster: Cluster, *, rounds: int
 ) -> Iterator[dict[str, Any]]:
-    """The rows of running clusters: our controllers, the brokers under them, and Kafka's cluster.
+    """The rows of running clusters: kwire's controllers, their brokers, and Kafka's cluster.
     The leaders are dead then.
     """
     (own_start, own_wait), (their_start, their_wait) = _unfencing(brokers), _unfencing(cluster)

@@ -104,9 +104,9 @@ def import_jars(
             if f"{directory.name}/{left_over.name}" not in texts:
                 left_over.unlink()
                 changed += 1
-    ours = (f"{out.name}/", "old/")
+    replaced = (f"{out.name}/", "old/")
     others = {
-        name: row for name, row in read_origin(out.parent).items() if not name.startswith(ours)
+        name: row for name, row in read_origin(out.parent).items() if not name.startswith(replaced)
     }
     changed += write_origin(out.parent, {**others, **origin})
     return len(texts), changed

@@ -76,7 +76,7 @@ def _one_value(facts: _Facts) -> Iterator[str]:
         for batch in read.batches:
             if whole[batch.base_offset] != batch:
                 yield (
-                    f"node {read.node} gave {_name(batch)}, and somebody gave"
+                    f"node {read.node} gave {_name(batch)}, and another read gave"
                     f" {_name(whole[batch.base_offset])}"
                 )
     for one, other in _neighbours(facts.log):

@@ -92,14 +92,14 @@ def loss_at(position: Position, state: LogState, end_of_epoch: EndOfEpoch) -> Lo
     """The loss if a query goes on at ``position`` in the log of ``state``; None if nothing is
     lost.
     """
-    for what, theirs, ours in (
+    for what, present, saved in (
         ("cluster", state.cluster_id, position.cluster_id),
         ("topic id", state.topic_id, position.topic_id),
     ):
-        if theirs and ours and theirs != ours:
+        if present and saved and present != saved:
             return Loss(
-                f"the checkpoint is of {what} {ours} and the server now has {what} {theirs}: it is"
-                " another log",
+                f"the checkpoint is of {what} {saved} and the server now has {what} {present}: it"
+                " is another log",
                 state.start,
             )
     if position.offset < state.start:

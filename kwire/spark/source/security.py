@@ -46,10 +46,10 @@ def translated(given: Mapping[str, str]) -> dict[str, str]:
         if name.startswith("kafka.")
     }
     for name in given.keys() & set(NAMES):
-        for theirs, value in _TRANSLATED[name.removeprefix("kafka.")](given[name]).items():
-            if theirs in plain:
-                raise ValueError(f"{name} and kafka.{theirs} say the same thing: give one of them")
-            options[f"kafka.{theirs}"] = value
+        for option, value in _TRANSLATED[name.removeprefix("kafka.")](given[name]).items():
+            if option in plain:
+                raise ValueError(f"{name} and kafka.{option} say the same thing: give one of them")
+            options[f"kafka.{option}"] = value
     if "kafka.sasl.jaas.config" in given:
         _check_mechanism(given)
     return options

@@ -178,7 +178,7 @@ class Store:
     def _publish(self, manifest: Manifest) -> None:
         if self.read_manifest().commit != self.manifest.commit:
             raise TablesError(
-                f"{self._prefix}: somebody else writes these tables; let one query do that"
+                f"{self._prefix}: another writer uses these tables; let only one query write them"
             )
         text = json.dumps({"format": _FORMAT, **asdict(manifest)})
         temporary = f"{self.root}/{MANIFEST}.tmp"

@@ -178,7 +178,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "absurdly many": ({"sent": "2147483647"}, "asks for 2147483647 SCRAM iterations"),
     "too few": ({"sent": "4095"}, "asks for 4095 SCRAM iterations"),
     "no number": ({"sent": "4096.0"}, "malformed"),
-    "another's nonce": ({"nonce": "abcdefgh"}, "does not continue ours"),
+    "another's nonce": ({"nonce": "abcdefgh"}, "does not continue the client"),
 }
 
 

@@ -130,7 +130,7 @@ def test_two_writers_are_refused(tmp_path: Path) -> None:
     first, second = Store(str(tmp_path)), Store(str(tmp_path))
     state = first.load()
     first.commit(state, Folded())
-    with pytest.raises(TablesError, match="somebody else writes these tables"):
+    with pytest.raises(TablesError, match="another writer uses these tables"):
         second.commit(state, Folded())
 
 
