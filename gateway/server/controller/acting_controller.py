@@ -10,13 +10,13 @@ forwards.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from gateway.quorum.events import Propose
+from gateway.server.controller.committed_responses import CommittedResponses
 from gateway.server.controller.controller_forwarder import ControllerForwarder
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMeasures
@@ -25,7 +25,6 @@ from gateway.server.controller.proposals import (
     Proposal,
     Proposals,
     QueuedRequest,
-    answer,
     refuse,
 )
 from gateway.server.controller.waiting_requests import WaitingRequests
@@ -102,7 +101,7 @@ class ActingController:
             reports,
         )
         self._waiting = WaitingRequests(self._forwarder, reports, self._again)
-        self._awaiting_image: deque[Proposal] = deque()  # committed, and not in the image yet
+        self._responses = CommittedResponses(loader)
         # Callbacks of an elected node whose controller is not active yet.
         self._awaiting_confirmation: list[Callable[[], None]] = []
         self._nursery: trio.Nursery | None = None
@@ -251,7 +250,7 @@ class ActingController:
         """The image has more records. The controller becomes active when the image has all records
         up to the first one of this epoch (KAFKA-15345).
         """
-        self._answer_in_image()
+        self._responses.send()
         loader = self._loader
         if (
             self._epoch < 0
@@ -367,23 +366,8 @@ class ActingController:
             queued.request for one in done for queued, _ in one.answers if queued.pending.done
         )
         self._changes.committed(
-            done, self._epoch, high_watermark, wall_ms(), lambda: self._answer(done)
+            done, self._epoch, high_watermark, wall_ms(), lambda: self._responses.add(done)
         )
-
-    def _answer(self, done: Iterable[Proposal]) -> None:
-        self._awaiting_image += done
-        self._answer_in_image()
-
-    def _answer_in_image(self) -> None:
-        """Send responses whose changes are in the image, so that a client reads its own write.
-
-        An image that has stopped loading is not waited for.
-        """
-        loader, waiting = self._loader, self._awaiting_image
-        while waiting and (
-            loader.problem is not None or (waiting[0].end_offset or 0) <= loader.next_offset
-        ):
-            answer([waiting.popleft()])
 
     async def run(self) -> None:
         """Continue long decisions, run periodic tasks, write NoOpRecords while the log is idle, and
