@@ -9,10 +9,12 @@ voted.
 from __future__ import annotations
 
 import copy
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.context import PendingResponse
+from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.handlers.topic import PARTITION, TOPIC_NAME
 from gateway.ports import State
 from kwire.messages.describe_quorum_response import (
@@ -29,6 +31,7 @@ from kwire.uuid import ZERO_UUID
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from gateway.ports import Quorum
+    from kwire.message import Message
     from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 
 API_KEY: Final = ApiKey.DESCRIBE_QUORUM
@@ -42,7 +45,7 @@ _WAIT_S: Final = 5.0
 
 def handle(
     request: DescribeQuorumRequest, context: Context
-) -> DescribeQuorumResponse | PendingResponse:
+) -> Message | Streamed | PendingResponse:
     """Return the state of partition 0 of ``__cluster_metadata``.
 
     A request for any other set of partitions gets UNKNOWN_TOPIC_OR_PARTITION in each of them, as
@@ -51,12 +54,10 @@ def handle(
     """
     if not may_on_cluster(context, Operation.DESCRIBE):
         return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions] != [
-        (TOPIC_NAME, PARTITION)
-    ]:
-        return _refused(
+    named = ((t.topic_name, p.partition_index) for t in request.topics for p in t.partitions)
+    if list(islice(named, 2)) != [(TOPIC_NAME, PARTITION)]:
+        return _refused_each(
             request,
-            context,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "The quorum has one partition: __cluster_metadata-0.",
         )
@@ -64,8 +65,6 @@ def handle(
         return _asked_of_leader(request, context, context.gateway.quorum)
     if context.gateway.partition.state is State.LOADING:
         return _refused(
-            request,
-            context,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             "The log is still being loaded; ask again.",
         )
@@ -81,7 +80,7 @@ def _asked_of_leader(
     request: DescribeQuorumRequest, context: Context, quorum: Quorum
 ) -> PendingResponse:
     def refused(why: str) -> DescribeQuorumResponse:
-        return _refused(request, context, ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
+        return _refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
 
     def tell(answer: DescribeQuorumResponse | str) -> None:
         pending.complete(
@@ -107,25 +106,29 @@ def _at_version(answer: DescribeQuorumResponse, version: int) -> DescribeQuorumR
     return answer
 
 
-def _refused(
-    request: DescribeQuorumRequest, context: Context, fault: ErrorCode, why: str
-) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(
-        topics=[
-            TopicData(
-                topic_name=topic.topic_name,
-                partitions=[
-                    PartitionData(
-                        partition_index=partition.partition_index,
-                        error_code=fault,
-                        error_message=why,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+def _refused(fault: ErrorCode, why: str) -> DescribeQuorumResponse:
+    """Return the error for partition 0 of ``__cluster_metadata``."""
+    partition = PartitionData(partition_index=PARTITION, error_code=fault, error_message=why)
+    return DescribeQuorumResponse(topics=[TopicData(topic_name=TOPIC_NAME, partitions=[partition])])
+
+
+def _refused_each(request: DescribeQuorumRequest, fault: ErrorCode, why: str) -> Message | Streamed:
+    """Return the error for each partition that the request names, which may be thousands."""
+    topics = (
+        filled(
+            TopicData(topic_name=topic.topic_name),
+            "partitions",
+            (
+                PartitionData(
+                    partition_index=partition.partition_index, error_code=fault, error_message=why
+                )
+                for partition in topic.partitions
+            ),
+        )
+        for topic in request.topics
     )
+    size = sum(1 + len(topic.partitions) for topic in request.topics)
+    return respond(DescribeQuorumResponse(), "topics", topics, size)
 
 
 def _partition(context: Context) -> PartitionData:

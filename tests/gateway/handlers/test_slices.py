@@ -50,6 +50,18 @@ REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
             ],
         },
     ),
+    "DescribeQuorum": (
+        55,
+        2,
+        {
+            "topics": [
+                {
+                    "topic_name": TOPIC,
+                    "partitions": [{"partition_index": number} for number in NUMBERS],
+                }
+            ]
+        },
+    ),
     "DescribeProducers": (61, 0, {"topics": indexes()}),
     "OffsetCommit": (
         8,
