@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,13 +53,13 @@ def configured(name: str, **entry: Any) -> Any:
     return made(name, resources=resources)
 
 
-def alter_quotas() -> Any:
+def alter_quotas(count: int = 4_000, rate: float = 1.0) -> Any:
     entries = [
         {
             "entity": [{"entity_type": "user", "entity_name": f"user-{number}"}],
-            "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
+            "ops": [{"key": "producer_byte_rate", "value": rate, "remove": False}],
         }
-        for number in range(4_000)
+        for number in range(count)
     ]
     return made("AlterClientQuotasRequest", entries=entries)
 
@@ -163,3 +167,27 @@ def test_long_request_disturbs_no_other_client(cluster: OwnCluster, name: str) -
             client.call(request, version)
 
     assert_others_undisturbed(cluster, attack, memory_mib=128)
+
+
+def test_flood_of_changed_quotas_disturbs_no_other_client(cluster: OwnCluster) -> None:
+    rates = itertools.count(1)
+
+    def attack() -> None:
+        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client:
+            ends_at = time.monotonic() + 3
+            while time.monotonic() < ends_at:
+                client.call(alter_quotas(1_000, float(next(rates))), 1)
+
+    assert_others_undisturbed(cluster, attack, memory_mib=128)
+
+
+def test_connections_that_stop_inside_a_frame_disturb_no_other_client(cluster: OwnCluster) -> None:
+    def attack() -> None:
+        with contextlib.ExitStack() as stack:
+            for _ in range(300):
+                address = "127.0.0.1", cluster.wait_for_leader().broker_port
+                one = stack.enter_context(socket.create_connection(address))
+                one.sendall(b"\0\0\x10\0\0\x12\0\3")
+            time.sleep(2)
+
+    assert_others_undisturbed(cluster, attack)
