@@ -1,4 +1,4 @@
-"""Opening listeners: all or none, and what is said about the one that cannot be had."""
+"""Listening sockets: all of the configuration or none, and the error names the one that failed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def config(*listeners: Listener) -> Config:
     return Config(source="sample", listeners=listeners, listener_security_protocol_map=PROTOCOLS)
 
 
-def test_port_0_picks_one_and_the_doors_say_which() -> None:
+def test_port_0_listens_at_a_free_port_that_the_listener_names() -> None:
     bound_listeners = bind_listeners(
         config(Listener("PLAINTEXT", "127.0.0.1", 0), Listener("OTHER", "localhost", 0))
     )
@@ -35,7 +35,7 @@ def test_port_0_picks_one_and_the_doors_say_which() -> None:
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="Python was built without IPv6")
-def test_ipv6_addresses_are_written_in_brackets() -> None:
+def test_ipv6_address_is_written_in_brackets() -> None:
     try:
         (bound_listener,) = bind_listeners(config(Listener("PLAINTEXT", "::1", 0)))
     except ConfigError:
@@ -44,7 +44,7 @@ def test_ipv6_addresses_are_written_in_brackets() -> None:
         assert str(bound_listener) == f"[::1]:{bound_listener.port}"
 
 
-def test_one_that_cannot_be_had_closes_the_others() -> None:
+def test_listener_that_fails_closes_the_others() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with socket.socket() as probe:
@@ -61,12 +61,12 @@ def test_one_that_cannot_be_had_closes_the_others() -> None:
         socket.create_server(("127.0.0.1", free)).close()  # it is free again
 
 
-def test_a_name_that_nobody_knows_is_a_configuration_error() -> None:
+def test_unknown_host_name_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="no-such-host"):
         bind_listeners(config(Listener("PLAINTEXT", "no-such-host.invalid", 0)))
 
 
-def test_a_connection_that_is_gone_before_it_is_accepted_is_passed_over() -> None:
+def test_connection_reset_before_it_is_accepted_is_ignored() -> None:
     class Sock:
         left = 3
 

@@ -1,4 +1,4 @@
-"""How the sockets of admitted connections are set up."""
+"""Options of the sockets of admitted connections."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gateway.server.clients.connections import _LOCAL, _prepare
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"])
-def test_peers_on_this_machine(host: str) -> None:
+def test_address_of_this_host_is_local(host: str) -> None:
     assert _LOCAL.match(host)
 
 
 @pytest.mark.parametrize(
     "host", ["10.127.0.1", "1.127.0.0", "::12", "::ffff:10.0.0.1", "fe80::1", ""]
 )
-def test_peers_elsewhere(host: str) -> None:
+def test_address_of_another_host_is_not_local(host: str) -> None:
     assert not _LOCAL.match(host)
 
 
@@ -26,7 +26,7 @@ def test_peers_elsewhere(host: str) -> None:
     not hasattr(socket, "TCP_CONGESTION"),
     reason="congestion control is chosen by socket on Linux alone",
 )
-def test_pacing_is_for_networks() -> None:
+def test_local_connection_has_a_congestion_control_without_pacing() -> None:
     def chosen(host: str) -> bytes:
         with socket.socket() as sock:
             _prepare(sock, host, Config())

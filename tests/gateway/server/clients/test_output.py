@@ -1,4 +1,4 @@
-"""The queue of one connection against a socket that takes what the test says."""
+"""Output of a connection: order, turns, and release of reads, at a socket that takes some bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Sink:
         return Output(cast(socket.socket, self))
 
 
-def test_answers_that_are_there_together_go_out_together() -> None:
+def test_queued_responses_are_sent_together() -> None:
     sink = Sink()
     output = sink.output()
     for number in range(100):
@@ -43,7 +43,7 @@ def test_answers_that_are_there_together_go_out_together() -> None:
     assert (bool(output), output.unsent, output.progress) == (False, 0, len(sink.sends[0]))
 
 
-def test_what_the_socket_does_not_take_stays_in_order() -> None:
+def test_bytes_that_the_socket_does_not_take_stay_in_order() -> None:
     sink = Sink(room=7)
     output = sink.output()
     for number in range(10):
@@ -54,7 +54,7 @@ def test_what_the_socket_does_not_take_stays_in_order() -> None:
     assert output.unsent == 0
 
 
-def test_a_full_socket_loses_nothing() -> None:
+def test_full_socket_loses_no_bytes() -> None:
     sink = Sink()
     output = sink.output()
     output.add([b"abc"])
@@ -66,7 +66,7 @@ def test_a_full_socket_loses_nothing() -> None:
     assert sink.sends == [b"abc"]
 
 
-def test_a_fast_reader_does_not_keep_the_turn() -> None:
+def test_send_returns_after_a_turn_though_the_socket_takes_more() -> None:
     sink = Sink()
     output = sink.output()
     for _ in range(100):
@@ -78,7 +78,7 @@ def test_a_fast_reader_does_not_keep_the_turn() -> None:
     assert output.progress == 20_000_000
 
 
-def test_reads_are_released_once_when_discarded() -> None:
+def test_discarded_read_is_released_once() -> None:
     released: list[int] = []
     output = Sink().output()
     for number in range(3):
@@ -95,7 +95,7 @@ def test_reads_are_released_once_when_discarded() -> None:
     assert (bool(output), output.unsent) == (False, 0)
 
 
-def test_a_read_that_cannot_be_read_is_released_too() -> None:
+def test_read_of_a_short_file_is_released() -> None:
     released: list[bool] = []
     with tempfile.TemporaryFile() as file:
         chunk = FileRange(file.fileno(), 0, 10)
@@ -104,7 +104,7 @@ def test_a_read_that_cannot_be_read_is_released_too() -> None:
     assert released == [True]
 
 
-def test_memory_that_a_read_lends_is_kept_until_it_is_sent() -> None:
+def test_read_with_a_view_of_memory_is_released_after_it_is_sent() -> None:
     released: list[bool] = []
     sink = Sink()
     output = sink.output()

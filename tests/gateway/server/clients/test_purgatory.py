@@ -1,4 +1,4 @@
-"""The purgatory: deadlines, waiters, forgetting, and how much a wake-up costs."""
+"""The purgatory: deadlines, waiting for the partition, cancellation, and the cost of a wake-up."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def with_clock(main: Any) -> None:
     trio.run(whole, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def test_deadlines_are_met_in_their_order_and_on_time() -> None:
+def test_responses_expire_at_their_deadlines_in_order() -> None:
     async def main(purgatory: Purgatory) -> None:
         now = trio.current_time()
         late, early = Waiting(purgatory, deadline=now + 10), Waiting(purgatory, deadline=now + 5)
@@ -65,7 +65,7 @@ def test_deadlines_are_met_in_their_order_and_on_time() -> None:
     with_clock(main)
 
 
-def test_waiters_are_asked_when_the_partition_advances_and_only_then() -> None:
+def test_responses_are_tried_when_the_partition_advances_and_only_then() -> None:
     async def main(purgatory: Purgatory) -> None:
         asked: list[int] = []
         high_watermarks = [0]
@@ -88,7 +88,7 @@ def test_waiters_are_asked_when_the_partition_advances_and_only_then() -> None:
     with_clock(main)
 
 
-def test_who_is_cancelled_is_not_asked_and_not_kept() -> None:
+def test_cancelled_response_is_not_tried_and_not_kept() -> None:
     async def main(purgatory: Purgatory) -> None:
         def ready() -> Any:
             raise AssertionError("asked although nobody waits")
@@ -104,7 +104,7 @@ def test_who_is_cancelled_is_not_asked_and_not_kept() -> None:
     with_clock(main)
 
 
-def test_answered_requests_with_far_deadlines_do_not_pile_up() -> None:
+def test_complete_responses_with_late_deadlines_leave_the_heap() -> None:
     async def main(purgatory: Purgatory) -> None:
         alive = [Waiting(purgatory, deadline=trio.current_time() + 1e6) for _ in range(10)]
         expirers = weakref.WeakSet[Any]()
@@ -121,7 +121,7 @@ def test_answered_requests_with_far_deadlines_do_not_pile_up() -> None:
     with_clock(main)
 
 
-def test_what_a_waiter_raises_is_told_to_its_connection_and_hurts_nobody_else() -> None:
+def test_exception_of_a_handler_fails_its_connection_only() -> None:
     async def main(purgatory: Purgatory) -> None:
         bad, good = Waiting(purgatory), Waiting(purgatory)
         error = RuntimeError("a bug")
@@ -138,7 +138,7 @@ def test_what_a_waiter_raises_is_told_to_its_connection_and_hurts_nobody_else() 
     with_clock(main)
 
 
-def test_one_who_asks_again_and_again_keeps_nobody_from_being_asked() -> None:
+def test_connection_that_fetches_again_at_once_does_not_keep_others_waiting() -> None:
     async def main(purgatory: Purgatory) -> None:
         crowd = [Waiting(purgatory) for _ in range(3 * SLICE)]
         for waiting in crowd:
@@ -154,7 +154,7 @@ def test_one_who_asks_again_and_again_keeps_nobody_from_being_asked() -> None:
     with_clock(main)
 
 
-def test_expire_all_answers_everybody_who_has_an_answer() -> None:
+def test_expire_all_completes_every_response_that_can_expire() -> None:
     async def main(purgatory: Purgatory) -> None:
         waiting = [Waiting(purgatory, deadline=trio.current_time() + 100) for _ in range(5)]
         purgatory.expire_all()
@@ -164,7 +164,7 @@ def test_expire_all_answers_everybody_who_has_an_answer() -> None:
     with_clock(main)
 
 
-def test_a_thousand_parked_polls_cost_no_task_and_wake_together() -> None:
+def test_a_thousand_parked_fetches_need_no_task_and_complete_together() -> None:
     count = 1000
     laters: list[PendingResponse] = []
 

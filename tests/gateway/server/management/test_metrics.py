@@ -66,7 +66,8 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         ("kafka_controller_controllerstats_uncleanleaderelections_total", 3),
         ("kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total", 4),
         (
-            "kwire_info{cluster_id=7QN8irUjSqO4QGNDS7ESyw}{node_id=5}{source=quorum}{version=1.2.3}",
+            "kwire_info{cluster_id=7QN8irUjSqO4QGNDS7ESyw}{node_id=5}"
+            "{source=quorum}{version=1.2.3}",
             1,
         ),
         ("kwire_lag_offsets", 3),
