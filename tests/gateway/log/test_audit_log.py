@@ -54,7 +54,7 @@ def segments(directory: Path) -> list[str]:
     return sorted(path.name for path in (directory / "audit-0").glob("*.log"))
 
 
-def test_what_is_written_together_is_one_write(tmp_path: Path) -> None:
+def test_records_appended_together_are_one_write(tmp_path: Path) -> None:
     disk = FaultyDisk()
     log = opened(tmp_path, disk=disk)
     before = disk.log.count(f"write {segment_name(0)}")
@@ -190,7 +190,7 @@ def test_the_oldest_go_while_all_are_too_large(tmp_path: Path) -> None:
     assert content(tmp_path)[-1][:2] == (5, 1000)
 
 
-def test_what_is_too_old_goes_and_the_newest_too(tmp_path: Path) -> None:
+def test_records_that_are_too_old_are_deleted_and_the_newest_too(tmp_path: Path) -> None:
     log = opened(
         tmp_path,
         AuditSettings(segment_bytes=1, segment_ms=100, retention_bytes=-1, retention_ms=100),

@@ -79,7 +79,7 @@ def test_flipped_bit_costs_one_record_and_no_offset(tmp_path: Path) -> None:
     assert served(tmp_path) == (expected(lost), RECORDS, []), "once is enough"
 
 
-def test_removed_segment_is_told_and_its_offsets_are_not_given_again(tmp_path: Path) -> None:
+def test_removed_segment_is_reported_and_its_offsets_are_not_reused(tmp_path: Path) -> None:
     filled(tmp_path).unlink()
     records, end_offset, said = served(tmp_path)
     assert (records, end_offset) == ({}, RECORDS)
@@ -107,7 +107,7 @@ def test_removed_segment_in_the_middle_is_a_gap(tmp_path: Path) -> None:
     assert not list((tmp_path / DIRECTORY).glob(f"*{DAMAGED}")), "nothing that was there is damaged"
 
 
-def test_unreadable_end_that_was_shown_is_a_gap(tmp_path: Path) -> None:
+def test_unreadable_end_that_was_served_is_a_gap(tmp_path: Path) -> None:
     path = filled(tmp_path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     records, end_offset, said = served(tmp_path)

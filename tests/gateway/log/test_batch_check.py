@@ -25,7 +25,7 @@ class Bytes:
         return piece
 
 
-def test_good_batches_are_told_with_what_follows() -> None:
+def test_good_batches_are_returned_with_the_tail_behind_them() -> None:
     one, two = batch(5, 3, 2, timestamps=(30, 10, 20)), batch(8, 1, 4)
     checked = check_batches(one.data + two.data, Tail(5, 2), 100)
     size = len(one.data)

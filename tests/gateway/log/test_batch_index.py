@@ -263,7 +263,7 @@ def test_raised_is_what_a_fresh_scan_finds(
     assert with_floor.intact()
 
 
-def test_looking_into_a_file_that_was_cut_finds_less(tmp_path: Path) -> None:
+def test_lookup_in_a_truncated_file_finds_less(tmp_path: Path) -> None:
     batches = [batch(0), batch(1)]
     path = written(tmp_path / "log", batches)
     index = indexed(path)
@@ -274,7 +274,7 @@ def test_looking_into_a_file_that_was_cut_finds_less(tmp_path: Path) -> None:
     assert not index.intact() and index.rewound().end == 0
 
 
-def test_looking_up_one_batch_agrees_with_walking_over_all(tmp_path: Path) -> None:
+def test_lookup_of_one_batch_agrees_with_a_walk_over_all(tmp_path: Path) -> None:
     batches: list[WrittenBatch] = []
     for size in (1, 3, 1, 40, 2):
         batches.append(batch(batches[-1].next_offset if batches else 0, size))

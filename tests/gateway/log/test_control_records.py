@@ -94,7 +94,9 @@ def test_nothing_is_there(tmp_path: Path) -> None:
         (SnapshotId(7, 1).file_name, b"\0" * 80, "at byte 0"),
     ],
 )
-def test_damage_is_told_with_its_place(name: str, data: bytes, what: str, tmp_path: Path) -> None:
+def test_damage_is_reported_with_its_position(
+    name: str, data: bytes, what: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(LogDamaged, match=f"{name}.*{what}"):
         read_control_records(tmp_path)

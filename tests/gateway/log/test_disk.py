@@ -20,7 +20,7 @@ def test_a_file_is_replaced_as_a_whole_and_nothing_is_left_behind(tmp_path: Path
     assert [one.name for one in tmp_path.iterdir()] == ["quorum-state"]
 
 
-def test_writes_go_where_they_are_told_to_and_come_back(tmp_path: Path) -> None:
+def test_written_bytes_are_read_back_from_their_positions(tmp_path: Path) -> None:
     disk = Disk()
     file = disk.open(tmp_path / "file")
     disk.write(file, 3, memoryview(b"defgh"))

@@ -43,7 +43,7 @@ from tests.gateway.log.workload import CLUSTER_ID, DIRECTORY_ID
 ENDPOINTS = {"CONTROLLER": Address("127.0.0.1", 9093)}
 
 
-def test_a_directory_says_whose_it_is_who_votes_and_what_begins(tmp_path: Path) -> None:
+def test_a_formatted_directory_has_node_voters_and_features(tmp_path: Path) -> None:
     features = features_of(26, {"group.version": 0})
     format_directory(
         tmp_path / "a" / "b", Formatting(CLUSTER_ID, 1, DIRECTORY_ID, features, voters(1, 2))
@@ -107,7 +107,7 @@ def test_random_ids_can_stand_on_a_command_line() -> None:
 # -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_formatted_is_left_alone(tmp_path: Path) -> None:
+def test_a_formatted_directory_is_left_unchanged(tmp_path: Path) -> None:
     format_directory(tmp_path, formatting())
     before = read_state(tmp_path)
     with pytest.raises(

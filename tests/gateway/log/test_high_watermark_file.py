@@ -27,7 +27,7 @@ def opened(root: Path, disk: Disk | None = None) -> HighWatermarkFile:
     return HighWatermarkFile(root, disk or Disk(), [])
 
 
-def test_what_was_written_last_is_read(tmp_path: Path) -> None:
+def test_the_last_offset_written_is_read(tmp_path: Path) -> None:
     file = opened(tmp_path)
     assert file.offset == 0
     assert not (tmp_path / FILE_NAME).exists(), "looking changes nothing"
@@ -94,9 +94,7 @@ def test_garbage_is_refused_but_where_a_crash_may_leave_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_what_cannot_be_written_is_not_claimed_and_can_be_tried_again(
-    tmp_path: Path, error: int
-) -> None:
+def test_a_failed_write_is_not_claimed_and_can_be_repeated(tmp_path: Path, error: int) -> None:
     for fails_at in range(5):
         root = tmp_path / str(fails_at)
         root.mkdir()

@@ -149,7 +149,7 @@ def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path: Path) -> Non
     log.close()
 
 
-def test_segments_roll_by_age_told_by_their_batches(tmp_path: Path) -> None:
+def test_segments_roll_by_the_timestamps_of_their_batches(tmp_path: Path) -> None:
     log = LocalLog.open(tmp_path, LogSettings(segment_ms=1000))
     for offset, timestamp in enumerate((5000, 5999, 6000, 6001, 6500, 7002)):
         log.append(batch(offset, 1, timestamps=(timestamp,)).data)
@@ -239,7 +239,7 @@ def test_the_high_watermark_is_kept(tmp_path: Path) -> None:
     log.close()
 
 
-def test_what_is_flushed_already_is_not_flushed_again_for_the_high_watermarks_sake(
+def test_flushed_records_are_not_flushed_again_for_the_high_watermark(
     tmp_path: Path,
 ) -> None:
     disk = FaultyDisk()

@@ -77,7 +77,7 @@ def test_quorum_state_and_meta_properties(tmp_path: Path) -> None:
     log.close()
 
 
-def test_files_that_a_crash_left_are_removed_and_strangers_are_not(tmp_path: Path) -> None:
+def test_files_left_by_a_crash_are_removed_and_other_files_are_not(tmp_path: Path) -> None:
     log = small(tmp_path)
     fill(log, 1)
     log.close()
@@ -100,7 +100,7 @@ def test_files_that_a_crash_left_are_removed_and_strangers_are_not(tmp_path: Pat
     assert not (tmp_path / "meta.properties.tmp").exists()
 
 
-def test_the_bootstrap_snapshot_is_nobodys_and_stays(tmp_path: Path) -> None:
+def test_the_bootstrap_snapshot_is_not_listed_and_stays(tmp_path: Path) -> None:
     log = small(tmp_path)
     (log.directory / "00000000000000000000-0000000000.checkpoint").write_bytes(b"whatever")
     log.close()
@@ -122,7 +122,7 @@ def damaged(tmp_path: Path, name: str, position: int) -> Path:
     return path
 
 
-def test_a_damaged_or_torn_end_is_cut_off_and_told(tmp_path: Path) -> None:
+def test_a_damaged_or_torn_end_is_cut_off_and_reported(tmp_path: Path) -> None:
     log = small(tmp_path)
     batches = fill(log, 1, 3)
     log.set_high_watermark(2)
@@ -252,7 +252,7 @@ def test_a_quorum_state_that_cannot_be_read_is_not_guessed_at(
         ),
     ],
 )
-def test_other_files_that_cannot_be_read_are_told(
+def test_other_files_that_cannot_be_read_are_reported(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
     small(tmp_path).close()
@@ -278,7 +278,7 @@ def test_a_snapshot_that_is_damaged_is_removed_if_the_log_does_not_need_it(tmp_p
         small(tmp_path)
 
 
-def test_a_directory_that_may_not_be_written_is_told(tmp_path: Path) -> None:
+def test_a_directory_without_write_permission_is_reported(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         (tmp_path / "file").write_bytes(b"")
         with pytest.raises(LogError, match="cannot make directory"):

@@ -180,7 +180,7 @@ def test_a_follower_sees_what_the_owner_does(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_follower_may_look_between_any_two_operations(tmp_path: Path, seed: int) -> None:
+def test_a_follower_may_scan_between_any_two_operations(tmp_path: Path, seed: int) -> None:
     model = Model(tmp_path, seed)
     model.disk.follower = model.follower
     for _ in range(60):
@@ -192,7 +192,7 @@ def test_a_follower_may_look_between_any_two_operations(tmp_path: Path, seed: in
     model.log.close()
 
 
-def test_a_truncation_and_an_append_of_the_same_size_between_two_looks(tmp_path: Path) -> None:
+def test_a_truncation_and_an_append_of_the_same_size_between_two_scans(tmp_path: Path) -> None:
     log = LocalLog.open(tmp_path, LogSettings())
     follower = DirectoryFollower(str(log.directory), snapshot_prefix=False)
     for offset in range(5):

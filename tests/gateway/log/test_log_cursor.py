@@ -142,7 +142,7 @@ def test_a_hole_between_segments(tmp_path: Path) -> None:
         (b"\0" * 100, "magic"),
     ],
 )
-def test_damage_is_told_with_its_place_behind_what_stands_before_it(
+def test_damage_is_reported_with_its_position_after_the_batches_before_it(
     tmp_path: Path, bad: bytes, text: str
 ) -> None:
     path = segment(tmp_path, 0, batch(0), bad)

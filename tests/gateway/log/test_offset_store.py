@@ -19,7 +19,7 @@ from tests.gateway.log.offset_store_files import (
 )
 
 
-def test_what_was_appended_is_there_after_opening_again(tmp_path: Path) -> None:
+def test_appended_records_are_there_after_opening_again(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     assert store.records() == []
     store.append([(b"a", b"1"), (b"b", b"2")], NOW_MS)
@@ -110,7 +110,7 @@ def test_a_tail_of_anything_is_cut(tmp_path: Path, tail: bytes) -> None:
     assert not (tmp_path / (SEGMENT + DAMAGED)).exists()
 
 
-def test_damage_in_the_middle_loses_one_batch_and_is_told(tmp_path: Path) -> None:
+def test_damage_in_the_middle_loses_one_batch_and_is_reported(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     for i in range(5):
         store.append([(b"key-%d" % i, b"value-%d" % i)], NOW_MS)

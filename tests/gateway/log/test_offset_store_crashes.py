@@ -95,7 +95,7 @@ def test_it_is_a_dict(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]
     store.close()
 
 
-def test_what_goes_wrong_while_it_opens_lets_the_lock_go(
+def test_a_failure_while_opening_releases_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:

@@ -81,7 +81,7 @@ def test_a_restart_finds_everything(tmp_path: Path) -> None:
     again.close()
 
 
-def test_what_the_process_knew_survives_its_kill(tmp_path: Path) -> None:
+def test_noted_state_survives_a_kill_of_the_process(tmp_path: Path) -> None:
     """Nothing is written at the end: another process finds the directory as kill -9 leaves it."""
     store = new_store(tmp_path)
     store.persist(1, 1, 1, DIRECTORY_ID, kraft_version=1)
@@ -118,7 +118,7 @@ def test_quorum_state_of_a_static_quorum(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_is_on_disk_already_is_not_written_again(tmp_path: Path) -> None:
+def test_a_state_on_disk_is_not_written_again(tmp_path: Path) -> None:
     disk = RecordingDisk(tmp_path)
     store = new_store(tmp_path, disk=disk)
     store.persist(1, 1, 1, DIRECTORY_ID, kraft_version=1)
@@ -180,7 +180,7 @@ def test_bytes_that_do_not_follow_on_are_refused_and_nothing_changed(tmp_path: P
     store.close()
 
 
-def test_what_was_never_committed_can_be_dropped_and_is_not_missed(tmp_path: Path) -> None:
+def test_uncommitted_records_can_be_truncated_and_are_not_missed(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     store.persist(1, 1, 1, DIRECTORY_ID, kraft_version=1)
     for offset in range(30):

@@ -47,7 +47,7 @@ def test_a_lower_point_is_the_only_one_once_it_is_settled(tmp_path: Path) -> Non
     file.close()
 
 
-def test_what_was_settled_is_not_lost_with_the_machine(tmp_path: Path) -> None:
+def test_a_settled_point_survives_a_power_failure(tmp_path: Path) -> None:
     """Not by a later note, and not by another settling, wherever it is cut short."""
     disk = RecordingDisk(tmp_path)
     file = RecoveryPointFile(tmp_path, disk)
@@ -121,7 +121,7 @@ def test_a_write_that_is_cut_short_costs_only_itself(tmp_path: Path, notes: int,
         format_slot(RecoveryPoint(7, -1)),
     ],
 )
-def test_what_is_no_slot_says_nothing(data: bytes) -> None:
+def test_bytes_that_are_no_slot_give_no_point(data: bytes) -> None:
     assert best_of(data) == RecoveryPoint(0, 0)
 
 

@@ -78,7 +78,9 @@ def test_features_of_ones_own_choice() -> None:
         ),
     ],
 )
-def test_what_no_release_finalizes(level: int, chosen: dict[str, int], what: str) -> None:
+def test_levels_that_no_release_finalizes_are_refused(
+    level: int, chosen: dict[str, int], what: str
+) -> None:
     with pytest.raises(ValueError, match=what):
         features_of(level, chosen)
 

@@ -42,7 +42,7 @@ def as_kafka_does(batches: list[Batch], interval: int) -> tuple[bytes, bytes]:
 
 
 @given(_batches, st.integers(0, 3000), st.integers(1, 7))
-def test_entries_are_those_of_kafka_however_they_are_told(
+def test_entries_are_those_of_kafka_however_the_batches_are_added(
     shapes: list[tuple[int, int, int]], interval: int, piece: int
 ) -> None:
     batches = laid_out(shapes)
@@ -57,7 +57,7 @@ def test_entries_are_those_of_kafka_however_they_are_told(
 
 
 @given(_batches, st.integers(0, 3000), st.integers(0, 200), st.booleans())
-def test_rewinding_and_telling_again_is_as_if_never_told(
+def test_rewinding_and_adding_again_gives_the_same_entries(
     shapes: list[tuple[int, int, int]], interval: int, kept_offsets: int, completed: bool
 ) -> None:
     batches = laid_out(shapes)

@@ -49,7 +49,7 @@ def refused(data_dir: Path, kind: type[LogError], what: str, **more: Any) -> Non
 # -------------------------------------------------------------------------------------------------
 
 
-def test_a_directory_that_nobody_formatted(tmp_path: Path) -> None:
+def test_an_unformatted_directory_is_refused(tmp_path: Path) -> None:
     refused(
         tmp_path, NotFormatted, "is not formatted: meta.properties is missing; run 'kwire format'"
     )
@@ -229,7 +229,7 @@ def test_records_that_were_synced_are_no_torn_end(
     )
 
 
-def test_what_was_never_synced_is_a_torn_end(used: Path) -> None:
+def test_records_that_were_never_synced_are_a_torn_end(used: Path) -> None:
     with max((used / PARTITION).glob("*.log")).open("ab") as file:
         file.write(batch(6, 1, 3).data[:-1])
     store = open_store(used)

@@ -69,7 +69,7 @@ def test_a_clean_shutdown_takes_one_election_whatever_the_size(size: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_five_that_stand_in_step_agree_soon(seed: int) -> None:
+def test_five_nodes_that_campaign_in_step_agree_soon(seed: int) -> None:
     """KAFKA-18345: rivals whose rests grow to the same cap must not meet for ever."""
     rng = random.Random(seed)
     world = of(1, 2, 3, 4, 5, random=lambda id: rng.random)
@@ -112,7 +112,7 @@ def test_a_leader_resigns_for_its_controller() -> None:
     assert leader_of(world) is not old
 
 
-def test_who_shuts_down_grants_votes_and_does_not_stand() -> None:
+def test_a_node_that_shuts_down_grants_votes_and_does_not_campaign() -> None:
     world = of(1, 2, 3)
     world.run(5)
     old = leader_of(world)
@@ -127,7 +127,7 @@ def test_who_shuts_down_grants_votes_and_does_not_stand() -> None:
     assert old.done and leader_of(world).id == others[0]
 
 
-def test_an_observer_never_stands() -> None:
+def test_an_observer_never_campaigns() -> None:
     world = node(ElectionState(5), voters=(2, 3))
     world.run(60)
     raft = world.members[1].raft
@@ -207,7 +207,7 @@ def test_begin_and_end_of_an_epoch() -> None:
     assert [answer.topics[0].partitions[0].error_code for answer in answers] == [0, 0, 0]
 
 
-def test_begin_of_an_older_epoch_or_for_somebody_else() -> None:
+def test_begin_of_an_older_epoch_or_for_another_voter_is_refused() -> None:
     world = node(ElectionState(5))
     for epoch, voter, error in (
         (4, 1, ErrorCode.FENCED_LEADER_EPOCH),

@@ -94,7 +94,7 @@ def fetched(
 BATCH = leader_change(5, 5, 2, (1, 2, 3)).data
 
 
-def test_what_it_asks() -> None:
+def test_requests_of_a_follower() -> None:
     lone = Lone()
     send, request = lone.asked[-1], lone.last()
     assert (send.node_id, send.address) == (2, address(2))
@@ -222,7 +222,7 @@ def test_the_next_epoch_and_its_leader() -> None:
     assert lone.member.disk.state == ElectionState(6, 3)
 
 
-def test_a_leader_whose_address_nobody_knows() -> None:
+def test_a_leader_without_a_known_address_is_not_followed() -> None:
     lone = Lone()
     lone.answer(fetched(error=ErrorCode.FENCED_LEADER_EPOCH, epoch=6, leader=8))
     assert (lone.raft.epoch, lone.raft.leader_id, lone.raft.role) == (6, 8, "unattached")
@@ -234,7 +234,7 @@ def test_records_of_a_leader_in_another_epoch_are_not_used() -> None:
     assert (lone.raft.epoch, lone.raft.log.end_offset) == (6, 5)
 
 
-def test_late_and_second_answers_are_nobodys() -> None:
+def test_late_and_second_responses_are_discarded() -> None:
     """They may fit where they do not belong: the experiment of the notes found both."""
     lone = Lone()
     first = lone.asked[-1].number

@@ -86,7 +86,7 @@ def test_batches_of_records() -> None:
         (1, [[b"x" * 2000]], False),
     ],
 )
-def test_what_is_refused_is_not_appended_at_all(
+def test_a_refused_proposal_appends_nothing(
     epoch: int, batches: list[list[bytes]], not_leader: bool
 ) -> None:
     """KAFKA-14996: one that is too large fails, and the leader stays."""

@@ -103,7 +103,7 @@ def test_an_empty_log_after_a_snapshot() -> None:
     assert log.validate(0, 0) == ValidOffsetAndEpoch(snapshot=SnapshotId(9, 4))
 
 
-def test_what_is_durable() -> None:
+def test_durable_tokens_raise_the_flushed_offset() -> None:
     log = ReplicatedLog(STORED)
     log.append(1, 18, [(6, 15)])
     log.append(2, 20, [(7, 18)])
@@ -113,7 +113,7 @@ def test_what_is_durable() -> None:
     assert log.synced(2) and log.flushed == 20
 
 
-def test_what_was_cut_is_not_durable_when_its_append_is() -> None:
+def test_truncated_records_are_not_durable_when_their_append_is() -> None:
     """An append that is still on its way when the log is cut behind it counts up to the cut,
     however long it grows then.
     """
@@ -178,7 +178,7 @@ def test_where_a_log_is_cut(leaders: Position, target: int) -> None:
     assert truncation_offset(ReplicatedLog(STORED), leaders) == target
 
 
-def test_nobody_says_where_logs_part_in_an_epoch_not_asked_about() -> None:
+def test_a_divergence_in_an_epoch_that_the_fetch_did_not_name_is_invalid() -> None:
     with pytest.raises(InvalidResponse):
         truncation_offset(ReplicatedLog(STORED), Position(15, 7))
 

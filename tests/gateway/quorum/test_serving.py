@@ -156,7 +156,7 @@ def test_diverging_answers_do_not_wait() -> None:
     )
 
 
-def test_who_waits_is_answered_when_the_leader_resigns() -> None:
+def test_a_delayed_fetch_is_answered_when_the_leader_resigns() -> None:
     world, leader = leading(1, 2, 3)
     answers = [_waiting(world) for _ in range(3)]
     leader.step(Resign(1, "the controller failed"))
@@ -170,7 +170,7 @@ def test_resigning_an_older_epoch_changes_nothing() -> None:
     assert leader.raft is not None and leader.raft.role == "leader"
 
 
-def test_who_has_gone_is_not_answered() -> None:
+def test_a_disconnected_fetch_is_not_answered() -> None:
     world, leader = leading(1)
     number = 10_000
     world.requests[number] = -1, 0, 18

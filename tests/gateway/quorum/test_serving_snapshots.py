@@ -22,7 +22,7 @@ from tests.gateway.quorum.world import World
 from tests.gateway.quorum.worldly import take_snapshot
 
 
-def test_observers_and_strangers_never_move_the_high_watermark() -> None:
+def test_observers_and_unknown_replicas_never_move_the_high_watermark() -> None:
     world, leader = leading(1, 2, 3)
     for id in (2, 3):
         world.members[id].kill()

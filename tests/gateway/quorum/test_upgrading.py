@@ -115,7 +115,7 @@ def test_asked_again_it_is_done_already() -> None:
     )
 
 
-def test_not_before_every_voter_has_told_what_it_is() -> None:
+def test_an_upgrade_is_refused_until_every_voter_has_registered() -> None:
     world = static(1, 2, 3, seconds=0)
     leader = leader_of(world)
     first, second = others(world)
@@ -130,7 +130,7 @@ def test_not_before_every_voter_has_told_what_it_is() -> None:
     assert leader.raft is not None and leader.raft.upgrade_refusal(1) is None
 
 
-def test_every_leader_is_told_anew() -> None:
+def test_voters_register_with_every_leader() -> None:
     world = static(1, 2, 3)
     old = leader_of(world)
     old.kill()
@@ -179,11 +179,11 @@ def test_a_voter_that_fetches_for_another_directory_than_it_said() -> None:
         (VoterNode(2, directory(2), {LISTENER: address(2)}, (1, 1)), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_a_voter_of_the_log_is_not_heard(row: VoterNode, error: ErrorCode) -> None:
+def test_an_entry_that_cannot_be_a_voter_is_refused(row: VoterNode, error: ErrorCode) -> None:
     assert update_voter(static(1, 2, 3), row) == error
 
 
-def test_nobody_upgrades_who_does_not_lead() -> None:
+def test_a_node_that_does_not_lead_refuses_an_upgrade() -> None:
     world = static(1, 2, 3)
     leader, follower = leader_of(world), others(world)[0]
     assert leader.raft is not None and follower.raft is not None
@@ -307,7 +307,7 @@ def test_no_change_of_voters_before_the_upgrade_is_committed() -> None:
     )
 
 
-def test_whoever_comes_late_learns_it_from_a_snapshot() -> None:
+def test_a_late_follower_learns_of_an_upgrade_from_a_snapshot() -> None:
     world = static(1, 2, 3)
     leader, late = leader_of(world), others(world)[0]
     late.kill()
@@ -344,7 +344,7 @@ def test_an_address_of_the_configuration_counts_only_until_then() -> None:
     assert follower.raft is not None and follower.raft.log.end_offset > before
 
 
-def test_leaders_that_have_no_use_for_it_are_told_once() -> None:
+def test_leaders_that_do_not_support_registration_are_asked_once() -> None:
     """Kafka before 4.1 refuses it in such a quorum: nothing is lost, and it is not asked again and
     again.
     """

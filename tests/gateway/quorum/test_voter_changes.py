@@ -165,7 +165,7 @@ def test_no_change_before_something_of_this_epoch_is_committed() -> None:
     assert ask(world, remove(3), 0, seconds=0.0) == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_who_lags_is_not_added() -> None:
+def test_an_observer_that_lags_is_not_added() -> None:
     world = quorum(1, 2, 3, observers=(4,))
     world.members[4].kill()
     world.run(30)

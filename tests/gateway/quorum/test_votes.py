@@ -33,7 +33,7 @@ from tests.gateway.quorum.model_disk import directory
         (ElectionState(5, 9), "unattached", 5, 9, -1),  # its address is not known
     ],
 )
-def test_what_a_node_comes_back_as(
+def test_role_after_a_restart(
     state: ElectionState | None, role: str, epoch: int, leader: int, voted: int
 ) -> None:
     raft = node(state).members[1].raft
@@ -76,7 +76,9 @@ def test_votes_by_role(
     ("log", "granted"),
     [((1, 1), True), ((9, 1), True), ((0, 3), True), ((0, 1), False), ((9, 0), False)],
 )
-def test_only_a_log_as_good_as_ours_gets_the_vote(log: tuple[int, int], granted: bool) -> None:
+def test_only_a_log_at_least_as_up_to_date_gets_the_vote(
+    log: tuple[int, int], granted: bool
+) -> None:
     world = node(ElectionState(5))
     assert said(vote(world, 6, log=log)) == (ErrorCode.NONE, granted)
     raft = world.members[1].raft
@@ -95,7 +97,7 @@ def test_a_vote_is_given_once_and_again_to_the_same() -> None:
 
 
 @pytest.mark.parametrize("leader", [-1, 2, 9])
-def test_a_vote_that_was_given_is_said_again_whoever_leads_since(leader: int) -> None:
+def test_a_granted_vote_is_repeated_although_a_leader_is_known(leader: int) -> None:
     """The second copy of a question may arrive after the candidate was elected, and after it was
     lost again.
     """
@@ -135,7 +137,7 @@ def test_votes_of_other_clusters(more: dict[str, Any], top: int) -> None:
     assert raft is not None and raft.epoch == (5 if top else 6)
 
 
-def test_votes_meant_for_somebody_else() -> None:
+def test_a_vote_for_another_voter_key_is_refused() -> None:
     world = node(ElectionState(5))
     assert said(vote(world, 6, voter_id=3)) == (ErrorCode.INVALID_VOTER_KEY, False)
     assert said(vote(world, 6, voter_id=-1)) == GRANTED

@@ -62,7 +62,7 @@ def test_a_new_one_is_empty_and_ready(tmp_path: Path) -> None:
     assert values(partition) == [] and partition.max_timestamp() is None
 
 
-def test_what_is_written_is_shown_once_it_is_on_disk(tmp_path: Path) -> None:
+def test_written_records_are_served_once_they_are_on_disk(tmp_path: Path) -> None:
     partition, told = opened(tmp_path), []
     partition.on_advance(lambda: told.append(partition.high_watermark))
     partition.append([AuditRecord(1000, b"a")])
@@ -81,7 +81,7 @@ def test_what_is_written_is_shown_once_it_is_on_disk(tmp_path: Path) -> None:
     assert partition.end_offset_for_epoch(0) == (0, 2)
 
 
-def test_after_a_kill_everything_written_is_shown(tmp_path: Path) -> None:
+def test_after_a_kill_every_written_record_is_served(tmp_path: Path) -> None:
     partition = opened(tmp_path, TINY)
     partition.append([AuditRecord(1, b"a")])
     partition.roll()
@@ -90,7 +90,7 @@ def test_after_a_kill_everything_written_is_shown(tmp_path: Path) -> None:
     assert values(again) == [(0, b"a"), (1, b"b")] and again.repairs == []
 
 
-def test_what_is_deleted_is_no_longer_shown(tmp_path: Path) -> None:
+def test_deleted_records_are_no_longer_served(tmp_path: Path) -> None:
     partition = opened(tmp_path, AuditSettings(segment_bytes=1, retention_ms=100, fsync=False))
     write(partition, "a", at=1000)
     write(partition, "b", at=2000)

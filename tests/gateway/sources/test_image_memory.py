@@ -40,7 +40,7 @@ def test_the_collector_is_paused_and_comes_back() -> None:
         gc.enable()
 
 
-def test_who_ends_first_does_not_end_the_pause_of_others() -> None:
+def test_the_first_thread_to_end_does_not_end_the_pause_of_others() -> None:
     first, second = collector_paused(), collector_paused()
     first.__enter__()
     second.__enter__()
@@ -54,7 +54,7 @@ def test_who_ends_first_does_not_end_the_pause_of_others() -> None:
     assert gc.isenabled()
 
 
-def test_letting_go_ends_everything_in_an_image_that_nobody_else_holds() -> None:
+def test_release_frees_every_part_of_an_image_without_other_references() -> None:
     image = Image(
         partitions={Uuid(bytes(16)): {0: mistyped(Thing()), 1: mistyped(Thing())}},
         brokers={1: mistyped(Thing())},

@@ -108,7 +108,9 @@ class Follower:
 
 @needs_shared
 @pytest.mark.parametrize("seed", range(6))
-def test_wherever_kafkas_image_is_known_ours_is_it(seed: int, logs: Any, tmp_path: Path) -> None:
+def test_the_image_equals_kafkas_wherever_that_is_known(
+    seed: int, logs: Any, tmp_path: Path
+) -> None:
     root: Path = logs("p-quorum")
     rng = random.Random(seed)
     states = dict(truth(path) for path in (root / "truth" / "2").glob("state-*.jsonl"))

@@ -96,7 +96,7 @@ def test_lookups_in_an_empty_log(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_shown_before_the_end_is_known(
+def test_nothing_is_served_before_the_end_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
@@ -115,7 +115,7 @@ def test_nothing_is_shown_before_the_end_is_known(
     assert source.high_watermark == 30 and source.refresh_delay_s > 0
 
 
-def test_growth_is_shown_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_is_served_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = KafkaLog(tmp_path / "__cluster_metadata-0")
     source = caught_up(open_log(tmp_path))
     for _ in range(30):

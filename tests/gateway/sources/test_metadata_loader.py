@@ -182,7 +182,7 @@ def test_readers_never_see_half_a_batch_or_half_a_transaction(tmp_path: Path) ->
 # -------------------------------------------------------------------------------------------------
 
 
-def test_records_that_cannot_be_taken_are_counted_told_and_passed_over(tmp_path: Path) -> None:
+def test_records_that_cannot_be_folded_are_counted_reported_and_skipped(tmp_path: Path) -> None:
     good = encode_metadata_record(topic(1), 0)
     newer = b"\x01\x02\x63" + good[3:]
     unknown = b"\x01\xff\x7f\x00" + good[3:]
@@ -234,7 +234,7 @@ def test_a_damaged_batch_stops_the_image_there_and_it_goes_on_when_that_is_mende
     assert topics(keeper) == ["t1", "t2", "t3"] and not keeper.problem
 
 
-def test_what_stands_above_the_high_watermark_is_never_looked_at(tmp_path: Path) -> None:
+def test_records_above_the_high_watermark_are_never_read(tmp_path: Path) -> None:
     """It may be half written, be truncated, and be written anew in another epoch."""
     path = write_segment(tmp_path, 0, batch(0, topic(1)), batch(1, topic(2))[:-7])
     keeper = MetadataLoader(tmp_path)

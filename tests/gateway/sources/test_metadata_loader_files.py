@@ -91,7 +91,7 @@ def test_a_snapshot_that_is_installed_replaces_the_image_when_it_is_whole(tmp_pa
     assert keeper.log_bytes == len(batch(50, topic(22))), "counted from the snapshot on"
 
 
-def test_a_log_that_nothing_leads_to_is_told_until_a_snapshot_comes(tmp_path: Path) -> None:
+def test_a_log_without_its_beginning_is_reported_until_a_snapshot_comes(tmp_path: Path) -> None:
     write_segment(tmp_path, 30, batch(30, topic(3)))
     write_snapshot(tmp_path, 20, 1, topic(1))
     write_snapshot(tmp_path, 31, 1, topic(1))
@@ -105,7 +105,7 @@ def test_a_log_that_nothing_leads_to_is_told_until_a_snapshot_comes(tmp_path: Pa
     assert (topics(keeper), keeper.problem) == (["t1"], None)
 
 
-def test_a_hole_in_the_log_is_told_and_not_retried_for_ever(tmp_path: Path) -> None:
+def test_a_gap_in_the_log_is_reported_and_not_retried_for_ever(tmp_path: Path) -> None:
     write_snapshot(tmp_path, 2, 1, topic(1))
     write_segment(tmp_path, 0, *(batch(n, NoOpRecord()) for n in range(5)))
     write_segment(tmp_path, 8, batch(8, topic(2)))
@@ -190,7 +190,7 @@ def test_a_bug_is_loud_and_costs_no_record(tmp_path: Path, monkeypatch: pytest.M
     assert topics(keeper) == ["t1", "t2", "t3"] and gc.isenabled()
 
 
-def test_configs_and_other_inner_things_change_in_the_image_only_when_shown(tmp_path: Path) -> None:
+def test_configs_change_in_the_image_only_when_a_step_is_applied(tmp_path: Path) -> None:
     def config(value: str | None) -> ConfigRecord:
         return ConfigRecord(resource_type=2, resource_name="a", name="retention.ms", value=value)
 
@@ -209,7 +209,9 @@ def test_configs_and_other_inner_things_change_in_the_image_only_when_shown(tmp_
         assert keeper.image.configs == after
 
 
-def test_changed_acls_are_told_since_any_number_until_the_image_is_another(tmp_path: Path) -> None:
+def test_changed_acls_are_returned_since_any_number_until_the_image_is_replaced(
+    tmp_path: Path,
+) -> None:
     acls = [AccessControlEntryRecord(id=Uuid(bytes([number]) * 16)) for number in range(4)]
     write_segment(
         tmp_path, 0, batch(0, acls[0]), batch(1, *acls[1:3]), batch(3, topic(1)), batch(4, acls[3])

@@ -53,7 +53,7 @@ def source(root: Path) -> Iterator[QuorumLog]:
 # -------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_shown_before_it_is_committed_and_then_byte_for_byte(source: QuorumLog) -> None:
+def test_records_are_served_once_committed_byte_for_byte(source: QuorumLog) -> None:
     first, second = batch(0, 3, 1), batch(3, 1, 1)
     assert do(source, Append(first.data + second.data)) is None
     assert edge(source) == (0, 0)
@@ -92,7 +92,7 @@ def test_a_lower_high_watermark_changes_nothing(source: QuorumLog) -> None:
     assert (source.committed, source.high_watermark) == (6, 6)
 
 
-def test_who_waits_is_told_when_there_is_something_new_and_only_then(source: QuorumLog) -> None:
+def test_waiters_are_notified_of_new_records_and_of_nothing_else(source: QuorumLog) -> None:
     told: list[int] = []
     unsubscribe = source.on_advance(lambda: told.append(source.high_watermark))
     do(source, appended(source))
@@ -110,7 +110,7 @@ def test_who_waits_is_told_when_there_is_something_new_and_only_then(source: Quo
     assert told == [2, 2]
 
 
-def test_truncation_takes_away_only_what_nobody_saw(source: QuorumLog) -> None:
+def test_truncation_removes_only_records_that_were_never_served(source: QuorumLog) -> None:
     kept = fill(source, 2)
     do(source, appended(source, 5), appended_at(9, 1))
     lost = source.store.end_offset
@@ -170,7 +170,7 @@ def test_batches_that_are_refused_leave_everything_as_it_was(
     assert edge(source) == (0, 5)
 
 
-def test_what_stood_before_a_refused_effect_is_done_and_shown(source: QuorumLog) -> None:
+def test_effects_before_a_refused_one_are_performed_and_served(source: QuorumLog) -> None:
     assert (
         do(source, appended(source), Advance(2), Append(batch(9, 1, 1).data), Advance(3))
         is not None

@@ -122,7 +122,7 @@ def test_closing_frees_the_directory_whatever_the_disk_says(root: Path) -> None:
     reopened(root).close()
 
 
-def test_a_file_that_cannot_be_opened_for_reading_changes_nothing_of_what_is_shown(
+def test_a_file_that_cannot_be_opened_leaves_the_served_log_unchanged(
     source: QuorumLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(source, 10)
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_opened_for_reading_changes_nothing_of_what_is_sho
     assert source.problems == ()
 
 
-def test_a_truncation_that_cannot_be_looked_at_shows_nothing_wrong(
+def test_a_truncation_that_cannot_be_scanned_serves_nothing_wrong(
     source: QuorumLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(source, 2)

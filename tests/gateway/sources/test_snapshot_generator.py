@@ -279,7 +279,7 @@ def test_nothing_new(tmp_path: Path) -> None:
     )
 
 
-def test_what_could_not_be_read_is_not_thrown_away(tmp_path: Path) -> None:
+def test_no_snapshot_is_written_over_unreadable_records(tmp_path: Path) -> None:
     """As in Kafka after a fault of the metadata loader: a snapshot would lack it, and the log that
     has it might be cleaned.
     """

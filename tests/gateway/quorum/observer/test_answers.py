@@ -32,7 +32,7 @@ def partition(records: bytes) -> PartitionData:
     return PartitionData(records=records)
 
 
-def test_whole_batches_that_follow_our_end() -> None:
+def test_whole_batches_that_follow_the_log_end() -> None:
     assert response_checks.given_batches(partition(A.data + B.data), END, 4) == (
         A.data + B.data,
         Position(7, 4),
@@ -65,7 +65,7 @@ def test_batches_that_cannot_follow_are_nonsense(records: bytes, end: Position, 
         response_checks.given_batches(partition(records), end, epoch)
 
 
-def test_batch_whose_offsets_exceed_int64_is_nonsense() -> None:
+def test_batch_whose_offsets_exceed_int64_is_invalid() -> None:
     largest = 2**63 - 1
     fits = data_batch(largest - 2, 2, 3, 1)
     got = response_checks.given_batches(partition(fits.data), Position(largest - 2, 2), 4)
@@ -115,7 +115,7 @@ def _real(api_key: int) -> Iterator[tuple[int, bytes]]:
 
 
 @needs_shared
-def test_what_real_controllers_answer_makes_sense() -> None:
+def test_responses_of_real_controllers_are_valid() -> None:
     """Every error-free answer is read, and its batches would be taken by a log that ends where they
     begin.
     """

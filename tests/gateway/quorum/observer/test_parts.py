@@ -119,7 +119,7 @@ def test_the_voters_that_a_leader_describes() -> None:
     assert voters.endpoints_described(described()) == [(1, "h", 9)]
 
 
-def test_a_follower_describes_no_quorum_of_nobody() -> None:
+def test_a_follower_describes_no_empty_quorum() -> None:
     assert voters.voters_described(described(partition_error=6, ids=())) is None
     assert voters.voters_described(described(ids=())) is None
     assert voters.voters_described(described(error=31)) is None

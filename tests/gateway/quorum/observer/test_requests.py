@@ -58,7 +58,7 @@ def test_a_fetch_of_every_version_is_a_replicas(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", requests.FETCH_VERSIONS)
-def test_an_unknown_high_watermark_is_not_told(version: int) -> None:
+def test_an_unknown_high_watermark_is_not_sent(version: int) -> None:
     assert fetch(version, high_watermark=-1).topics[0].partitions[0].high_watermark == ABSENT
 
 
