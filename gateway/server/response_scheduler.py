@@ -22,7 +22,7 @@ from gateway.server.streamed_encoder import StreamedEncoder
 if TYPE_CHECKING:
     from gateway.handlers.streamed import Streamed
     from gateway.server.counts import Counts
-    from gateway.server.server_context import Memory
+    from gateway.server.memory import Memory
 
 #: Duration of one slice, s. A single element may take longer: its handler bounds it.
 SLICE_S: Final = 0.005

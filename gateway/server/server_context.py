@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.server.counts import Counts
 from gateway.server.loop_watchdog import LoopWatchdog
+from gateway.server.memory import Memory
 from gateway.server.response_scheduler import ResponseScheduler
 from gateway.server.turns import Turns
 from gateway.server.work_scheduler import WorkScheduler
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from gateway.server.clients.listener_auth import ListenerAuth
     from gateway.server.clients.purgatory import Purgatory
     from gateway.server.logs import Reports
-
-
-@dataclass(slots=True)
-class Memory:
-    """Bytes that all connections hold: unfinished requests and unsent responses."""
-
-    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
