@@ -7,7 +7,7 @@ import java.io.FileOutputStream;
 import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
-import org.apache.kafka.common.utils.Exit;
+import java.lang.reflect.Proxy;
 
 /**
  * Runs the main methods of Kafka's command line tools one after another, so that only the first one
@@ -19,7 +19,7 @@ import org.apache.kafka.common.utils.Exit;
  * of its own would have ended them.
  */
 public class ToolRunner {
-    /** Unwinds the stack of a tool that calls {@link Exit}, which would end the virtual machine. */
+    /** Unwinds the stack of a tool that calls Kafka's {@code Exit}, which would end the virtual machine. */
     private static final class Exited extends Error {
         Exited() {
             super(null, null, false, false);
@@ -61,14 +61,34 @@ public class ToolRunner {
     private static final Capture ERRORS = new Capture();
     private static volatile Integer status;
 
+    /** Kafka 4.4 moved {@code Exit} to another package, so the class is found by name. */
+    private static void replaceExit() throws ReflectiveOperationException {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        } catch (ClassNotFoundException moved) {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        }
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object replacement =
+                Proxy.newProxyInstance(
+                        procedure.getClassLoader(),
+                        new Class<?>[] {procedure},
+                        (proxy, method, values) -> {
+                            exit((Integer) values[0]);
+                            return null;
+                        });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, replacement);
+        exit.getMethod("setHaltProcedure", procedure).invoke(null, replacement);
+    }
+
     public static void main(String[] arguments) throws Exception {
         DataInputStream requests = new DataInputStream(System.in);
         DataOutputStream responses = new DataOutputStream(new FileOutputStream(FileDescriptor.out));
         // Scala's Console keeps the streams that it finds when it is loaded: they are set once.
         System.setOut(new PrintStream(OUTPUT, true));
         System.setErr(new PrintStream(ERRORS, true));
-        Exit.setExitProcedure((code, message) -> exit(code));
-        Exit.setHaltProcedure((code, message) -> exit(code));
+        replaceExit();
         boolean clean = true;
         while (clean) {
             String[] request;
