@@ -85,9 +85,7 @@ class CrashStates(CrashDisk):
                     moved := names.pop(change.path, None)
                 ) is not None and change.kind == "rename":
                     names[change.value] = moved
-        fate_of = {
-            id(change): supervisor for change, supervisor in zip(pending, fates, strict=True)
-        }
+        fate_of = {id(change): outcome for change, outcome in zip(pending, fates, strict=True)}
         state: State = dict.fromkeys(self.directories)
         for path, inode in names.items():
             state[path] = _content(inode, fate_of) if inode.changes else inode.data
