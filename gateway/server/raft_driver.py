@@ -181,7 +181,7 @@ class RaftDriver:
         try:
             while True:
                 await self._run_core()
-                await self._new_core()
+                await self._new_core()  # reached by observers only: a voter raises
         finally:
             self._over.set()  # releases shut_down: leadership cannot be handed over any more
             with trio.CancelScope(shield=True):

@@ -90,6 +90,7 @@ class RaftMessages:
             self._measures.problem = str(error)
             self._events.add(Failed(send.number, failure(error)))
         else:
+            # An error code is an answer, too: the core decides what it means. Here it is counted.
             code = error_of(response)
             if code is not None:
                 self._measures.request_errors[code] += 1

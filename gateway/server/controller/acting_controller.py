@@ -355,6 +355,7 @@ class ActingController:
     def _resign(self, reason: str) -> None:
         """Give up the leadership: the next leader decides on requests that were not appended."""
         self._driver.resign(self._epoch, reason)
+        # At once, not when the core confirms it: nothing may be decided on a state in doubt.
         self.not_leading(self._epoch)
 
     def committed(self, high_watermark: int) -> None:

@@ -103,6 +103,7 @@ class ControllerForwarder:
             channel.waiting.add(scope)
             try:
                 async with channel.turn:
+                    # Checked again here: the client may have given up while the request waited.
                     if not is_wanted():
                         raise ForwardFailed("the client does not wait any longer")
                     upstream = await self._connected(channel, address, request, version)
@@ -171,6 +172,7 @@ class ControllerForwarder:
         assert request.API_KEY is not None, "only requests are forwarded"
         if trio.current_time() - channel.used_at > _IDLE_S:
             await channel.peer.close()
+        # Connecting may fail without harm: the request was not sent, so it can be forwarded again.
         try:
             upstream = await channel.peer.at(address)
         except UpstreamError as error:
