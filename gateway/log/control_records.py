@@ -54,6 +54,8 @@ def read_control_records(directory: Path) -> ControlRecords:
     if listing.snapshots:
         latest = max(listing.snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset))
         of_snapshot = _snapshot_records(directory, latest, latest.end_offset - 1)
+        # A snapshot of a static quorum has no such records. The segments are then read from their
+        # beginning.
         if of_snapshot:
             found += of_snapshot
             start = latest.end_offset

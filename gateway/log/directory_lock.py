@@ -49,6 +49,7 @@ class DirectoryLock:
             self._identity = _identity(path)
         except OSError as error:
             os.close(self._fd)
+            # POSIX allows either error for a lock that another process holds.
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise LogLocked(
                     _sentence(path.parent, "another process (a second kwire, or Kafka)")

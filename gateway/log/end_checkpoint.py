@@ -32,6 +32,8 @@ def write_end(directory: Path, end_offset: int) -> None:
     """Store ``end_offset``; everything below it must be on disk."""
     path = directory / END_CHECKPOINT
     with contextlib.suppress(OSError):
+        # Without a sync: a power failure may leave an older offset, which only makes the warning
+        # come less often.
         temporary = path.with_name(END_CHECKPOINT + ".tmp")
         temporary.write_bytes(b"%d\n" % end_offset)
         os.replace(temporary, path)

@@ -32,6 +32,7 @@ class EpochCache(LeaderEpochs):
 
     def save(self, disk: Disk, directory: Path) -> None:
         """Write the file unless it holds these entries already. Raises DiskFailed."""
+        # Epochs change with elections, and appends come much more often: most calls write nothing.
         if self._saved != self._entries:
             disk.replace(directory / FILE_NAME, format_leader_epochs(self._entries))
             self._saved = list(self._entries)

@@ -158,6 +158,8 @@ class DirectoryFollower:
             if settled and not index.maybe_changed() and not (everything and _bytes_changed(index)):
                 continue
             before = index.end, index.status
+            # A truncation and an append may leave the file as long as it was: only the last batch
+            # tells.
             if not index.intact():
                 self._segments[at] = index = index.rewound()
                 self._truncated = True

@@ -78,5 +78,6 @@ def superseding_snapshot(listing: Listing, last_epoch: int, end_offset: int) -> 
     """
     if not listing.snapshots:
         return None
+    # By epoch first: a snapshot of an older epoch may have the larger end offset.
     latest = max(listing.snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset))
     return latest if (latest.epoch, latest.end_offset) > (last_epoch, end_offset) else None

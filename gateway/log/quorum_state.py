@@ -39,6 +39,7 @@ def parse_quorum_state(data: bytes) -> tuple[int, QuorumStateData]:
     if len(data) > _BYTES_MAX:
         raise DecodeError(f"more than {_BYTES_MAX} bytes are no {FILE_NAME}")
     try:
+        # Not ``json.loads``: Jackson reads one object and ignores the bytes after it.
         value, _ = json.JSONDecoder().raw_decode(data.decode("utf-8").lstrip())
     except (ValueError, RecursionError) as error:
         raise DecodeError(f"not JSON: {error}") from None

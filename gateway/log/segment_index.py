@@ -58,6 +58,8 @@ class SegmentIndex:
             if timestamp > latest:
                 latest = timestamp
                 self._latest = (timestamp, last_offset)
+            # More than the interval since the last entry, not at least as much: Kafka's
+            # ``bytesSinceLastIndexEntry > indexIntervalBytes``.
             if position > due:
                 self._offsets.append(last_offset)
                 self._positions.append(shift + position)

@@ -58,6 +58,7 @@ def _control_record(index: BatchIndex, at: int) -> Record | None:
     """
     if not index.positions:
         return None
+    # The last batch of a file lies in its last block.
     block = 0 if at == 0 else len(index.positions) - 1
     slots = index.slots(block, index.end)
     if not slots or slots[at].size > _CONTROL_BYTES_MAX:

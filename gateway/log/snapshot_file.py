@@ -64,6 +64,7 @@ class SnapshotFile:
                 SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_log_timestamp),
             )
         ]
+        # In the same batch as the header, as Kafka's ``RecordsSnapshotWriter`` writes them.
         if kraft_version > 0:
             first.append(("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=kraft_version)))
             if voters is not None:

@@ -200,6 +200,7 @@ class UnifiedLog(abc.ABC):
         The age of a segment is the difference of two batch timestamps, not of clocks: replicas then
         roll at the same offsets.
         """
+        # A batch larger than a segment gets a segment of its own: an empty one is never rolled.
         if size == 0:
             return False
         aged = (

@@ -31,7 +31,8 @@ class WriteGuard:
 
     def fail(self, error: BaseException | str) -> None:
         """Refuse every later change. The first reason stands: later ones follow from it."""
-        self.reason = self.reason or str(error)
+        # An exception may have no text, and an empty reason would mean that there is no failure.
+        self.reason = self.reason or str(error) or type(error).__name__
 
     @contextlib.contextmanager
     def several_steps(self) -> Iterator[None]:

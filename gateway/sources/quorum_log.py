@@ -66,7 +66,7 @@ class QuorumLog(LogPartition):
     """
 
     def __init__(self, store: RaftStore | ObserverStore, *, snapshot_prefix: bool) -> None:
-        """Raises NotShown: nothing of it is served then."""
+        """Scan the log once. Raises LogUnreadable if committed records cannot be read."""
         super().__init__(cluster_id=store.cluster_id, log_dir=str(store.directory.parent))
         self.store = store
         self.in_touch = False
