@@ -15,8 +15,9 @@ from gateway.controller.admin_api import AdminApi, Refusal, Requirement
 from gateway.controller.apis import admin_api, admin_keys
 from gateway.handlers.access import may_on_cluster
 from gateway.handlers.acls import NO_AUTHORIZER
-from gateway.handlers.context import Handler, PendingResponse
+from gateway.handlers.context import Handler
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.refusals import REASON, REFUSED
 from gateway.ports import Requester
 from kwire.protocol import AclOperation, ApiKey, ErrorCode

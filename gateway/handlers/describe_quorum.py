@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.handlers.topic import PARTITION, TOPIC_NAME
 from gateway.ports import State

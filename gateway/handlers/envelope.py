@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.answer_errors import errors_of
-from gateway.handlers.context import HEADER_TAGS_MAX, Context, PendingResponse
+from gateway.handlers.context import HEADER_TAGS_MAX, Context
 from gateway.handlers.element_budget import (
     DECODED_AT_ONCE_MAX,
     elements_of_node,
 )
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed, stream_long
 from gateway.handlers.work import Work, completed
 from gateway.ports import Forwarder

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, log_of, topic_named, topic_with_id
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.topic import end_of_epoch, partition_fault
 from gateway.ports import FileRecords, OffsetOutOfRange, Partition
 from kwire.messages.fetch_response import (

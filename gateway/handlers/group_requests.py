@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gateway.handlers.access import Operation
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 
 if TYPE_CHECKING:
     from gateway.groups.events import Event

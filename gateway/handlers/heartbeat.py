@@ -12,7 +12,8 @@ from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.context import Context
+    from gateway.handlers.pending_response import PendingResponse
 
 API_KEY: Final = ApiKey.HEARTBEAT
 VERSIONS: Final = range(5)

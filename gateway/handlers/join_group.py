@@ -15,7 +15,8 @@ from kwire.messages.join_group_response import JoinGroupResponse, JoinGroupRespo
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.context import Context
+    from gateway.handlers.pending_response import PendingResponse
 
 API_KEY: Final = ApiKey.JOIN_GROUP
 VERSIONS: Final = range(10)

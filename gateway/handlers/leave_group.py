@@ -15,7 +15,8 @@ from kwire.messages.leave_group_response import LeaveGroupResponse, MemberRespon
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.context import Context
+    from gateway.handlers.pending_response import PendingResponse
 
 API_KEY: Final = ApiKey.LEAVE_GROUP
 VERSIONS: Final = range(6)

@@ -16,7 +16,8 @@ from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Context, PendingResponse
+    from gateway.handlers.context import Context
+    from gateway.handlers.pending_response import PendingResponse
     from gateway.handlers.streamed import Streamed
     from kwire.message import Message
 

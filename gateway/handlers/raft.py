@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.context import Handler, PendingResponse
+from gateway.handlers.context import Handler
+from gateway.handlers.pending_response import PendingResponse
 from kwire.protocol import ApiKey, ErrorCode
 from kwire.registry import response_type
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import PendingResponse
+    from gateway.handlers.pending_response import PendingResponse
     from gateway.handlers.streamed import Streamed
     from kwire.message import Message
 

@@ -1,41 +1,25 @@
-"""Writes log events as lines: JSON, or text for a terminal.
+"""Sets structlog up to write log events as lines: JSON, or text for a terminal.
 
-It does not choose, count or limit events: ``gateway.server.logs`` does. structlog does the same
-work, but importing it imports rich and asyncio, which takes longer than the rest of the server's
-logging together (docs/decisions/0004-libraries-outside-the-core.md).
+It does not choose, count or limit events: ``gateway.server.logs`` does.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
-import json
+import logging
 import sys
-import traceback
 from collections.abc import Mapping
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
+
+import structlog
 
 #: The levels of ``log.level``, the least important first.
 LEVELS: Final = {
-    "debug": 10,
-    "info": 20,
-    "warning": 30,
-    "error": 40,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
 }
-_RESET: Final = "\x1b[0m"
-_BOLD: Final = "\x1b[1m"
-_DIM: Final = "\x1b[2m"
-_CYAN: Final = "\x1b[36m"
-_LEVEL_COLORS: Final = {
-    "debug": "\x1b[32m",
-    "info": "\x1b[32m",
-    "warning": "\x1b[33m",
-    "error": "\x1b[31m",
-}
-#: Columns of the name of an event in text, so that the fields of most lines begin in one column.
-_EVENT_COLUMNS: Final = 30
-#: A value with one of these is quoted in text.
-_QUOTED: Final = frozenset(" \t=\r\n\"'")
 
 
 class LogLines:
@@ -46,9 +30,14 @@ class LogLines:
     """
 
     def __init__(self, level: str, style: str, stream: TextIO | None = None) -> None:
-        self._least = LEVELS[level]
-        self._style = style
-        self._stream = stream
+        is_terminal = _is_terminal(sys.stderr if stream is None else stream)
+        text = style == "console" or (style == "auto" and is_terminal)
+        self._log = structlog.wrap_logger(
+            structlog.WriteLogger(cast(TextIO, _Stream(stream))),
+            processors=_processors(text, colors=is_terminal),
+            wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+            cache_logger_on_first_use=True,
+        )
 
     def write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         """Write one event. The field ``exc_info``, an exception, is written as its traceback.
@@ -56,22 +45,34 @@ class LogLines:
         A line that cannot be written is dropped: a server goes on when the reader of its log goes
         away.
         """
-        if LEVELS[level] < self._least:
-            return
-        values = dict(fields)
-        error = values.pop("exc_info", None)
-        trace = None if error is None else "".join(traceback.format_exception(error)).rstrip()
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
-        now = now.replace("+00:00", "Z")
-        stream = sys.stderr if self._stream is None else self._stream
-        is_terminal = _is_terminal(stream)
-        if self._style == "console" or (self._style == "auto" and is_terminal):
-            line = _text(now, level, event, values, trace, colors=is_terminal)
-        else:
-            line = _json(now, level, event, values, trace)
+        getattr(self._log, level)(event, **fields)
+
+
+def _processors(text: bool, *, colors: bool) -> list[Any]:
+    head = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if text:
+        # rich would draw a traceback over fifty lines, with the values of local variables.
+        plain = structlog.dev.plain_traceback
+        return [*head, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+    return [*head, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+class _Stream:
+    """A stream that drops text when it cannot be written; None is standard error."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # a broken pipe; a closed file
-            stream.write(line + "\n")
-            stream.flush()
+            (sys.stderr if self._stream is None else self._stream).write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            (sys.stderr if self._stream is None else self._stream).flush()
 
 
 def _is_terminal(stream: TextIO) -> bool:
@@ -79,27 +80,3 @@ def _is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except ValueError:  # a closed file
         return False
-
-
-def _json(now: str, level: str, event: str, values: dict[str, Any], trace: str | None) -> str:
-    if trace is not None:
-        values["exception"] = trace
-    return json.dumps({"timestamp": now, "level": level, "event": event, **values}, default=repr)
-
-
-def _text(
-    now: str, level: str, event: str, values: dict[str, Any], trace: str | None, *, colors: bool
-) -> str:
-    def painted(text: str, color: str) -> str:
-        return f"{color}{text}{_RESET}" if colors else text
-
-    fields = (f"{painted(name, _CYAN)}={_shown(values[name])}" for name in sorted(values))
-    head = f"{painted(now, _DIM)} [{painted(f'{level:<9}', _LEVEL_COLORS[level])}]"
-    line = " ".join([head, painted(f"{event:<{_EVENT_COLUMNS}}", _BOLD), *fields]).rstrip()
-    return line if trace is None else f"{line}\n{trace}"
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return value if value and _QUOTED.isdisjoint(value) else repr(value)
-    return repr(value)

@@ -58,7 +58,7 @@ from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gateway.handlers.context import PendingResponse
+    from gateway.handlers.pending_response import PendingResponse
     from gateway.quorum.raft import Raft
     from gateway.server.logs import Reports
     from gateway.server.quorum_peer import Connecting

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.handlers.api_versions import OWN_FEATURES
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.ports import Requester
 from kwire.messages.controller_registration_request import (
     ControllerRegistrationRequest,

@@ -23,7 +23,7 @@ from gateway.handlers import (
     produce,
 )
 from gateway.handlers.api_versions import Feature, make_response, unsupported_version_response
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
 from gateway.ports import State
 from kwire.header import decode_response_header, encode_response_header, response_header_version

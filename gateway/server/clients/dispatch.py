@@ -26,7 +26,8 @@ from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import Handler, Peer, PendingResponse
+    from gateway.handlers.context import Handler, Peer
+    from gateway.handlers.pending_response import PendingResponse
     from gateway.handlers.streamed import Streamed
     from gateway.handlers.work import Work
     from gateway.ports import Gateway

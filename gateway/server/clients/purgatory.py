@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import PendingResponse
+    from gateway.handlers.pending_response import PendingResponse
     from kwire.message import Message
 
 #: Responses that are tried, or expired, before other tasks run: about 10 ms.

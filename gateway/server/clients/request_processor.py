@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed, stream_long
 from gateway.server.clients.connection_state import Event, State
 from gateway.server.clients.dispatch import encode_answer

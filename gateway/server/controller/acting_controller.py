@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gateway.address import Address
     from gateway.controller.controller import Controller, Decision
     from gateway.controller.records import Operation
-    from gateway.handlers.context import PendingResponse
+    from gateway.handlers.pending_response import PendingResponse
     from gateway.ports import Authorizer, Requester
     from gateway.server.controller.changes import Changes
     from gateway.server.logs import Reports

@@ -14,7 +14,7 @@ from gateway.controller.apis import refused
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.context import PendingResponse
+    from gateway.handlers.pending_response import PendingResponse
     from gateway.ports import Requester
     from kwire.message import Message
 

@@ -15,7 +15,7 @@ from gateway.handlers import (
     offset_fetch,
     sync_group,
 )
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.handlers.world import World, over_the_wire

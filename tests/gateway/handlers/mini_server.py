@@ -17,7 +17,8 @@ from typing import Any
 
 import kwire
 from gateway.handlers.api_versions import unsupported_version_response
-from gateway.handlers.context import Context, Peer, PendingResponse
+from gateway.handlers.context import Context, Peer
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import handlers
 from gateway.ports import Endpoint, FileRecords

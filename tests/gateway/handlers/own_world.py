@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import controller_handlers, handlers
 from gateway.ports import Requester
 from kwire.cluster import apply

@@ -8,7 +8,8 @@ import random
 
 import pytest
 
-from gateway.handlers.context import Handler, PendingResponse
+from gateway.handlers.context import Handler
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import COLLECTIONS, handlers
 from gateway.ports import State
 from kwire.message import Struct

@@ -24,7 +24,7 @@ from gateway.handlers import (
     produce,
 )
 from gateway.handlers.catalog import audit_topic, has_partition, log_of, topic_named, topic_with_id
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.produce import AUDIT
 from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
 from kwire.protocol import ErrorCode

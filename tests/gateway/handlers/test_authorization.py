@@ -15,8 +15,9 @@ import pytest
 
 from gateway.handlers import envelope, offset_commit
 from gateway.handlers.answer_errors import errors_of
-from gateway.handlers.context import Context, Handler, Peer, PendingResponse
+from gateway.handlers.context import Context, Handler, Peer
 from gateway.handlers.envelope import FORWARDABLE
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import controller_handlers, handlers
 from gateway.security.acls import ALLOW, DENY, LITERAL, RESOURCE_TYPES
 from gateway.security.principal import Principal, encode_principal

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import kwire
-from gateway.handlers.context import Handler, PendingResponse
+from gateway.handlers.context import Handler
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
 from kwire.header import decode_request_header, decode_response_header
 from tests.gateway.handlers.world import World, over_the_wire

@@ -20,7 +20,7 @@ from gateway.handlers import (
     produce,
 )
 from gateway.handlers.catalog import EmptyLog, log_of, topic_named, topic_with_id
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.produce import NO_DATA
 from gateway.ports import OffsetOutOfRange
 from kwire.protocol import ErrorCode

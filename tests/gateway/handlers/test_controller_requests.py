@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.controller.admin_api import TIMEOUT_MS
-from gateway.handlers.context import PendingResponse
 from gateway.handlers.controller_requests import TIMEOUT_MS_MAX
+from gateway.handlers.pending_response import PendingResponse
 from gateway.ports import Requester
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.admin_handlers import (

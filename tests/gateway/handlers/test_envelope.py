@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from gateway.handlers import envelope
-from gateway.handlers.context import PendingResponse
 from gateway.handlers.envelope import _sealed, _sealed_whole
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import controller_handlers
 from gateway.ports import Forwarder, Requester

@@ -11,7 +11,7 @@ from kafka.errors import for_code
 
 from gateway.config import Config
 from gateway.handlers import fetch
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.ports import State
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid

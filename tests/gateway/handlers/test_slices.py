@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import handlers
 from gateway.handlers.work import completed

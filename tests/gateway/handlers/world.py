@@ -10,7 +10,8 @@ from typing import Any
 
 from gateway.config import Config
 from gateway.handlers.answer_errors import errors_of
-from gateway.handlers.context import Context, Peer, PendingResponse
+from gateway.handlers.context import Context, Peer
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import handlers
 from gateway.handlers.work import completed

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 import trio
 
-from gateway.handlers.context import Handler, Peer, PendingResponse
+from gateway.handlers.context import Handler, Peer
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
 from gateway.ports import Gateway
 from gateway.server.clients.dispatch import Dispatcher, encode_answer

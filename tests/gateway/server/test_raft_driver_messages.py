@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.ports import FileRecords, OffsetOutOfRange, SourceStopped
 from gateway.quorum.effects import (
     FailureKind,

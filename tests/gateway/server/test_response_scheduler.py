@@ -11,7 +11,8 @@ from typing import Any
 
 import trio
 
-from gateway.handlers.context import Context, Handler, PendingResponse
+from gateway.handlers.context import Context, Handler
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.context import Context, Handler, PendingResponse
+from gateway.handlers.context import Context, Handler
+from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.work import Work, completed, in_slices
 from gateway.server.clients.dispatch import Malformed
 from kwire.errors import DecodeError

@@ -10,7 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.handlers.context import Context, Handler, PendingResponse
+from gateway.handlers.context import Context, Handler
+from gateway.handlers.pending_response import PendingResponse
 from gateway.server.clients.connection_state import State
 from gateway.server.clients.listener_auth import ListenerAuth
 from kwire.messages.heartbeat_response import HeartbeatResponse

@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from gateway.config import MIB
-from gateway.handlers.context import Context, Handler, PendingResponse
+from gateway.handlers.context import Context, Handler
+from gateway.handlers.pending_response import PendingResponse
 from gateway.server.clients.request_processor import DECODED_FACTOR
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.heartbeat_request import HeartbeatRequest

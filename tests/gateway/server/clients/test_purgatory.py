@@ -10,7 +10,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.server.clients.purgatory import SLICE, Purgatory
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from tests.gateway.server.harness import handler, heartbeat, run, serving, until

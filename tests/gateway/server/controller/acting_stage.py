@@ -16,7 +16,7 @@ import trio.testing
 from gateway.address import Address
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.ports import Requester
 from gateway.quorum.events import Propose
 from gateway.security.authorizer import AllowAll

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.handlers.context import PendingResponse
+from gateway.handlers.pending_response import PendingResponse
 from gateway.ports import Requester
 from gateway.server.controller import changes
 from gateway.server.controller.changes import Changes

@@ -1,0 +1,83 @@
+"""Defines a response that is not ready yet, and how its connection gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gateway.handlers.streamed import Streamed
+    from kwire.message import Message
+
+
+class PendingResponse:
+    """A response that is not ready (Kafka: ``DelayedOperation``). Its holder calls :meth:`complete`
+    once; later calls are ignored.
+
+    If ``deadline`` (seconds on the clock of ``Context.now``, or None) passes first, the server
+    completes it with ``expire()``. ``cancelled`` becomes true when the connection closes: its
+    holder may drop it then. ``keeps_request``: the decoded request stays in memory until the
+    response, so the connection counts its bytes.
+    """
+
+    __slots__ = (
+        "_deliver",
+        "_response",
+        "cancelled",
+        "deadline",
+        "done",
+        "expire",
+        "keeps_request",
+        "on_cancel",
+    )
+
+    def __init__(
+        self,
+        *,
+        deadline: float | None = None,
+        expire: Callable[[], Message] | None = None,
+        keeps_request: bool = True,
+    ) -> None:
+        self.keeps_request = keeps_request
+        self.deadline = deadline
+        self.expire = expire
+        self.done = False
+        self.cancelled = False
+        self.on_cancel: Callable[[], None] | None = None
+        self._response: Message | Streamed | None = None
+        self._deliver: Callable[[Any], None] | None = None
+
+    def complete(self, response: Message | Streamed) -> None:
+        """Deliver the response: call the connection's callback before this returns."""
+        if self.done or self.cancelled:
+            return
+        self.done = True
+        deliver = self._deliver
+        self._release()
+        if deliver is None:
+            self._response = response
+        else:
+            deliver(response)
+
+    def attach(self, deliver: Callable[[Any], None]) -> None:
+        """For the connection: call ``deliver`` with the response, at once if it is ready."""
+        if self._response is not None:
+            response, self._response = self._response, None
+            deliver(response)
+        elif not self.done:
+            self._deliver = deliver
+
+    def cancel(self) -> None:
+        """For the connection: it has closed, and needs no response."""
+        if not self.done and not self.cancelled:
+            self.cancelled = True
+            on_cancel = self.on_cancel
+            self._release()
+            if on_cancel is not None:
+                on_cancel()
+
+    def _release(self) -> None:
+        """Drop the references to the request and the connection: the heap of deadlines keeps this
+        object until its deadline.
+        """
+        self.expire = self.on_cancel = self._deliver = None
