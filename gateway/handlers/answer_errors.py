@@ -10,38 +10,24 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from kwire.message import Message, Struct
 
-_ERROR_CODE: Final = attrgetter("error_code")
-
-
-class _Codes(NamedTuple):
-    """The error codes in structs of one class: in the struct itself, and in its fields."""
-
-    own: bool
-    inner: tuple[_Field, ...]
-
-
-class _Field(NamedTuple):
-    """A field whose structs have error codes; ``read`` gives its value."""
-
-    read: Callable[[Any], Any]
-    is_array: bool
-    codes: _Codes
+#: Adds the error codes in structs of one class to a counter.
+_Count: TypeAlias = Callable[[Sequence[Any], "Counter[int]"], None]
+#: A field whose structs have error codes: its value, whether that is an array, and its structs.
+_Field: TypeAlias = tuple[Callable[[Any], Any], bool, _Count]
 
 
 def count_errors(answer: Struct, found: Counter[int]) -> None:
     """Add the error codes other than 0 in ``answer``, a response or a struct in one, to ``found``,
     each as often as it occurs.
     """
-    codes = _codes_in(type(answer))
-    if codes.inner:
-        _count((answer,), codes, found)
-    elif codes.own and answer.error_code:  # type: ignore[attr-defined]
-        found[int(answer.error_code)] += 1  # type: ignore[attr-defined]
+    count = _counter(type(answer))
+    if count is not None:
+        count((answer,), found)
 
 
 def errors_of(answer: Message) -> Counter[int]:
@@ -52,35 +38,68 @@ def errors_of(answer: Message) -> Counter[int]:
 
 
 @functools.cache
-def _codes_in(kind: type[Struct]) -> _Codes:
+def _counter(kind: type[Struct]) -> _Count | None:
+    """Make the function for structs of ``kind``; None if neither they nor their fields have error
+    codes.
+    """
     fields = kind.fields()
-    inner = (
-        _Field(attrgetter(one.attr), one.array, _codes_in(kind.struct_class(one.type)))
-        for one in fields
-        if one.is_struct
-    )
-    return _Codes(
-        any(one.attr == "error_code" for one in fields),
-        tuple(one for one in inner if one.codes.own or one.codes.inner),
-    )
+    inner: list[_Field] = []
+    for one in fields:
+        count = _counter(kind.struct_class(one.type)) if one.is_struct else None
+        if count is not None:
+            inner.append((attrgetter(one.attr), one.array, count))
+    if any(one.attr == "error_code" for one in fields):
+        return _own_and_inner(_inner_counter(inner)) if inner else _count_own
+    return _inner_counter(inner) if inner else None
 
 
-def _count(structs: Sequence[Any], codes: _Codes, found: Counter[int]) -> None:
-    """Count the error codes in ``structs``, which are all of the class that ``codes`` is of."""
-    own, fields = codes
-    # Most responses have no error, which ``any`` sees without a step of the interpreter for each.
-    if own and any(map(_ERROR_CODE, structs)):
+def _count_own(structs: Sequence[Any], found: Counter[int]) -> None:
+    for struct in structs:
+        if struct.error_code:
+            found[int(struct.error_code)] += 1
+
+
+def _own_and_inner(inner: _Count) -> _Count:
+    def count(structs: Sequence[Any], found: Counter[int]) -> None:
         for struct in structs:
             if struct.error_code:
                 found[int(struct.error_code)] += 1
-    for read, is_array, inner in fields:
-        values: Sequence[Any]
+        inner(structs, found)
+
+    return count
+
+
+def _inner_counter(fields: Sequence[_Field]) -> _Count:
+    counters = [
+        (_array_counter if is_array else _field_counter)(read, inner)
+        for read, is_array, inner in fields
+    ]
+    if len(counters) == 1:
+        return counters[0]
+
+    def count(structs: Sequence[Any], found: Counter[int]) -> None:
+        for one in counters:
+            one(structs, found)
+
+    return count
+
+
+def _array_counter(read: Callable[[Any], Any], inner: _Count) -> _Count:
+    def count(structs: Sequence[Any], found: Counter[int]) -> None:
         if len(structs) == 1:  # most often: one topic, one partition
-            value = read(structs[0])
-            values = (value or ()) if is_array else () if value is None else (value,)
-        elif is_array:
-            values = [one for value in map(read, structs) if value for one in value]
+            values = read(structs[0])
         else:
-            values = [value for value in map(read, structs) if value is not None]
+            values = [one for value in map(read, structs) if value for one in value]
         if values:
-            _count(values, inner, found)
+            inner(values, found)
+
+    return count
+
+
+def _field_counter(read: Callable[[Any], Any], inner: _Count) -> _Count:
+    def count(structs: Sequence[Any], found: Counter[int]) -> None:
+        values = [value for value in map(read, structs) if value is not None]
+        if values:
+            inner(values, found)
+
+    return count
