@@ -196,11 +196,11 @@ def _unknown(value: Any) -> bool:
 @pytest.mark.parametrize(("pair", "version"), WIRE, ids=[f"{p.text.name}-{v}" for p, v in WIRE])
 def test_generated_code_agrees_with_the_verdict(pair: Pair, version: int) -> None:
     text, shipped = _text_type(pair), kwire.message_type(pair.shipped.name)
-    ours = text.from_json(_filled(pair.text.root, version), version).encode(version)
-    theirs = shipped.from_json(_filled(pair.shipped.root, version), version).encode(version)
-    assert _reads(ours, text, version)
-    assert _reads(theirs, shipped, version)
-    each_reads_the_other = _reads(ours, shipped, version) and _reads(theirs, text, version)
+    of_text = text.from_json(_filled(pair.text.root, version), version).encode(version)
+    of_shipped = shipped.from_json(_filled(pair.shipped.root, version), version).encode(version)
+    assert _reads(of_text, text, version)
+    assert _reads(of_shipped, shipped, version)
+    each_reads_the_other = _reads(of_text, shipped, version) and _reads(of_shipped, text, version)
     assert each_reads_the_other == (version in pair.same_bytes())
 
 
@@ -233,11 +233,11 @@ def test_forms_are_those_of_the_text(kip: str, file: str, count: int) -> None:
     (path,) = SEEDS.glob(f"{file}_*.txt")
     found = 0
     for raw in _schemas_of(path.read_text(encoding="utf-8")):
-        ours = load_json((KIP / kip / f"{raw['name']}.json").read_text(), raw["name"])
-        theirs = {"flexibleVersions": "none", **facts(raw)}
-        if theirs.get("apiKey") == -1:
-            theirs["apiKey"] = _pair(raw["name"]).shipped.api_key
-        assert ours == theirs
+        of_text = load_json((KIP / kip / f"{raw['name']}.json").read_text(), raw["name"])
+        of_shipped = {"flexibleVersions": "none", **facts(raw)}
+        if of_shipped.get("apiKey") == -1:
+            of_shipped["apiKey"] = _pair(raw["name"]).shipped.api_key
+        assert of_text == of_shipped
         found += 1
     assert found == count == len(list((KIP / kip).glob("*.json")))
 

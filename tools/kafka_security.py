@@ -29,7 +29,7 @@ from cryptography.x509.oid import NameOID
 
 ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
 #: A user without any permission under an authorizer.
-OUTSIDER, OUTSIDER_PASSWORD = "stranger", "stranger-secret"
+OUTSIDER, OUTSIDER_PASSWORD = "outsider", "outsider-secret"
 STORE_PASSWORD = "store-secret"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -33,8 +33,7 @@ AUDIT: Final = (
     "nothing can be produced to this topic."
 )
 NO_DATA: Final = (
-    "This server keeps the metadata of topics and no records of theirs: "
-    "nothing can be produced to them."
+    "This server keeps the metadata of topics, not their records: nothing can be produced to them."
 )
 #: The first version with topic ids (KIP-516).
 _BY_ID: Final = 13

@@ -49,7 +49,8 @@ def truncation_offset(log: EpochsOfLog, leaders: Position) -> int:
     """
     if leaders.epoch > log.last_epoch:
         raise InvalidResponse(
-            f"logs that diverge in epoch {leaders.epoch}, when ours ends in epoch {log.last_epoch}"
+            f"logs that diverge in epoch {leaders.epoch}, when the local log ends in epoch "
+            f"{log.last_epoch}"
         )
     epoch, end_offset = log.end_offset_for_epoch(leaders.epoch)
     # A log without a batch has no epochs, and starts at a committed snapshot: nothing can be cut.

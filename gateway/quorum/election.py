@@ -94,11 +94,11 @@ class Election:
         return checks.voter_only(self._node, partition.replica_id, epoch)
 
     def _grants(
-        self, candidate_id: int, directory_id: Uuid, theirs: Position, pre_vote: bool
+        self, candidate_id: int, directory_id: Uuid, candidate_end: Position, pre_vote: bool
     ) -> bool:
         """Return whether this node grants the vote, by its role (``EpochState.canGrantVote``)."""
         node, role = self._node, self._node.role
-        if not _is_up_to_date(theirs, node.log.end):
+        if not _is_up_to_date(candidate_end, node.log.end):
             return False
         # A leader that has committed nothing yet may be cut off from the majority that elected it.
         if isinstance(role, Leader):
@@ -349,10 +349,10 @@ class Election:
             node.become_follower(epoch, leader_id, endpoints, within_s=rest_s)
 
 
-def _is_up_to_date(theirs: Position, ours: Position) -> bool:
+def _is_up_to_date(candidate_end: Position, local_end: Position) -> bool:
     """Return whether the candidate's log is at least as up to date as this node's (Raft 5.4.1).
 
     A later last epoch wins whatever the lengths: the longer log of an older epoch may hold records
     that were never committed.
     """
-    return (theirs.epoch, theirs.offset) >= (ours.epoch, ours.offset)
+    return (candidate_end.epoch, candidate_end.offset) >= (local_end.epoch, local_end.offset)

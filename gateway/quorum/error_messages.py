@@ -29,18 +29,18 @@ def not_authenticated(address: Address, text: str) -> str:
     )
 
 
-def other_cluster(ours: str | None, theirs: str | None, address: Address | None = None) -> str:
+def other_cluster(local: str | None, remote: str | None, address: Address | None = None) -> str:
     """INCONSISTENT_CLUSTER_ID, or a cluster id learned that is not the local log's."""
     if address is not None:
         return (
-            f"{address} does not belong to cluster {ours} (INCONSISTENT_CLUSTER_ID). The local log "
-            f"is of cluster {ours}: point controller.quorum.bootstrap.servers at its controllers, "
-            "or use another data.dir for another cluster."
+            f"{address} does not belong to cluster {local} (INCONSISTENT_CLUSTER_ID). The local "
+            f"log is of cluster {local}: point controller.quorum.bootstrap.servers at its "
+            "controllers, or use another data.dir for another cluster."
         )
     return (
-        f"The quorum belongs to cluster {theirs}, the local log to cluster {ours}. Point "
-        f"controller.quorum.bootstrap.servers at controllers of {ours}, or use another data.dir "
-        f"for {theirs}."
+        f"The quorum belongs to cluster {remote}, the local log to cluster {local}. Point "
+        f"controller.quorum.bootstrap.servers at controllers of {local}, or use another data.dir "
+        f"for {remote}."
     )
 
 
@@ -49,12 +49,12 @@ def below_high_watermark(
 ) -> str:
     """The leader's log diverges from the local one below the high watermark."""
     return (
-        f"Committed records would be lost: {leader} says that its log parts from ours at epoch "
-        f"{leaders.epoch}, offset {leaders.offset}, which would cut the local log (end "
+        f"Committed records would be lost: {leader} says that its log diverges from the local one "
+        f"at epoch {leaders.epoch}, offset {leaders.offset}, which would cut the local log (end "
         f"{log_end.offset}, epoch {log_end.epoch}) back to {target}, below the high watermark "
-        f"{high_watermark} that the quorum told before. Nothing was cut. Either the quorum lost "
-        "committed records, or this is another cluster's log: compare both with kafka-dump-log, "
-        "and use a fresh data.dir if the quorum is right."
+        f"{high_watermark} that the quorum reported before. Nothing was cut. Either the quorum "
+        "lost committed records, or this is another cluster's log: compare both with "
+        "kafka-dump-log, and use a fresh data.dir if the quorum is right."
     )
 
 
@@ -63,11 +63,11 @@ def snapshot_below_high_watermark(
 ) -> str:
     """The leader offers only a snapshot that ends below the high watermark."""
     return (
-        f"Committed records would be lost: {leader} gives only its snapshot {snapshot_id} for our "
-        f"log (end {log_end.offset}, epoch {log_end.epoch}), which ends below the high watermark "
-        f"{high_watermark} that the quorum told before. Nothing was cut. Either the quorum lost "
-        "committed records, or this is another cluster's log: use a fresh data.dir if the quorum "
-        "is right."
+        f"Committed records would be lost: {leader} gives only its snapshot {snapshot_id} for "
+        f"the local log (end {log_end.offset}, epoch {log_end.epoch}), which ends below the high "
+        f"watermark {high_watermark} that the quorum reported before. Nothing was cut. Either the "
+        "quorum lost committed records, or this is another cluster's log: use a fresh data.dir if "
+        "the quorum is right."
     )
 
 

@@ -17,7 +17,7 @@ from tools.kafka import FAST_START, Cluster
 from tools.kafka_files import Node, Shape, format_nodes, make_nodes, write_properties
 from tools.own_quorum import OwnCluster, own_quorum
 
-WITNESS = 3
+NON_ELECTABLE = 3
 _USUAL = "apiKey=CONTROLLER_REGISTRATION"
 _TROUBLE = re.compile(r"\d\d:\d\d:\d\d\.\d+ (ERROR|FATAL) ")
 
@@ -48,46 +48,48 @@ class Mixed(Cluster):
     own: OwnCluster | None = None
 
     @property
-    def witness(self) -> Node:
-        return self.node(WITNESS)
+    def non_electable(self) -> Node:
+        return self.node(NON_ELECTABLE)
 
     @property
     def real(self) -> list[Node]:
         """Kafka's."""
-        return [node for node in self.nodes if node.node_id != WITNESS]
+        return [node for node in self.nodes if node.node_id != NON_ELECTABLE]
 
     def start_node(self, node: Node) -> None:
-        if self.own is not None and node is self.witness:
+        if self.own is not None and node is self.non_electable:
             self.own.start_node(node)
         else:
             super().start_node(node)
 
     def wait_for_node(self, node: Node, timeout_s: float = 60) -> None:
-        if self.own is not None and node is self.witness:
+        if self.own is not None and node is self.non_electable:
             self.own.wait_for_node(node, timeout_s)
         else:
             super().wait_for_node(node, timeout_s)
 
 
 @contextlib.contextmanager
-def with_witness(directory: Path) -> Iterator[Mixed]:
+def with_non_electable(directory: Path) -> Iterator[Mixed]:
     """Start Kafka's nodes 1 and 2 and kwire's node 3, a non-electable voter, and wait for a
     leader.
     """
-    with own_quorum(ids=[WITNESS], static_voters=True, formatted=False, start=False) as own:
-        [witness] = own.nodes
+    with own_quorum(ids=[NON_ELECTABLE], static_voters=True, formatted=False, start=False) as own:
+        [non_electable] = own.nodes
         values = {**QUICK_ELECTIONS, "metadata.max.idle.interval.ms": "0"}
         shape = Shape(KAFKA_VERSION, 0, 2, static_voters=True, properties=values)
         real = make_nodes(shape, directory)
         values["controller.quorum.voters"] = ",".join(
-            f"{node.node_id}@{node.controller_address}" for node in (*real, witness)
+            f"{node.node_id}@{node.controller_address}" for node in (*real, non_electable)
         )
         for node in real:
             write_properties(shape, node, real)
         format_nodes(shape, own.cluster_id, real, real)
-        own.configure_node(witness, {**values, "controller.quorum.campaign": "false"})
-        own.format_node(witness)
-        cluster = Mixed(shape, own.cluster_id, [*real, witness], directory, FAST_START, own=own)
+        own.configure_node(non_electable, {**values, "controller.quorum.campaign": "false"})
+        own.format_node(non_electable)
+        cluster = Mixed(
+            shape, own.cluster_id, [*real, non_electable], directory, FAST_START, own=own
+        )
         try:
             for node in cluster.nodes:
                 cluster.start_node(node)

@@ -11,7 +11,13 @@ import pytest
 
 from tests.interop.clients import need_java
 from tests.interop.own import passed
-from tests.interop.own_kafka import WITNESS, Mixed, complaints, observed_by_kafka, with_witness
+from tests.interop.own_kafka import (
+    NON_ELECTABLE,
+    Mixed,
+    complaints,
+    observed_by_kafka,
+    with_non_electable,
+)
 from tests.interop.quorum import clipped, files_of, first_unequal, wait_for_segments
 from tools.loss.checker import Minimum
 from tools.loss.faults import APPENDS
@@ -59,25 +65,25 @@ def test_non_electable_kwire_voter_keeps_a_kafka_quorum_available(tmp_path: Path
     never leads.
     """
     need_java()
-    with with_witness(tmp_path) as cluster:
+    with with_non_electable(tmp_path) as cluster:
         with under_load(cluster, tmp_path / "journal", per_second=10) as run:
             run.writers.wait_for(APPENDS)
             kill_real_leader(cluster, run)
-            cluster.kill_node(cluster.witness)
-            cluster.start_node(cluster.witness)
-            cluster.wait_for_node(cluster.witness)
+            cluster.kill_node(cluster.non_electable)
+            cluster.start_node(cluster.non_electable)
+            cluster.wait_for_node(cluster.non_electable)
             kill_real_leader(cluster, run)
         for node in cluster.nodes:
             cluster.wait_for_node(node)
         result = judge(
             run, Minimum(acknowledged=APPENDS * _LEADERS_KILLED, epochs=_LEADERS_KILLED + 1)
         )
-        passed("our witness among controllers of Kafka", result)
+        passed("non-electable voter of kwire among controllers of Kafka", result)
         end = leader_end(cluster.wait_for_leader())
         logs = [wait_for_segments(node, end) for node in cluster.nodes]
         assert not first_unequal(logs[2], logs[0]) and not first_unequal(logs[1], logs[0])
         assert [line for node in cluster.real for line in complaints(node)] == []
-        assert all(said.leader != WITNESS for said in run.watch.seen)
+        assert all(said.leader != NON_ELECTABLE for said in run.watch.seen)
 
 
 def kill_real_leader(cluster: Mixed, run: Run) -> None:

@@ -20,7 +20,7 @@ from gateway.log.listing import list_directory
 from tests.interop.admin_commands import Command
 from tests.interop.clients import need_java
 from tests.interop.own import create_by_java, dump
-from tests.interop.own_kafka import with_witness
+from tests.interop.own_kafka import with_non_electable
 from tests.interop.quorum import files_of, offsets_of, wait_for_segments
 from tests.interop.test_quorum_observed import status
 from tools import java, java_tools
@@ -247,19 +247,19 @@ def test_non_electable_kwire_voter_follows_the_upgrade_of_kafka_controllers(tmp_
     directory id when that leader is killed.
     """
     need_java()
-    with with_witness(tmp_path) as cluster:
+    with with_non_electable(tmp_path) as cluster:
         retried(lambda: features(cluster, *UPGRADE))
         assert voters(cluster) == {node.node_id: directory_of(node) for node in cluster.nodes}
         leader = cluster.wait_for_leader()
-        cluster.kill_node(cluster.witness)
-        cluster.start_node(cluster.witness)
-        cluster.wait_for_node(cluster.witness)
+        cluster.kill_node(cluster.non_electable)
+        cluster.start_node(cluster.non_electable)
+        cluster.wait_for_node(cluster.non_electable)
         [other] = [node for node in cluster.real if node is not leader]
         wait_for_segments(other, files_of(leader)[-1].last_offset + 1)
         cluster.kill_node(leader)
         assert cluster.wait_for_leader() is other
-        assert election(cluster.witness)["data_version"] == 1
-        wait_for_segments(cluster.witness, files_of(other)[-1].last_offset + 1)
+        assert election(cluster.non_electable)["data_version"] == 1
+        wait_for_segments(cluster.non_electable, files_of(other)[-1].last_offset + 1)
 
 
 def test_kafka_features_prints_the_same_for_a_kafka_quorum() -> None:

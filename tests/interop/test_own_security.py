@@ -156,18 +156,18 @@ def test_java_consumer_reads_the_log_in_a_group(
 
 
 def test_forwarded_request_is_authorized_for_the_client(secured: Secured) -> None:
-    stranger: dict[str, Any] = {"user": OUTSIDER, "password": OUTSIDER_PASSWORD}
+    outsider: dict[str, Any] = {"user": OUTSIDER, "password": OUTSIDER_PASSWORD}
     for number, node in enumerate(secured.cluster.nodes):
         assert (
-            create(secured, f"by-stranger-{number}", node=node, **stranger)
+            create(secured, f"by-outsider-{number}", node=node, **outsider)
             == "TOPIC_AUTHORIZATION_FAILED"
         )
         assert create(secured, f"by-admin-{number}", node=node) is None
-        assert topics(secured, node, **stranger) == set()
+        assert topics(secured, node, **outsider) == set()
     for node in secured.cluster.nodes:
         made = topics(secured, node)
         assert {f"by-admin-{number}" for number in range(3)} <= made
-        assert not any(name.startswith("by-stranger") for name in made)
+        assert not any(name.startswith("by-outsider") for name in made)
 
 
 def test_acls_that_kafkas_tool_changes_hold_on_every_node(secured: Secured) -> None:
@@ -203,11 +203,11 @@ def test_acls_that_kafkas_tool_changes_hold_on_every_node(secured: Secured) -> N
 
 
 def test_kafkas_tools_report_the_refusal(secured: Secured) -> None:
-    stranger: dict[str, Any] = {"user": OUTSIDER, "password": OUTSIDER_PASSWORD}
+    outsider: dict[str, Any] = {"user": OUTSIDER, "password": OUTSIDER_PASSWORD}
     with pytest.raises(
         JavaError, match=r"ClusterAuthorizationException|Cluster authorization failed"
     ):
-        secured.tool(ACLS, "--list", **stranger)
+        secured.tool(ACLS, "--list", **outsider)
     with pytest.raises(JavaError, match="Authentication failed"):
         secured.tool(java.TOPICS, "--list", user=OUTSIDER, password="wrong")
     with pytest.raises(JavaError, match="Authentication failed"):

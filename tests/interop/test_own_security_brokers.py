@@ -94,7 +94,7 @@ def create(admin: Any, topic: str) -> str | None:
 def test_client_of_a_broker_is_authorized_by_the_kwire_controller(place: Place) -> None:
     assert create(place.admin(), "by-admin") is None
     assert (
-        create(place.admin(OUTSIDER, OUTSIDER_PASSWORD), "by-stranger")
+        create(place.admin(OUTSIDER, OUTSIDER_PASSWORD), "by-outsider")
         == "TOPIC_AUTHORIZATION_FAILED"
     )
 
@@ -109,7 +109,7 @@ def test_acls_created_through_the_broker_hold_at_broker_and_controllers(place: P
         ResourceType,
     )
 
-    admin, stranger = place.admin(), place.admin(OUTSIDER, OUTSIDER_PASSWORD)
+    admin, outsider = place.admin(), place.admin(OUTSIDER, OUTSIDER_PASSWORD)
     bindings = [
         AclBinding(
             ResourceType.TOPIC,
@@ -124,8 +124,8 @@ def test_acls_created_through_the_broker_hold_at_broker_and_controllers(place: P
     ]
     for future in admin.create_acls(bindings).values():
         future.result(30)
-    until(lambda: create(stranger, "free-1") is None)  # the controller's authorizer
-    assert create(stranger, "other") == "TOPIC_AUTHORIZATION_FAILED"
+    until(lambda: create(outsider, "free-1") is None)  # the controller's authorizer
+    assert create(outsider, "other") == "TOPIC_AUTHORIZATION_FAILED"
     sasl = {
         "sasl.mechanism": "PLAIN",
         "sasl.username": OUTSIDER,

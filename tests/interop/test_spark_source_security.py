@@ -35,7 +35,7 @@ class Place:
     bootstrap: str
     cluster_id: str
     trust: Mapping[str, str]
-    stranger: Mapping[str, str]
+    outsider: Mapping[str, str]
 
     def log(self, *parts: Mapping[str, str]) -> ServerLog:
         """Connect with Kafka's properties ``parts``, each with ``kafka.`` before it as Spark has
@@ -64,8 +64,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         options=FAST_START,
         kill_at_end=True,
     ) as cluster:
-        stranger = trust_store_properties(Path(directory) / "other.pem", Authority())
-        yield Place(cluster.bootstrap, cluster.cluster_id, trust, stranger)
+        outsider = trust_store_properties(Path(directory) / "other.pem", Authority())
+        yield Place(cluster.bootstrap, cluster.cluster_id, trust, outsider)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -92,4 +92,4 @@ def test_wrong_password_is_reported_with_the_reason(
 
 def test_certificate_of_another_authority_is_refused(place: Place) -> None:
     with pytest.raises(ServerError, match="certificate verify failed"):
-        place.log(place.stranger, sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD))
+        place.log(place.outsider, sasl_client_properties("PLAIN", ADMIN, ADMIN_PASSWORD))

@@ -131,11 +131,11 @@ def test_a_delayed_way_is_slow(network: Network) -> None:
 
 
 def test_reset_is_an_error_and_not_an_end(network: Network) -> None:
-    with call(network) as connection, call(network, "a-stranger") as stranger:
+    with call(network) as connection, call(network, "a-outsider") as outsider:
         assert network.reset(_ECHO, _OTHER) == 1
         with pytest.raises(ConnectionResetError):
             connection.recv(1)
-        assert echoed(stranger, b"still here")
+        assert echoed(outsider, b"still here")
 
 
 def test_the_end_of_a_connection_is_passed_on(network: Network) -> None:

@@ -154,7 +154,7 @@ class FrameSource:
         if rng.random() < 0.2:
             inner = _changed(rng, inner)
         name = rng.choice(
-            ("User:admin", "User:stranger", "User:ANONYMOUS", "x:y", ":", "User:" + "x" * 2000)
+            ("User:admin", "User:outsider", "User:ANONYMOUS", "x:y", ":", "User:" + "x" * 2000)
         )
         message.request_data = inner
         message.request_principal = encode_principal(Principal(name, rng.random() < 0.2))

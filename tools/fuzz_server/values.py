@@ -22,10 +22,10 @@ from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 TOPICS: Final = tuple(f"t{number}" for number in range(6))
 _TOPIC_POOL: Final = ("__cluster_metadata", "__cluster_metadata_audit", *TOPICS, "n0", "n1", "n2")
 _GROUPS: Final = tuple(f"g{number}" for number in range(8))
-_USERS: Final = ("admin", "stranger", "u0", "u1", "u2")
+_USERS: Final = ("admin", "outsider", "u0", "u1", "u2")
 _PRINCIPALS: Final = (
     "User:admin",
-    "User:stranger",
+    "User:outsider",
     "User:u0",
     "User:*",
     "User:ANONYMOUS",

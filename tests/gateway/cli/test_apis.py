@@ -106,15 +106,15 @@ def test_a_table_for_people_with_features() -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "usable"),
+    ("served", "usable"),
     [([0, 3], None), ([0, 4], 4), ([4, 18], 18), ([17, 99], 18), ([19, 20], None)],
 )
-def test_the_newest_common_version(theirs: list[int], usable: int | None) -> None:
+def test_the_newest_common_version(served: list[int], usable: int | None) -> None:
     answer = ApiVersionsResponse(
-        api_keys=[ApiVersion(api_key=1, min_version=theirs[0], max_version=theirs[1])]
+        api_keys=[ApiVersion(api_key=1, min_version=served[0], max_version=served[1])]
     )
     (row,) = [row for row in apis.rows(answer) if row["key"] == 1]
-    assert (row["server"], row["usable"]) == (theirs, usable)
+    assert (row["server"], row["usable"]) == (served, usable)
 
 
 def test_older_server_is_asked_again_at_its_version() -> None:

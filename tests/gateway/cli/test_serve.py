@@ -114,7 +114,7 @@ def test_a_parked_fetch_is_answered_before_the_end(tmp_path: Path) -> None:
 
 
 def test_people_get_a_sentence(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
+    terminal, descriptor = pty.openpty()
     command = [
         *SERVE,
         "--source",
@@ -124,11 +124,11 @@ def test_people_get_a_sentence(tmp_path: Path) -> None:
         "--state-dir",
         str(tmp_path),
     ]
-    process = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, text=True)
-    os.close(theirs)
+    process = subprocess.Popen(command, stdout=descriptor, stderr=subprocess.PIPE, text=True)
+    os.close(descriptor)
     said = ""
     while "try:" not in said:
-        said += os.read(ours, 1000).decode()
+        said += os.read(terminal, 1000).decode()
     process.send_signal(signal.SIGTERM)
     loop_reports.read("kwire serve", process.communicate(timeout=60)[1])
     assert process.returncode == 0

@@ -120,7 +120,7 @@ class Replay:
         cluster_id = next(
             one.request["clusterId"] for one in scenario.exchanges if "clusterId" in one.request
         )
-        self.ours = Cluster(cluster_id=cluster_id, **settings)
+        self.kwires = Cluster(cluster_id=cluster_id, **settings)
         self._scenario = scenario
         self._ids: dict[str, str] = {}  # topic ids: Kafka's -> kwire's
         self._made = Counter[str]()
@@ -129,8 +129,8 @@ class Replay:
         """The differences between the responses."""
         for one in self._scenario.exchanges:
             self._pass_time(one.at_ms)
-            ours = self._ask(one)
-            expected, told = _compared(one.answer), _compared(ours)
+            kwires = self._ask(one)
+            expected, told = _compared(one.answer), _compared(kwires)
             if expected != told:
                 name = kwire.request_type(one.api_key).NAME
                 yield f"{one.at_ms} {name} {one.request}: Kafka {expected}, kwire {told}"
@@ -138,7 +138,7 @@ class Replay:
     def _ask(self, one: InFlightRequest) -> Any:
         # As far as Kafka's log was by then, for all that is known.
         offset = one.request.get("currentMetadataOffset", -1) + 1
-        self.ours.controller.log_ends(max(offset, getattr(one.answer, "broker_epoch", -1)))
+        self.kwires.controller.log_ends(max(offset, getattr(one.answer, "broker_epoch", -1)))
         asked = json.loads(json.dumps(one.request))
         names = [topic["name"] for topic in asked["topics"]] if one.api_key == 19 else []
         made = names and not any(errors(one.answer)) and not asked["validateOnly"]
@@ -146,15 +146,15 @@ class Replay:
             for topic in asked["topics"]:
                 self._put_as_kafka_did(topic)
         text = json.dumps(asked)
-        for kafkas, ours in self._ids.items():
-            text = text.replace(kafkas, ours)
-        answer = self.ours.ask(
+        for kafkas, kwires in self._ids.items():
+            text = text.replace(kafkas, kwires)
+        answer = self.kwires.ask(
             kwire.request_type(one.api_key).from_json(json.loads(text), one.version), one.version
         )
         for name in names:
             if made:
                 kafkas = self._kafkas_topics(name)[self._made[name]]
-                self._ids[kafkas] = str(self.ours.image.topic_ids[name])
+                self._ids[kafkas] = str(self.kwires.image.topic_ids[name])
                 self._made[name] += 1
         return answer
 
@@ -181,10 +181,10 @@ class Replay:
         topic["numPartitions"] = topic["replicationFactor"] = -1
 
     def _pass_time(self, until_ms: int) -> None:
-        while self.ours.now_ms < until_ms:
-            self.ours.now_ms = min(until_ms, self.ours.now_ms + 100)
-            for operation in self.ours.controller.poll(self.ours.now_ms):
-                self.ours.commit(operation)
+        while self.kwires.now_ms < until_ms:
+            self.kwires.now_ms = min(until_ms, self.kwires.now_ms + 100)
+            for operation in self.kwires.controller.poll(self.kwires.now_ms):
+                self.kwires.commit(operation)
 
 
 def kafkas_records(scenario: Scenario) -> Iterator[tuple[Message, int]]:
@@ -192,8 +192,8 @@ def kafkas_records(scenario: Scenario) -> Iterator[tuple[Message, int]]:
         yield kwire.message_type(one["type"]).from_json(one["data"], one["version"]), one["version"]
 
 
-def our_records(ours: Cluster) -> Iterator[tuple[Message, int]]:
-    for value in ours.log:
+def our_records(kwires: Cluster) -> Iterator[tuple[Message, int]]:
+    for value in kwires.log:
         _, version, message = decode_metadata_record(value)
         yield message, version
 
@@ -257,14 +257,14 @@ def test_controller_answers_and_writes_what_kafkas_did(case: Case) -> None:
     replay = Replay(scenario, **case.settings)
     differences = list(replay.run())
     assert {one.split()[1] for one in differences} == set(case.deliberate), "\n".join(differences)
-    ours = [
+    kwires = [
         one
-        for one in written(our_records(replay.ours))
+        for one in written(our_records(replay.kwires))
         if not one.startswith("AccessControlEntryRecord")
     ]
     expected = written(kafkas_records(scenario))
-    assert ours == (expected if case.until_ms == _THE_END else expected[: len(ours)])
-    assert len(ours) > 50 and len(scenario.exchanges) > 50
+    assert kwires == (expected if case.until_ms == _THE_END else expected[: len(kwires)])
+    assert len(kwires) > 50 and len(scenario.exchanges) > 50
 
 
 def _compared(answer: Any) -> Any:

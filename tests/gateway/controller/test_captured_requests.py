@@ -212,11 +212,11 @@ def test_captured_requests_have_kafkas_errors_and_records(scenario: str) -> None
             continue
         errors, records = of_ours(asked, cluster_id)
         mine = Counter(comparable(*pair) for pair in records)
-        theirs = Counter(comparable(*pair) for pair in asked.after[: len(records) + _AMONG])
-        if errors == errors_of(asked.answer) and mine <= theirs:
+        kafkas = Counter(comparable(*pair) for pair in asked.after[: len(records) + _AMONG])
+        if errors == errors_of(asked.answer) and mine <= kafkas:
             same[asked.request.NAME] += 1
         else:
-            different[asked.where] = f"{asked.request.NAME}: {dict(errors)} {mine}\nKafka: {theirs}"
+            different[asked.where] = f"{asked.request.NAME}: {dict(errors)} {mine}\nKafka: {kafkas}"
     expected = {where for where in EXPLAINED if where.startswith(f"{scenario} ")}
     assert different.keys() == expected, "\n".join(
         different[where] for where in different.keys() - expected

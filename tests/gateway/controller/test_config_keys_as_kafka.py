@@ -43,10 +43,10 @@ def test_keys_are_those_of_kafka(area: str, keys: Mapping[str, ConfigKey]) -> No
 
 
 def test_topic_keys_have_the_synonyms_of_kafka() -> None:
-    ours = {
+    kwires = {
         name: [one.name for one in key.synonyms] for name, key in TOPIC_KEYS.items() if key.synonyms
     }
-    assert ours == {
+    assert kwires == {
         name: names for name, names in FACTS["topicSynonyms"].items() if name in TOPIC_KEYS
     }
 

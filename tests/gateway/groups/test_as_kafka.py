@@ -98,19 +98,19 @@ class Both:
         self.sides = sides
 
     def ask(self, api: int, version: int, park: str = "", **fields: Any) -> Any:
-        kafkas, ours = (
+        kafkas, kwires = (
             side.ask(
                 api, version, {"group_id": "g", **fields} if _has_group(api) else fields, park=park
             )
             for side in self.sides
         )
-        assert ours == kafkas
-        return ours
+        assert kwires == kafkas
+        return kwires
 
     def released(self, park: str) -> Any:
-        kafkas, ours = (side.released(park) for side in self.sides)
-        assert ours == kafkas
-        return ours
+        kafkas, kwires = (side.released(park) for side in self.sides)
+        assert kwires == kafkas
+        return kwires
 
     def join(self, version: int, member_id: str = "", park: str = "", **fields: Any) -> Any:
         asked = {
@@ -166,7 +166,7 @@ def assign(**members: bytes) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[Both]:
-    with kafka() as cluster, gateway("--group-initial-rebalance-delay-ms", "0") as ours:
+    with kafka() as cluster, gateway("--group-initial-rebalance-delay-ms", "0") as kwires:
         cluster.tool(java.TOPICS, ["--create", "--topic", "t"])
         # The first question makes the topic of offsets.
         finder = WireClient(cluster.bootstrap)
@@ -176,7 +176,7 @@ def both() -> Iterator[Both]:
             if answer.coordinators[0].error_code == 0:
                 break
             time.sleep(0.1)
-        sides = Side(cluster.bootstrap, "t"), Side(ours.bootstrap, "__cluster_metadata")
+        sides = Side(cluster.bootstrap, "t"), Side(kwires.bootstrap, "__cluster_metadata")
         both = Both(*sides)
         for _ in range(100):  # and its coordinator loads
             if (
@@ -314,12 +314,12 @@ def test_offsets(both: Both) -> None:
         ]
         b.ask(FETCH, version, groups=groups)
         b.ask(FETCH, version, groups=groups, require_stable=True)
-    stranger = kwire.Uuid(b"\7" * 16)
+    outsider = kwire.Uuid(b"\7" * 16)
     b.ask(
         FETCH,
         10,
         groups=[
-            {"group_id": "offsets", "topics": [{"topic_id": stranger, "partition_indexes": [0]}]}
+            {"group_id": "offsets", "topics": [{"topic_id": outsider, "partition_indexes": [0]}]}
         ],
     )
     b.ask(
@@ -327,7 +327,7 @@ def test_offsets(both: Both) -> None:
         10,
         group_id="offsets",
         topics=[
-            {"topic_id": stranger, "partitions": [{"partition_index": 0, "committed_offset": 1}]}
+            {"topic_id": outsider, "partitions": [{"partition_index": 0, "committed_offset": 1}]}
         ],
     )
     for name, partition in (("TOPIC", 0), ("TOPIC", 3), ("nowhere", 0)):

@@ -210,7 +210,7 @@ class Coordinator(RuleBasedStateMachine):
     @rule()
     def the_server_restarts(self) -> None:
         self.take(self.core.unload())
-        assert not self.open, "whoever waits is told"
+        assert not self.open, "a waiting client is answered"
         kept = picture(self.core)
         self.core = GroupCoordinator(self.settings)
         self.persisted = 0

@@ -203,7 +203,7 @@ def test_member_without_an_assignment_gets_an_empty_one() -> None:
     b <- id=b-3 gen=3 range leader=a-1 []
     = g CompletingRebalance 3 (a-1*, b-3)
     > sync b id=b-3 gen=3
-    > sync a id=a-1 gen=3 assign=a-1:x,stranger-9:y
+    > sync a id=a-1 gen=3 assign=a-1:x,outsider-9:y
     disk group g
     a <- range 'x'
     b <- range ''

@@ -18,7 +18,7 @@ from tests.gateway.handlers.world import MemoryPartition, World, over_the_wire
 from tests.kwire.values import random_message
 
 #: Group membership has a core of its own, with tests of its own.
-OURS = {
+KWIRES = {
     "produce",
     "fetch",
     "list_offsets",
@@ -40,7 +40,7 @@ OURS = {
 HANDLERS = [
     handler
     for handler in handlers().values()
-    if handler.name in OURS or handler.handle.__module__.rpartition(".")[2] in COLLECTIONS
+    if handler.name in KWIRES or handler.handle.__module__.rpartition(".")[2] in COLLECTIONS
 ]
 
 

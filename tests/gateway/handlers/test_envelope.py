@@ -283,19 +283,19 @@ def test_captured_requests_are_opened() -> None:
         _, at = decode_request_header(data)
         world = OwnWorld()
         world.authorizer, world.raft = Asked(), Unasked()  # type: ignore[assignment]
-        ours = forward(world, EnvelopeRequest.decode(data[at:], 0))
-        error = ours.error_code if not isinstance(ours, PendingResponse) else 0
+        kwires = forward(world, EnvelopeRequest.decode(data[at:], 0))
+        error = kwires.error_code if not isinstance(kwires, PendingResponse) else 0
         if answer is None:
             continue
         _, at = decode_response_header(envelope.API_KEY, 0, bytes.fromhex(answer["hex"]))
-        theirs = EnvelopeResponse.decode(bytes.fromhex(answer["hex"])[at:], 0)
+        kafkas = EnvelopeResponse.decode(bytes.fromhex(answer["hex"])[at:], 0)
         api_key = int.from_bytes(
             EnvelopeRequest.decode(data[decode_request_header(data)[1] :], 0).request_data[:2]
         )
-        if theirs.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+        if kafkas.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
             continue  # a matter of who was asked, and who asked
         if api_key in controller_handlers():
-            assert error == theirs.error_code, request
+            assert error == kafkas.error_code, request
             inside[controller_handlers()[api_key].name] += 1
     assert len(inside) > 5 and inside.total() > 50, inside
 
@@ -307,20 +307,20 @@ def test_captured_responses_are_encoded_byte_for_byte() -> None:
         if answer is None:
             continue
         data, said = bytes.fromhex(request["hex"]), bytes.fromhex(answer["hex"])
-        theirs = EnvelopeResponse.decode(
+        kafkas = EnvelopeResponse.decode(
             said[decode_response_header(envelope.API_KEY, 0, said)[1] :], 0
         )
-        if theirs.response_data is None:
+        if kafkas.response_data is None:
             continue
         frame_inside = EnvelopeRequest.decode(
             data[decode_request_header(data)[1] :], 0
         ).request_data
         header, _ = decode_request_header(bytes(frame_inside))
         _, at = decode_response_header(
-            header.request_api_key, header.request_api_version, theirs.response_data
+            header.request_api_key, header.request_api_version, kafkas.response_data
         )
         body = response_type(header.request_api_key).decode(
-            theirs.response_data[at:], header.request_api_version
+            kafkas.response_data[at:], header.request_api_version
         )
         assert (
             _sealed_whole(header, body).encode(0)

@@ -38,13 +38,15 @@ def test_loading_partition_has_no_leader() -> None:
 
 
 @given(st.integers(-1, 100), st.integers(0, 100))
-def test_client_epoch_is_compared_with_the_partitions(asked: int, ours: int) -> None:
-    fault = epoch_fault(MemoryPartition([Batch(0, 0, ours)]), asked)
-    if asked in (-1, ours):
+def test_client_epoch_is_compared_with_the_partitions(asked: int, current_epoch: int) -> None:
+    fault = epoch_fault(MemoryPartition([Batch(0, 0, current_epoch)]), asked)
+    if asked in (-1, current_epoch):
         assert fault is ErrorCode.NONE
     else:
         assert fault is (
-            ErrorCode.FENCED_LEADER_EPOCH if asked < ours else ErrorCode.UNKNOWN_LEADER_EPOCH
+            ErrorCode.FENCED_LEADER_EPOCH
+            if asked < current_epoch
+            else ErrorCode.UNKNOWN_LEADER_EPOCH
         )
 
 

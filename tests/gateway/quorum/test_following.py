@@ -188,7 +188,7 @@ ANSWERS: list[tuple[str, Callable[[], Message]]] = [
     ("a negative leader", lambda: fetched(leader=-7, epoch=6)),
     ("half a divergence", lambda: fetched(diverging_epoch=EpochEndOffset(epoch=3, end_offset=-1))),
     (
-        "a divergence in no epoch of ours",
+        "a divergence in an epoch that the local log has not",
         lambda: fetched(diverging_epoch=EpochEndOffset(epoch=4, end_offset=9)),
     ),
     (

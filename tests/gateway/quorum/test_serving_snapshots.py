@@ -46,9 +46,9 @@ def test_a_voter_with_another_disk_is_an_observer() -> None:
     assert raft is not None
     leader.step(Propose(9, raft.epoch, [[b"more"]]))
     before, end = raft.high_watermark, raft.log.end_offset
-    stranger = fetch(offset=end, last=raft.epoch, epoch=raft.epoch, replica=other)
-    stranger.topics[0].partitions[0].replica_directory_id = Uuid(b"another disk....")
-    world.request(leader.id, stranger, 18)
+    outsider = fetch(offset=end, last=raft.epoch, epoch=raft.epoch, replica=other)
+    outsider.topics[0].partitions[0].replica_directory_id = Uuid(b"another disk....")
+    world.request(leader.id, outsider, 18)
     assert raft.high_watermark == before
     world.request(
         leader.id, fetch(offset=end, last=raft.epoch, epoch=raft.epoch, replica=other), 18

@@ -121,12 +121,12 @@ def test_common_version_is_the_newest_that_both_sides_have() -> None:
             upstream = await peer.connect()
             assert upstream.common_version(HEARTBEAT, range(2, 9)) == 4
             assert upstream.common_version(HEARTBEAT, range(1, 3)) == 2
-            for key, ours, words in (
+            for key, supported, words in (
                 (HEARTBEAT, range(5, 7), "offers Heartbeat 0-4, 5-6 is needed"),
                 (1, range(13, 19), "not offer Fetch"),
             ):
                 with pytest.raises(UnsupportedByPeer, match=words):
-                    upstream.common_version(key, ours)
+                    upstream.common_version(key, supported)
             assert upstream.is_open
             assert (await upstream.call(heartbeat(3), 4, timeout_s=5)).error_code == 3
             await upstream.aclose()

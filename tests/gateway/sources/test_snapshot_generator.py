@@ -107,12 +107,12 @@ def test_our_snapshot_at_kafkas_offset_is_kafkas(name: str, logs: Any, tmp_path:
             before(source, snapshot, tmp_path / "log")
             written = own(tmp_path / "log").write(snapshot.end_offset, 0, 0.0)
             assert written is not None and written.snapshot_id == snapshot
-            ours, kafkas = (
+            kwires, kafkas = (
                 content(tmp_path / "log" / snapshot.file_name),
                 content(source / snapshot.file_name),
             )
-            assert Counter(ours) == Counter(kafkas), (source, snapshot)
-            assert kinds(ours) == kinds(kafkas)
+            assert Counter(kwires) == Counter(kafkas), (source, snapshot)
+            assert kinds(kwires) == kinds(kafkas)
             assert written.size == (tmp_path / "log" / snapshot.file_name).stat().st_size
             compared += 1
     assert compared > 0 or name == "p-one-segments"

@@ -105,43 +105,43 @@ def test_the_tree_is_the_shells(name: str, logs: Any) -> None:
     files = shell_files(logs(name))
     assert files
     for path, source in files:
-        theirs = shell_tree(path)
+        kafkas = shell_tree(path)
         state = load_files([source], At())
-        ours = tree(state.image, show_secrets=True, time=state.time)
-        assert list(ours) == list(theirs)
+        kwires = tree(state.image, show_secrets=True, time=state.time)
+        assert list(kwires) == list(kafkas)
         for kind in ("acls", "cluster", "scram"):
-            compare_leaves(theirs[kind], ours[kind])
-        compare_leaves(theirs["topics"]["byName"], ours["topics"]["byName"])
-        compare_leaves(theirs["topics"]["byId"], ours["topics"]["byId"])
-        assert theirs["producerIds"] == {
-            "nextProducerId": str(ours["producerIds"]["nextProducerId"])
+            compare_leaves(kafkas[kind], kwires[kind])
+        compare_leaves(kafkas["topics"]["byName"], kwires["topics"]["byName"])
+        compare_leaves(kafkas["topics"]["byId"], kwires["topics"]["byId"])
+        assert kafkas["producerIds"] == {
+            "nextProducerId": str(kwires["producerIds"]["nextProducerId"])
         }
-        assert theirs["configs"] == ours["configs"]
-        release = ours["features"].pop("metadataVersion")["name"]
-        assert theirs["features"].pop("metadataVersion") == f"Optional[{release}]"
-        assert theirs["features"] == {key: str(level) for key, level in ours["features"].items()}
-        assert list(theirs["delegationToken"]) == list(ours["delegationToken"])
-        where = ours["provenance"]
+        assert kafkas["configs"] == kwires["configs"]
+        release = kwires["features"].pop("metadataVersion")["name"]
+        assert kafkas["features"].pop("metadataVersion") == f"Optional[{release}]"
+        assert kafkas["features"] == {key: str(level) for key, level in kwires["features"].items()}
+        assert list(kafkas["delegationToken"]) == list(kwires["delegationToken"])
+        where = kwires["provenance"]
         if (
             source.suffix == ".log"
         ):  # of a snapshot the shell shows where in the file it is, and when that was written
             time = where["time"].removesuffix("Z").rstrip("0").rstrip(".")
             assert (
-                theirs["provenance"]
+                kafkas["provenance"]
                 == f"offset {where['offset']}, epoch {where['epoch']}, time {time}Z[UTC]"
             )
 
 
-def compare_leaves(theirs: Any, ours: Any) -> None:
-    if isinstance(theirs, str):
-        if re.match(r"\w+[\[(]", theirs):
-            same_members(theirs, ours)
+def compare_leaves(kafkas: Any, kwires: Any) -> None:
+    if isinstance(kafkas, str):
+        if re.match(r"\w+[\[(]", kafkas):
+            same_members(kafkas, kwires)
         else:
-            assert theirs == java(ours)
+            assert kafkas == java(kwires)
         return
-    assert list(theirs) == sorted(ours)  # the shell has partition 10 before partition 2
-    for key, value in theirs.items():
-        compare_leaves(value, ours[key])
+    assert list(kafkas) == sorted(kwires)  # the shell has partition 10 before partition 2
+    for key, value in kafkas.items():
+        compare_leaves(value, kwires[key])
 
 
 def test_an_empty_image_has_every_branch() -> None:

@@ -117,9 +117,9 @@ def test_bytes_are_those_of_an_independent_writer(records: list[Record]) -> None
             record.value,
             list(record.headers),
         )
-    theirs = bytearray(builder.build())
-    theirs[0:8] = records[0].offset.to_bytes(8, "big")
-    theirs[12:16] = (3).to_bytes(4, "big")  # kafka-python leaves the leader epoch to the broker
+    built = bytearray(builder.build())
+    built[0:8] = records[0].offset.to_bytes(8, "big")
+    built[12:16] = (3).to_bytes(4, "big")  # kafka-python leaves the leader epoch to the broker
     mine = encode_batch(
         records,
         partition_leader_epoch=3,
@@ -128,7 +128,7 @@ def test_bytes_are_those_of_an_independent_writer(records: list[Record]) -> None
         producer_epoch=1,
         base_sequence=9,
     )
-    assert mine == bytes(theirs)
+    assert mine == bytes(built)
 
 
 @given(record_lists(), st.sampled_from(Compression))

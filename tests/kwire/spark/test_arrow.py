@@ -62,17 +62,17 @@ def assert_same(message: Any, row: dict[str, Any], version: int) -> None:
     """``row`` says what ``message`` holds: fields of the version as they are, the others null."""
     assert list(row) == [f.json for f in message.fields()]
     for f in message.fields():
-        ours, theirs = getattr(message, f.attr), row[f.json]
-        if not f.at(version) or ours is None:
-            assert theirs is None
+        field_value, cell = getattr(message, f.attr), row[f.json]
+        if not f.at(version) or field_value is None:
+            assert cell is None
         elif f.is_struct:
-            pairs = zip(ours, theirs, strict=True) if f.array else [(ours, theirs)]
+            pairs = zip(field_value, cell, strict=True) if f.array else [(field_value, cell)]
             for inner, inner_row in pairs:
                 assert_same(inner, inner_row, version)
         elif f.type == "uuid":
-            assert theirs == ([str(one) for one in ours] if f.array else str(ours))
+            assert cell == ([str(one) for one in field_value] if f.array else str(field_value))
         else:
-            assert theirs == ours
+            assert cell == field_value
 
 
 def test_offsets_and_times_pass_through() -> None:

@@ -213,9 +213,9 @@ class Quorum:
             ends = {(batch.next, batch.epoch) for batch in follower.batches}
             if (leader.start, leader.start_epoch) not in ends:
                 self._load_snapshot(follower, leader)
-        theirs = {batch.base: batch for batch in leader.batches}
+        of_leader = {batch.base: batch for batch in leader.batches}
         for n, batch in enumerate(follower.batches):
-            if batch.base >= leader.start and theirs.get(batch.base) != batch:
+            if batch.base >= leader.start and of_leader.get(batch.base) != batch:
                 assert batch.base >= follower.high_watermark, (
                     "the model truncates what was committed"
                 )

@@ -307,7 +307,7 @@ class Process:
     def check_shown(self) -> None:
         """Require that the served batches are those of the committed log from the log start on."""
         start = self.log.start_offset
-        ours = [batch for batch in self.log.batches if batch.base < self.shown]
+        local = [batch for batch in self.log.batches if batch.base < self.shown]
         truth = [batch for batch in self.quorum.committed if start <= batch.base < self.shown]
-        require(ours == truth, "what is shown is what was committed")
+        require(local == truth, "what is shown is what was committed")
         require(self.shown <= self.log.end_offset, "what was shown stays")

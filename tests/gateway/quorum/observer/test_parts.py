@@ -56,10 +56,10 @@ def filled(log: ModelLog | Voter, epochs: list[int], values: list[int]) -> None:
 def test_logs_are_cut_back_to_what_both_have_and_no_further(
     logs: tuple[list[int], list[int], list[int]],
 ) -> None:
-    common, ours, theirs = logs
+    common, follower_batches, leader_batches = logs
     follower, leader = ModelLog(), Voter(1)
-    filled(follower, common + ours, [0] * len(common) + [1] * len(ours))
-    filled(leader, common + theirs, [0] * len(common) + [2] * len(theirs))
+    filled(follower, common + follower_batches, [0] * len(common) + [1] * len(follower_batches))
+    filled(leader, common + leader_batches, [0] * len(common) + [2] * len(leader_batches))
     for _ in range(20):
         offset, epoch = follower.end_offset, follower.last_epoch
         known, end = leader.end_of_epoch(epoch)

@@ -53,20 +53,20 @@ def test_nothing_uncommitted_nothing_lost_nothing_twice() -> None:
 
 def test_the_same_seed_is_the_same_run() -> None:
     """In another process with other hash seeds too: a failing seed can be seen again."""
-    ours = [run(seed).hash for seed in range(6)]
+    hashes = [run(seed).hash for seed in range(6)]
     code = (
         "from tests.gateway.quorum.observer.simulation import run; "
         "print([run(seed).hash for seed in range(6)])"
     )
     for hash_seed in ("0", "1"):
-        theirs = subprocess.run(
+        other_process = subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
             check=True,
         )
-        assert theirs.stdout.strip() == str(ours)
+        assert other_process.stdout.strip() == str(hashes)
 
 
 @pytest.mark.parametrize("name", mutants.MUTANTS)

@@ -124,14 +124,14 @@ def test_read_with_a_view_of_memory_is_released_after_it_is_sent() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_bytes_and_ranges_of_any_sizes_arrive_in_order(seed: int) -> None:
     rand = random.Random(seed)
-    ours, theirs = socket.socketpair()
-    with ours, theirs, tempfile.TemporaryFile() as file:
+    sender, receiver = socket.socketpair()
+    with sender, receiver, tempfile.TemporaryFile() as file:
         content = rand.randbytes(400_000)
         file.write(content)
         file.flush()
-        ours.setblocking(False)
-        theirs.setblocking(False)
-        output, expected, got = Output(ours), b"", b""
+        sender.setblocking(False)
+        receiver.setblocking(False)
+        output, expected, got = Output(sender), b"", b""
         for _ in range(30):
             size = rand.choice([1, 100, 16_384, 16_385, 100_000])
             at = rand.randrange(len(content) - size)
@@ -143,7 +143,7 @@ def test_bytes_and_ranges_of_any_sizes_arrive_in_order(seed: int) -> None:
             done = output.send()
             while True:
                 try:
-                    got += theirs.recv(1 << 20)
+                    got += receiver.recv(1 << 20)
                 except BlockingIOError:
                     break
         assert got == expected

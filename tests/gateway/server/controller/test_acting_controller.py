@@ -108,7 +108,7 @@ def test_response_waits_until_the_image_has_the_topic() -> None:
     stage.acting.image_advanced()
     assert (first.done, second.done) == (True, False)
     stage.acting.not_leading(1)
-    assert not second.done, "it is committed, whoever leads now"
+    assert not second.done, "it is committed, whichever node leads now"
     stage.loader.problem = "a record that nobody can read"
     stage.acting.image_advanced()
     assert (error_of(first), error_of(second)) == (0, 0)
