@@ -123,8 +123,8 @@ def tools_run(tmp_path_factory: pytest.TempPathFactory) -> ToolsRun:
         differences = list(compared(real.bootstrap, brokers.bootstrap, directory))
         for row in measured(own, brokers, real, rounds=1):
             FIGURES.append(
-                f"controllers, {row['what']}: kwire {row['ours']:.0f}, Kafka's "
-                f"{row['theirs']:.0f} {row['unit']}"
+                f"controllers, {row['what']}: kwire {row['kwire']:.0f}, Kafka's "
+                f"{row['peer_value']:.0f} {row['unit']}"
             )
     return ToolsRun(differences, own)
 
