@@ -122,7 +122,9 @@ class GroupCoordinator:
         self._state.moment = moment
         asked = Asked(event, token)
         try:
-            yield from self._dispatch(asked, event)
+            work = self._dispatch(asked, event)
+            if work is not None:
+                yield from work
         except Exception as error:
             # Only these events change members one at a time. Every other event applies all of its
             # changes or none.
@@ -176,14 +178,15 @@ class GroupCoordinator:
         if group is not None:
             self._rebalance.reset(group)
 
-    def _dispatch(self, asked: Asked, event: Event) -> Slices[None]:
+    def _dispatch(self, asked: Asked, event: Event) -> Slices[None] | None:
+        """Carry out a short event, and return the work of one that may be long."""
         match event:
             case Heartbeat():
                 self._membership.heartbeat(asked, event)
             case OffsetCommit():
-                yield from self._offsets.commit(asked, event)
+                return self._offsets.commit(asked, event)
             case OffsetFetch():
-                yield from self._offsets.fetch(asked, event)
+                return self._offsets.fetch(asked, event)
             case JoinGroup():
                 self._joining.join(asked, event)
             case SyncGroup():
@@ -191,15 +194,16 @@ class GroupCoordinator:
             case LeaveGroup():
                 self._membership.leave(asked, event)
             case OffsetDelete():
-                yield from self._offsets.delete(asked, event)
+                return self._offsets.delete(asked, event)
             case ListGroups():
-                yield from self._list(asked, event)
+                return self._list(asked, event)
             case DescribeGroups():
-                yield from self._describe(asked, event)
+                return self._describe(asked, event)
             case DeleteGroups():
-                yield from self._delete(asked, event)
+                return self._delete(asked, event)
             case _:
                 assert_never(event)
+        return None
 
     def _list(self, asked: Asked, event: ListGroups) -> Slices[None]:
         listed: list[ListedGroup] = []

@@ -59,6 +59,11 @@ class PendingResponse:
         else:
             deliver(response)
 
+    def take(self) -> Message | Streamed | None:
+        """For the connection: the response, if it is complete before :meth:`attach`."""
+        response, self._response = self._response, None
+        return response
+
     def attach(self, deliver: Callable[[Any], None]) -> None:
         """For the connection: call ``deliver`` with the response, at once if it is ready."""
         if self._response is not None:

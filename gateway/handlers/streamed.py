@@ -74,12 +74,7 @@ class Streamed:
 
     def whole(self) -> Any:
         """Return the message with all its elements, built in one step."""
-        made = [
-            one.whole() if isinstance(one, Streamed) else one
-            for one in self.elements
-            if one is not None
-        ]
-        setattr(self.message, self.attr, made)
+        setattr(self.message, self.attr, _whole(self.elements))
         return self.message
 
 
@@ -96,8 +91,10 @@ def filled(struct: _S, attr: str, elements: Iterable[Struct]) -> _S | Streamed:
 def stream_long(message: Message) -> Message | Streamed:
     """``message``, streamed where its longest array of structs is long: encoding is sliced."""
     attrs = _struct_arrays(type(message))
-    attr = max(attrs, key=lambda one: len(getattr(message, one) or ()), default=None)
-    if attr is None or len(getattr(message, attr) or ()) <= _ENCODED_WHOLE_MAX:
+    if not attrs:
+        return message
+    attr = max(attrs, key=lambda one: len(getattr(message, one) or ()))
+    if len(getattr(message, attr) or ()) <= _ENCODED_WHOLE_MAX:
         return message
     return Streamed(message, attr, getattr(message, attr))
 
@@ -118,9 +115,16 @@ def respond(
     """Return ``message`` with ``elements``: whole if ``size``, their maximum number, allows it,
     else streamed.
     """
-    streamed = Streamed(message, attr, elements, share_key=share_key)
-    whole: Message = streamed.whole() if size <= WHOLE_MAX else None  # type: ignore[assignment]
-    return streamed if whole is None else whole
+    if size > WHOLE_MAX:
+        return Streamed(message, attr, elements, share_key=share_key)
+    setattr(message, attr, _whole(elements))
+    return message
+
+
+def _whole(elements: Iterable[Struct | Streamed | None]) -> list[Any]:
+    return [
+        one.whole() if one.__class__ is Streamed else one for one in elements if one is not None
+    ]
 
 
 def limited(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import trio
@@ -28,17 +27,25 @@ _T = TypeVar("_T")
 SLICE_S: Final = 0.005
 
 
-@dataclass(slots=True)
 class _Job(Generic[_E]):
     """The work of ``event``, or other work of the owner, where it is None. ``spent_s`` is its time
     so far.
     """
 
-    event: _E | None
-    slices: Slices[Any]
-    complete: Callable[[Any, float], None]
-    failed: Callable[[Exception], None]
-    spent_s: float = 0.0
+    __slots__ = ("complete", "event", "failed", "slices", "spent_s")
+
+    def __init__(
+        self,
+        event: _E | None,
+        slices: Slices[Any],
+        complete: Callable[[Any, Any, float], None],
+        failed: Callable[[Any, Exception], None],
+    ) -> None:
+        self.event = event
+        self.slices = slices
+        self.complete = complete
+        self.failed = failed
+        self.spent_s = 0.0
 
 
 class EventQueue(Generic[_E, _R]):
@@ -82,7 +89,12 @@ class EventQueue(Generic[_E, _R]):
         ``complete`` gets its result with the seconds it took. Work that has not begun when more
         is given is dropped.
         """
-        self._next = _Job(None, work, complete, failed)
+        self._next = _Job(
+            None,
+            work,
+            lambda _, result, seconds: complete(result, seconds),
+            lambda _, error: failed(error),
+        )
         self._advance_if_idle()
 
     def drop(self) -> list[_E]:
@@ -114,44 +126,56 @@ class EventQueue(Generic[_E, _R]):
                 self._wake_up.set()
 
     def _slice(self) -> None:
-        end = time.thread_time() + SLICE_S
+        now = time.perf_counter()
+        end = now + SLICE_S
         self._in_slice = True
         try:
-            while self._has_work and time.thread_time() < end:
-                self._step(end)
+            while now < end and self._has_work:
+                now = self._step(now, end)
         finally:
             self._in_slice = False
 
-    def _step(self, end: float) -> None:
-        """Continue the current work until ``end``, or begin the next one."""
+    def _step(self, now: float, end: float) -> float:
+        """Continue the current work until ``end``, or begin the next one; the time at its end.
+
+        The clock is the wall clock: the processor time of the thread is a system call, which costs
+        as much as a short event. On a busy machine slices are shorter.
+        """
         job = self._current
-        if job is None and self._next is not None:
-            job, self._next = self._next, None
-        elif job is None:
-            job = self._job(self._queue.popleft())
+        if job is None:
+            job = self._take()
             if job is None:
-                return
-        self._current = job
-        began = time.thread_time()
+                return now
+            self._current = job
+        began = now
+        slices = job.slices
         try:
-            while time.thread_time() < end:
-                next(job.slices)
+            while now < end:
+                next(slices)
+                now = time.perf_counter()
         except StopIteration as stop:
             self._current = None
-            job.complete(stop.value, job.spent_s + time.thread_time() - began)
+            job.complete(job.event, stop.value, job.spent_s + time.perf_counter() - began)
+            return time.perf_counter()
         except Exception as error:  # a bug: the state of the owner may be half changed
             self._current = None
-            job.failed(error)
-        else:
-            job.spent_s += time.thread_time() - began
+            job.failed(job.event, error)
+            return time.perf_counter()
+        job.spent_s += now - began
+        return now
 
-    def _job(self, event: _E) -> _Job[_E] | None:
-        work = self._begin(event)
-        if work is None:
+    def _take(self) -> _Job[_E] | None:
+        """The work that is next. None if no client waits for the next event any more, or its work
+        cannot begin.
+        """
+        job = self._next
+        if job is not None:
+            self._next = None
+            return job
+        event = self._queue.popleft()
+        try:
+            work = self._begin(event)
+        except Exception as error:  # a bug, as in :meth:`_step`
+            self._failed(event, error)
             return None
-        return _Job(
-            event,
-            work,
-            lambda result, seconds: self._complete(event, result, seconds),
-            lambda error: self._failed(event, error),
-        )
+        return None if work is None else _Job(event, work, self._complete, self._failed)

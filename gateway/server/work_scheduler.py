@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from gateway.handlers.work import WorkType
 from gateway.server.loop_watchdog import NOTED_S
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class WorkScheduler:
         self._count(job, time.perf_counter() - began)
 
     def _continue_with(self, job: Job, result: Any) -> None:
-        if isinstance(result, Generator):
+        if isinstance(result, WorkType):
             job.work, job.resume = result, partial(next, result)
             self._jobs.append(job)
         else:

@@ -154,13 +154,12 @@ class Dispatcher:
         budget = self._elements(handler, len(frame), context)
         # Bytes behind the body are ignored, as in Kafka: librdkafka's Metadata request for all
         # topics has three.
-        decode = partial(
-            handler.request_type(version).decode_from, frame, version, body_at, budget=budget
-        )
+        decode = handler.request_type(version).decode_from
         if budget > self._budget and len(frame) > DECODED_AT_ONCE_MAX:
+            decode = partial(decode, frame, version, body_at, budget=budget)
             return in_flight, _decode_in_thread(decode, handler, in_flight, context)
         try:
-            request, _ = decode()
+            request, _ = decode(frame, version, body_at, budget=budget)
         except DecodeError as error:
             raise Malformed(error, in_flight.fields()) from None
         if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:

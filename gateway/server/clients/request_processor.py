@@ -8,13 +8,13 @@ reads nor sends: ``connection`` does.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed, stream_long
+from gateway.handlers.work import WorkType
 from gateway.server.clients.connection_state import Event, State
 from gateway.server.clients.dispatch import encode_answer
 from gateway.server.loop_watchdog import NOTED_S
@@ -134,10 +134,8 @@ class RequestProcessor:
         assert in_flight is not None and pending is not None, "a response without a request"
         self._in_flight = self._pending = None
         self._server_context.purgatory.forget(pending)
-        if not isinstance(response, (Streamed, EncodedResponse)) and (
-            in_flight.api_key not in _WITH_RECORDS
-        ):
-            response = stream_long(response)
+        if not isinstance(response, EncodedResponse):
+            response = _streamed_if_long(in_flight, response)
         if isinstance(response, Streamed):
             self._stream(in_flight, response, connection)
             return False
@@ -224,16 +222,21 @@ class RequestProcessor:
                 "request",
                 **self.identity.fields(),
                 **in_flight.fields(),
-                waits=isinstance(answer, (PendingResponse, Streamed, Generator)),
+                waits=isinstance(answer, (PendingResponse, Streamed, WorkType)),
                 **(in_flight.notes or {}),
             )
         if isinstance(answer, PendingResponse):
-            self._asked_at = now
-            self._wait_for(in_flight, answer, connection)
-        elif isinstance(answer, Streamed):
+            # Most requests to the group coordinator are answered at once: they need no deadline.
+            ready = answer.take()
+            if ready is None:
+                self._asked_at = now
+                self._wait_for(in_flight, answer, connection)
+                return
+            answer = _streamed_if_long(in_flight, ready)
+        if isinstance(answer, Streamed):
             self._asked_at = now
             self._stream(in_flight, answer, connection)
-        elif isinstance(answer, Generator):
+        elif isinstance(answer, WorkType):
             self._asked_at = now
             self._work_on(in_flight, answer, connection)
         elif answer is not None:
@@ -280,3 +283,12 @@ class RequestProcessor:
         self._in_flight, self._pending = in_flight, pending
         self._server_context.purgatory.watch(pending, connection.failed)
         pending.attach(connection.deliver)
+
+
+def _streamed_if_long(
+    in_flight: InFlightRequest, response: Message | Streamed
+) -> Message | Streamed:
+    """A response that a later event completed, whose handler did not know how long it is."""
+    if isinstance(response, Streamed) or in_flight.api_key in _WITH_RECORDS:
+        return response
+    return stream_long(response)

@@ -29,7 +29,7 @@ from gateway.groups import (
     Settings,
     Usage,
 )
-from gateway.groups.events import Event, Result
+from gateway.groups.events import Event, JoinGroup, Result
 from gateway.log.offset_store import DIRECTORY, OffsetStore
 from gateway.ports import Completable
 from gateway.server.event_queue import EventQueue
@@ -160,8 +160,10 @@ class GroupDriver:
 
     def _begin(self, asked: _Asked) -> Slices[list[Effect]]:
         assert self._coordinator is not None, "events are dropped with the coordinator"
-        effects = yield from self._coordinator.handle_in_slices(*asked, self._moment())
-        return effects
+        event, _ = asked
+        # Random bytes are a system call, and only a JoinGroup makes a member id of them.
+        moment = self._moment(self._random_bytes()) if type(event) is JoinGroup else self._moment()
+        return self._coordinator.handle_in_slices(*asked, moment)
 
     def _handled(self, asked: _Asked, effects: list[Effect], seconds: float) -> None:
         self._carry_out(effects)
@@ -206,8 +208,8 @@ class GroupDriver:
             limit=effect.limit, principal=escape(effect.owner), group=escape(effect.group_id),
         )  # fmt: skip
 
-    def _moment(self) -> Moment:
-        return Moment(trio.current_time(), self._wall_ms(), self._random_bytes())
+    def _moment(self, random_bytes: bytes = bytes(16)) -> Moment:
+        return Moment(trio.current_time(), self._wall_ms(), random_bytes)
 
     # Time.
 
@@ -228,8 +230,7 @@ class GroupDriver:
 
     def _ring(self) -> Slices[list[Effect]]:
         assert self._coordinator is not None, "events are dropped with the coordinator"
-        effects = yield from self._coordinator.on_timer_in_slices(self._moment())
-        return effects
+        return self._coordinator.on_timer_in_slices(self._moment())
 
     def _rung(self, effects: list[Effect], seconds: float) -> None:
         self._carry_out(effects)

@@ -66,7 +66,7 @@ def a_slice_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock moves with every look, so that each slice has one step."""
     ticks = iter(range(10**9))
     monkeypatch.setattr(event_queue, "SLICE_S", 3.5)
-    monkeypatch.setattr("gateway.server.event_queue.time.thread_time", lambda: next(ticks))
+    monkeypatch.setattr("gateway.server.event_queue.time.perf_counter", lambda: next(ticks))
 
 
 def test_short_decision_is_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
