@@ -230,7 +230,8 @@ class GroupDriver:
 
     def _ring(self) -> Slices[list[Effect]]:
         assert self._coordinator is not None, "events are dropped with the coordinator"
-        return self._coordinator.on_timer_in_slices(self._moment())
+        effects = yield from self._coordinator.on_timer_in_slices(self._moment())
+        return effects
 
     def _rung(self, effects: list[Effect], seconds: float) -> None:
         self._carry_out(effects)
