@@ -16,7 +16,7 @@ import trio
 from gateway.config import Config, ConfigError
 from gateway.handlers.table import controller_handlers, handlers
 from gateway.log.offset_store import StoreLockedError
-from gateway.ports import TOPIC_NAME, Authorizer, Endpoint, Groups
+from gateway.ports import Authorizer, Endpoint, Groups
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import read_listeners
 from gateway.server.clients.bound_listener import BoundListener, bind_listeners
@@ -31,6 +31,7 @@ from gateway.server.server_context import ServerContext
 from gateway.server.source_supervisor import SourceSupervisor
 from gateway.sources.log_partition import LogPartition
 from gateway.version import installed_version
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +132,7 @@ class RunningServer:
             **({"management": str(self.management)} if self.management is not None else {}),
             "node_id": self.services.node_id,
             "cluster_id": partition.cluster_id,
-            "topic": TOPIC_NAME,
+            "topic": CLUSTER_METADATA_TOPIC,
             "source": self.services.config.source_kind,
             "state": partition.state.value,
             "log_start_offset": partition.log_start_offset,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer", contravariant=True)
 
-#: The metadata topic, and its one partition.
-TOPIC_NAME = CLUSTER_METADATA_TOPIC
+#: The one partition of the metadata topic.
 PARTITION = 0
 #: The topic of administrative changes; each node of the gateway's own quorum keeps a partition.
 AUDIT_TOPIC: Final = "__cluster_metadata_audit"

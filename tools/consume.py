@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
-from gateway.ports import TOPIC_NAME
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.records import iter_batches
 from kwire.uuid import METADATA_TOPIC_ID
 from tools.wire_client import WireClient
@@ -33,7 +33,8 @@ def offset(client: WireClient, which: int) -> int:
     """
     partition = ListOffsetsPartition(partition_index=0, timestamp=which)
     request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC_NAME, partitions=[partition])]
+        replica_id=-1,
+        topics=[ListOffsetsTopic(name=CLUSTER_METADATA_TOPIC, partitions=[partition])],
     )
     answer = cast(Any, client.call(request, _LIST_OFFSETS_VERSION)).topics[0].partitions[0]
     if answer.error_code:

@@ -112,9 +112,9 @@ def command(
     jars = class_path(version)
     level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
     archive = _class_archive(jars)
-    if (
-        archive.exists()
-    ):  # what does not fit is not used, and nothing is said of it where a tool's answer is expected
+    if archive.exists():
+        # Java ignores an archive that does not fit its classes. The log of the archive is off,
+        # because it would mix with the output that a caller reads.
         options = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", *options]
     return [
         java(),

@@ -17,6 +17,7 @@ import click
 
 from gateway.address import Address
 from gateway.cli.address import parse_address, parse_seconds
+from gateway.sizes import MIB
 from gateway.version import installed_version
 from kwire.errors import WireError
 from kwire.protocol import ApiKey
@@ -29,7 +30,7 @@ _UNSUPPORTED_VERSION: Final = 35
 #: Version 5 names the expected cluster and node; this command expects none.
 _FIRST_VERSION: Final = 4
 #: Larger than any response: 75 APIs take a kilobyte.
-_ANSWER_BYTES_MAX: Final = 1 << 20
+_ANSWER_BYTES_MAX: Final = MIB
 
 
 @click.command(

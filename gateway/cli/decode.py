@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.lines import json_line, text_line, wants_json
+from gateway.sizes import MIB
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class _Progress:
     """A progress bar while a large file is read and standard error is a terminal; else nothing."""
 
     #: A smaller file is read before a bar could be drawn.
-    BYTES_MIN = 32 * 1024 * 1024
+    BYTES_MIN = 32 * MIB
 
     def __init__(self, path: Path) -> None:
         self._bar: Any = None

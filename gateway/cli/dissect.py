@@ -21,12 +21,13 @@ import click
 from gateway.address import Address
 from gateway.cli.dissection import Dissection
 from gateway.cli.lines import wants_json
+from gateway.sizes import MIB
 
 if TYPE_CHECKING:
     from kwire.reference.trail import Node
 
 #: A larger file is not read into memory; captures of any size are read packet by packet.
-INPUT_BYTES_MAX: Final = 128 * 1024 * 1024
+INPUT_BYTES_MAX: Final = 128 * MIB
 #: The size of a response without a field: its correlation id.
 _FRAME_BYTES_MIN: Final = 4
 #: After so many frames in a row that do not decode, the bytes are taken for something else.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ import click
 from gateway.address import Address
 from gateway.cli.address import parse_address, parse_seconds
 from gateway.cli.lines import wants_json
+from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     from gateway.security.client_properties import ClientSecurity
@@ -142,11 +142,7 @@ def describe(
     elif what == "status":
         click.echo(view.status_text(quorum))
     else:
-        click.echo(
-            view.replication_text(
-                quorum, now_ms=int(time.time() * 1000) if human_readable else None
-            )
-        )
+        click.echo(view.replication_text(quorum, now_ms=wall_ms() if human_readable else None))
 
 
 def _security(config: Path | None) -> ClientSecurity:

@@ -14,14 +14,14 @@ import click
 import trio
 
 from gateway.address import Address
-from gateway.ports import PARTITION, TOPIC_NAME
+from gateway.ports import PARTITION
 from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import ConnectionClosed, TimedOut, UpstreamError
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.messages.describe_quorum_request import PartitionData as Partition
 from kwire.messages.describe_quorum_request import TopicData as Topic
-from kwire.protocol import ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.security.client_properties import ClientSecurity
@@ -158,7 +158,11 @@ def _active(upstream: Upstream, cluster: DescribeClusterResponse) -> Address:
 async def _describe_quorum(upstream: Upstream, deadline: float) -> DescribeQuorumResponse:
     version = upstream.common_version(DescribeQuorumRequest.API_KEY, DescribeQuorumRequest.VERSIONS)
     request = DescribeQuorumRequest(
-        topics=[Topic(topic_name=TOPIC_NAME, partitions=[Partition(partition_index=PARTITION)])]
+        topics=[
+            Topic(
+                topic_name=CLUSTER_METADATA_TOPIC, partitions=[Partition(partition_index=PARTITION)]
+            )
+        ]
     )
     answer: DescribeQuorumResponse = await upstream.call(
         request, version, timeout_s=_left(deadline)
@@ -171,7 +175,7 @@ def _quorum(upstream: Upstream, cluster_id: str, answer: DescribeQuorumResponse)
     partitions = [
         partition
         for topic in answer.topics
-        if topic.topic_name == TOPIC_NAME
+        if topic.topic_name == CLUSTER_METADATA_TOPIC
         for partition in topic.partitions
     ]
     if len(partitions) != 1 or partitions[0].partition_index != PARTITION:

@@ -18,6 +18,7 @@ from gateway.cli.state_at import At, time_text
 from gateway.cli.state_fold import Fold, Progress, State
 from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, parse_segment_name, parse_snapshot_name
 from gateway.log.reader import read_log_file
+from gateway.sizes import MIB
 from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError, WireError
 from kwire.protocol import CLUSTER_METADATA_PARTITION
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _DIRECTORY: Final = CLUSTER_METADATA_PARTITION
 #: Reading so many bytes takes a second or two: show progress for more.
-_PROGRESS_BYTES_MIN: Final = 8 * 1024 * 1024
+_PROGRESS_BYTES_MIN: Final = 8 * MIB
 
 
 @dataclass(slots=True)

@@ -17,8 +17,9 @@ from gateway.address import Address
 from gateway.cli import tail
 from gateway.cli.state_at import At, time_text
 from gateway.cli.state_fold import Fold, Progress, State
-from gateway.ports import PARTITION, TOPIC_NAME
+from gateway.ports import PARTITION
 from kwire.cluster.image import METADATA_VERSION
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer
@@ -48,9 +49,9 @@ def load_server(server: Address, at: At) -> State:
             allow_auto_create_topics=False,
         )
         try:
-            if PARTITION not in (consumer.partitions_for_topic(TOPIC_NAME) or ()):
-                raise click.ClickException(f"{where} has no topic {TOPIC_NAME}")
-            return _read(consumer, TopicPartition(TOPIC_NAME, PARTITION), where, at)
+            if PARTITION not in (consumer.partitions_for_topic(CLUSTER_METADATA_TOPIC) or ()):
+                raise click.ClickException(f"{where} has no topic {CLUSTER_METADATA_TOPIC}")
+            return _read(consumer, TopicPartition(CLUSTER_METADATA_TOPIC, PARTITION), where, at)
         finally:
             consumer.close()
     except KafkaError as error:

@@ -19,7 +19,8 @@ import click
 from gateway.address import Address
 from gateway.cli.address import parse_address
 from gateway.cli.lines import json_line, text_line, wants_json
-from gateway.ports import AUDIT_TOPIC, PARTITION, TOPIC_NAME
+from gateway.ports import AUDIT_TOPIC, PARTITION
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
@@ -62,7 +63,7 @@ Examples:
 )
 @click.option(
     "--topic",
-    default=TOPIC_NAME,
+    default=CLUSTER_METADATA_TOPIC,
     show_default=True,
     help="The topic: metadata records, or the audit topic.",
 )

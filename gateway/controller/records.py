@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from gateway.controller.errors import ApiError
+from gateway.sizes import MIB
 from gateway.slices import Slices, pieces, run
 from kwire.cluster.snapshot import register_broker_version
 from kwire.errors import EncodeError
@@ -34,7 +35,7 @@ OPERATION_RECORDS_MAX: Final = 10_000
 #: Records that are encoded, or applied, between two slices: about 1 ms.
 RECORDS_PER_SLICE: Final = 64
 #: Bytes of one batch at most (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``).
-BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+BATCH_BYTES_MAX: Final = 8 * MIB
 _BATCH_HEADER_BYTES: Final = 61
 #: The bytes of a record around its value, at most: the frame of the batch format, as varints.
 _RECORD_OVERHEAD_BYTES: Final = 24

@@ -8,11 +8,8 @@ from typing import Final
 from gateway.ports import AUDIT_TOPIC
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
-#: The metadata log, which no client may create, change or delete
-#: (``Topic.CLUSTER_METADATA_TOPIC_NAME``).
-METADATA_TOPIC: Final = CLUSTER_METADATA_TOPIC
-#: The topics that the nodes of the quorum write.
-RESERVED_TOPICS: Final = frozenset({METADATA_TOPIC, AUDIT_TOPIC})
+#: The topics that the nodes of the quorum write; no client may create, change or delete them.
+RESERVED_TOPICS: Final = frozenset({CLUSTER_METADATA_TOPIC, AUDIT_TOPIC})
 #: ``Topic.MAX_NAME_LENGTH``: a directory is called after the partition, and file names have at most
 #: 255 characters.
 NAME_CHARS_MAX: Final = 249

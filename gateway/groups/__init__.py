@@ -18,12 +18,11 @@ from gateway.groups.effects import (
     Persist,
     Record,
 )
-from gateway.groups.errors import Error
 from gateway.groups.settings import Settings
 from gateway.groups.usage import Held, Usage
 
 __all__ = [
-    "Answer", "Asked", "Effect", "Error", "Failure", "GroupCoordinator", "Held", "LimitExceeded",
+    "Answer", "Asked", "Effect", "Failure", "GroupCoordinator", "Held", "LimitExceeded",
     "Moment", "Persist", "Record",
     "Settings", "Usage",
 ]  # fmt: skip

@@ -13,7 +13,6 @@ from typing import Any, Final, assert_never
 
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked, Effect, Moment, Record
-from gateway.groups.errors import Error
 from gateway.groups.events import (
     DeleteGroups,
     DeleteGroupsResult,
@@ -43,6 +42,7 @@ from gateway.groups.settings import Settings
 from gateway.groups.timers import Timer
 from gateway.groups.usage import Usage
 from gateway.slices import Slices, pieces, run
+from kwire.protocol import ErrorCode
 
 #: Groups that are listed between two slices: less than 1 ms.
 GROUPS_PER_SLICE: Final = 500
@@ -103,7 +103,7 @@ class GroupCoordinator:
             for member in group.members.values():
                 for asked in (member.awaiting_join, member.awaiting_sync):
                     if asked is not None:
-                        self._state.answer(asked, asked.event.failed(Error.NOT_COORDINATOR))
+                        self._state.answer(asked, asked.event.failed(ErrorCode.NOT_COORDINATOR))
                 member.awaiting_join = member.awaiting_sync = None
         return self._state.drain_effects()
 
@@ -133,7 +133,7 @@ class GroupCoordinator:
             )
             self._contain(error, type(event).__name__, group_id)
             if not self._state.is_answered(asked):
-                self._state.answer(asked, event.failed(Error.UNKNOWN_SERVER_ERROR))
+                self._state.answer(asked, event.failed(ErrorCode.UNKNOWN_SERVER_ERROR))
         return self._state.drain_effects()
 
     def next_deadline(self) -> float | None:
@@ -216,7 +216,7 @@ class GroupCoordinator:
             ]
             persisted = max(persisted, *(group.persisted for group in some))
             yield
-        result = ListGroupsResult(error=Error.NONE, groups=listed)
+        result = ListGroupsResult(error=ErrorCode.NONE, groups=listed)
         self._state.answer_after(asked, result, persisted)
 
     def _describe(self, asked: Asked, event: DescribeGroups) -> Slices[None]:
@@ -226,7 +226,7 @@ class GroupCoordinator:
             group = self._state.groups.get(group_id)
             if group is None:
                 dead = DescribedGroup(
-                    group_id=group_id, error=Error.GROUP_ID_NOT_FOUND, state=State.DEAD.value
+                    group_id=group_id, error=ErrorCode.GROUP_ID_NOT_FOUND, state=State.DEAD.value
                 )
                 described.append(dead)
             else:
@@ -241,16 +241,16 @@ class GroupCoordinator:
         for group_id in event.group_ids:
             group = self._state.groups.get(group_id)
             if group is None:
-                errors.append(Error.GROUP_ID_NOT_FOUND)
+                errors.append(ErrorCode.GROUP_ID_NOT_FOUND)
             elif group.state is not State.EMPTY:
-                errors.append(Error.NON_EMPTY_GROUP)
+                errors.append(ErrorCode.NON_EMPTY_GROUP)
             else:
                 records: list[Record] = []
                 yield from self._offsets.delete_all(group, records)
                 self._state.forget(group, records)
                 self._state.persist(group, records)
                 deleted.append(group)
-                errors.append(Error.NONE)
+                errors.append(ErrorCode.NONE)
             yield
         self._state.answer(asked, DeleteGroupsResult(errors=errors), *deleted)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.groups.errors import Error
+from kwire.protocol import ErrorCode
 
 #: (topic, partition)
 TopicPartition = tuple[str, int]
@@ -34,7 +34,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResult:
-    error: Error
+    error: ErrorCode
     member_id: str
     generation: int = NO_GENERATION
     protocol_type: str | None = None
@@ -66,13 +66,13 @@ class JoinGroup:
     can_skip_assignment: bool
     owner: str = ""
 
-    def failed(self, error: Error) -> JoinResult:
+    def failed(self, error: ErrorCode) -> JoinResult:
         return JoinResult(error=error, member_id=self.member_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    error: Error
+    error: ErrorCode
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
@@ -92,13 +92,13 @@ class SyncGroup:
     protocol_name: str | None
     assignments: tuple[tuple[str, bytes], ...]
 
-    def failed(self, error: Error) -> SyncResult:
+    def failed(self, error: ErrorCode) -> SyncResult:
         return SyncResult(error=error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResult:
-    error: Error
+    error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +108,11 @@ class Heartbeat:
     instance_id: str | None
     generation: int
 
-    def failed(self, error: Error) -> HeartbeatResult:
+    def failed(self, error: ErrorCode) -> HeartbeatResult:
         # While the coordinator loads, it does not know the members. As Kafka, it lets the member go
         # on.
         return HeartbeatResult(
-            error=Error.NONE if error is Error.COORDINATOR_LOAD_IN_PROGRESS else error
+            error=ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
         )
 
 
@@ -129,8 +129,8 @@ class Leaver(NamedTuple):
 class LeaveResult:
     """``error`` is that of the whole request; ``errors`` one for each leaver, in order."""
 
-    error: Error
-    errors: Sequence[Error] = ()
+    error: ErrorCode
+    errors: Sequence[ErrorCode] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class LeaveGroup:
     group_id: str
     leavers: tuple[Leaver, ...]
 
-    def failed(self, error: Error) -> LeaveResult:
+    def failed(self, error: ErrorCode) -> LeaveResult:
         return LeaveResult(error=error)
 
 
@@ -154,7 +154,7 @@ class OffsetToCommit(NamedTuple):
 class CommitResult:
     """One error for each offset, in order."""
 
-    errors: Sequence[Error]
+    errors: Sequence[ErrorCode]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class OffsetCommit:
     knows_group_id_not_found: bool
     owner: str = ""
 
-    def failed(self, error: Error) -> CommitResult:
+    def failed(self, error: ErrorCode) -> CommitResult:
         return CommitResult(errors=(error,) * len(self.offsets))
 
 
@@ -199,7 +199,7 @@ class FetchedGroup:
     """``offsets``: each requested partition with its committed offset, or None."""
 
     group_id: str
-    error: Error
+    error: ErrorCode
     offsets: Sequence[tuple[TopicPartition, Committed | None]] = ()
 
 
@@ -219,7 +219,7 @@ class OffsetFetch:
 
     groups: tuple[tuple[str, tuple[TopicPartition, ...] | None], ...]
 
-    def failed(self, error: Error) -> OffsetFetchResult:
+    def failed(self, error: ErrorCode) -> OffsetFetchResult:
         return OffsetFetchResult(
             groups=[FetchedGroup(group_id, error) for group_id, _ in self.groups]
         )
@@ -229,8 +229,8 @@ class OffsetFetch:
 class OffsetDeleteResult:
     """``error`` is that of the whole request; ``errors`` one for each partition, in order."""
 
-    error: Error
-    errors: Sequence[Error] = ()
+    error: ErrorCode
+    errors: Sequence[ErrorCode] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +238,7 @@ class OffsetDelete:
     group_id: str
     partitions: tuple[TopicPartition, ...]
 
-    def failed(self, error: Error) -> OffsetDeleteResult:
+    def failed(self, error: ErrorCode) -> OffsetDeleteResult:
         return OffsetDeleteResult(error=error)
 
 
@@ -250,7 +250,7 @@ class ListedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroupsResult:
-    error: Error
+    error: ErrorCode
     groups: Sequence[ListedGroup] = ()
 
 
@@ -260,7 +260,7 @@ class ListGroups:
 
     states: frozenset[str] = frozenset()
 
-    def failed(self, error: Error) -> ListGroupsResult:
+    def failed(self, error: ErrorCode) -> ListGroupsResult:
         return ListGroupsResult(error=error)
 
 
@@ -276,7 +276,7 @@ class DescribedMember(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
     group_id: str
-    error: Error = Error.NONE
+    error: ErrorCode = ErrorCode.NONE
     state: str = ""
     protocol_type: str = ""
     protocol_name: str = ""
@@ -292,7 +292,7 @@ class DescribeGroupsResult:
 class DescribeGroups:
     group_ids: tuple[str, ...]
 
-    def failed(self, error: Error) -> DescribeGroupsResult:
+    def failed(self, error: ErrorCode) -> DescribeGroupsResult:
         return DescribeGroupsResult(
             groups=[DescribedGroup(group_id=name, error=error) for name in self.group_ids]
         )
@@ -302,14 +302,14 @@ class DescribeGroups:
 class DeleteGroupsResult:
     """One error for each group, in order."""
 
-    errors: Sequence[Error]
+    errors: Sequence[ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroups:
     group_ids: tuple[str, ...]
 
-    def failed(self, error: Error) -> DeleteGroupsResult:
+    def failed(self, error: ErrorCode) -> DeleteGroupsResult:
         return DeleteGroupsResult(errors=(error,) * len(self.group_ids))
 
 

@@ -10,11 +10,11 @@ import enum
 from collections import Counter
 from typing import Final
 
-from gateway.groups.errors import Error
 from gateway.groups.events import Committed, JoinedMember, Protocol, TopicPartition
 from gateway.groups.member import OVERHEAD, Member
 from gateway.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from gateway.groups.usage import Held, Usage
+from kwire.protocol import ErrorCode
 
 #: Memory of a committed offset besides names and metadata, in the group and in the store, bytes
 #: (measured: 470).
@@ -136,35 +136,37 @@ class Group:
             for m in self.members.values()
         ]
 
-    def member_fault(self, member_id: str, instance_id: str | None) -> Error:
+    def member_fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """The error of a request by this member id and instance id (``validateMember``). The newest
         member id of a static member fences the earlier ones.
         """
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
-                return Error.UNKNOWN_MEMBER_ID
+                return ErrorCode.UNKNOWN_MEMBER_ID
             if known != member_id:
-                return Error.FENCED_INSTANCE_ID
-        return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def commit_fault(self, member_id: str, instance_id: str | None, generation: int) -> Error:
+    def commit_fault(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """The error of an offset commit (``validateOffsetCommit``). Without a generation it is
         allowed only while the group is empty.
         """
         if generation < 0 and self.state is State.EMPTY:
-            return Error.NONE
+            return ErrorCode.NONE
         if generation < 0 and not member_id and instance_id is None:
-            return Error.UNKNOWN_MEMBER_ID
+            return ErrorCode.UNKNOWN_MEMBER_ID
         fault = self.member_fault(member_id, instance_id)
-        if fault is not Error.NONE:
+        if fault is not ErrorCode.NONE:
             return fault
         if generation != self.generation:
-            return Error.ILLEGAL_GENERATION
+            return ErrorCode.ILLEGAL_GENERATION
         # The member knows the newest generation but not its assignment yet: its commit is of the
         # one before.
         return (
-            Error.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING_REBALANCE else Error.NONE
+            ErrorCode.REBALANCE_IN_PROGRESS
+            if self.state is State.COMPLETING_REBALANCE
+            else ErrorCode.NONE
         )
 
     # Changes.

@@ -9,11 +9,11 @@ from typing import Final
 
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked
-from gateway.groups.errors import Error
 from gateway.groups.events import JoinedMember, JoinGroup, JoinResult
 from gateway.groups.group import Group, State
 from gateway.groups.member import OVERHEAD, Member, size_of
 from gateway.groups.rebalance import Rebalance, current_generation
+from kwire.protocol import ErrorCode
 
 #: Characters of a client id or instance id that go into a member id. Kafka takes all of them; a
 #: string of the protocol ends at 32767 bytes, so that a longer id and its suffix would not fit.
@@ -31,13 +31,13 @@ class Joining:
         """Answer the JoinGroup at once, or park it until the join phase of its group is over."""
         settings = self._state.settings
         if not event.group_id:
-            self._refuse(asked, event, Error.INVALID_GROUP_ID)
+            self._refuse(asked, event, ErrorCode.INVALID_GROUP_ID)
         elif (
             not settings.min_session_timeout_ms
             <= event.session_timeout_ms
             <= settings.max_session_timeout_ms
         ):
-            self._refuse(asked, event, Error.INVALID_SESSION_TIMEOUT)
+            self._refuse(asked, event, ErrorCode.INVALID_SESSION_TIMEOUT)
         elif not event.member_id:
             self._join_newcomer(asked, event)
         else:
@@ -48,14 +48,14 @@ class Joining:
             event.group_id, event.owner
         )
         if group is None:
-            self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
+            self._refuse(asked, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
         elif not self._accepts(group, event.member_id) or not self._has_room(
             group, event, members=1
         ):
-            self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
+            self._refuse(asked, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
             self._state.forget_if_blank(group)
         elif not group.supports(event.protocol_type, event.protocols):
-            self._refuse(asked, event, Error.INCONSISTENT_GROUP_PROTOCOL)
+            self._refuse(asked, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             self._state.forget_if_blank(group)
         elif event.instance_id is None and event.member_id_required:
             self._require_member_id(asked, event, group)
@@ -67,17 +67,19 @@ class Joining:
     def _join_known(self, asked: Asked, event: JoinGroup) -> None:
         group = self._state.groups.get(event.group_id)
         if group is None:
-            self._refuse(asked, event, Error.UNKNOWN_MEMBER_ID)
+            self._refuse(asked, event, ErrorCode.UNKNOWN_MEMBER_ID)
         elif not self._accepts(group, event.member_id):
             self._refuse_when_full(asked, group, event)
         elif not group.supports(event.protocol_type, event.protocols):
-            self._refuse(asked, event, Error.INCONSISTENT_GROUP_PROTOCOL)
+            self._refuse(asked, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif event.member_id in group.pending_members and event.instance_id is None:
             self._join_pending(asked, event, group)
-        elif (fault := group.member_fault(event.member_id, event.instance_id)) is not Error.NONE:
+        elif (
+            fault := group.member_fault(event.member_id, event.instance_id)
+        ) is not ErrorCode.NONE:
             self._refuse(asked, event, fault)
         elif not self._has_room(group, event):
-            self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
+            self._refuse(asked, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
             self._rejoin(asked, event, group, group.members[event.member_id])
 
@@ -106,7 +108,7 @@ class Joining:
 
     def _refuse_when_full(self, asked: Asked, group: Group, event: JoinGroup) -> None:
         """Refuse a member of a full group, and remove what the group holds of it."""
-        self._state.answer(asked, JoinResult(error=Error.GROUP_MAX_SIZE_REACHED, member_id=""))
+        self._state.answer(asked, JoinResult(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=""))
         if event.member_id in group.members:
             self._rebalance.drop(group, group.members[event.member_id])
             self._rebalance.maybe_complete(group)
@@ -121,13 +123,15 @@ class Joining:
         member_id = self._new_member_id(event)
         group.add_pending(member_id, event.owner)
         self._state.schedule("heartbeat", group, event.session_timeout_ms, member_id)
-        self._state.answer(asked, JoinResult(error=Error.MEMBER_ID_REQUIRED, member_id=member_id))
+        self._state.answer(
+            asked, JoinResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        )
 
     def _join_pending(self, asked: Asked, event: JoinGroup, group: Group) -> None:
         if self._has_room(group, event):  # a pending id counts as a member already
             self._add(asked, event, group, event.member_id)
         else:
-            self._refuse(asked, event, Error.GROUP_MAX_SIZE_REACHED)
+            self._refuse(asked, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
 
     def _add(self, asked: Asked, event: JoinGroup, group: Group, member_id: str) -> None:
         member = Member(
@@ -200,9 +204,9 @@ class Joining:
     def _fence(self, group: Group, member: Member) -> None:
         """Fence the requests that wait under the old id of a static member (KIP-345)."""
         self._state.cancel("heartbeat", group, member.member_id)
-        fenced = JoinResult(error=Error.FENCED_INSTANCE_ID, member_id=member.member_id)
+        fenced = JoinResult(error=ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
         self._rebalance.release_join(member, fenced)
-        self._rebalance.release_sync(member, Error.FENCED_INSTANCE_ID)
+        self._rebalance.release_sync(member, ErrorCode.FENCED_INSTANCE_ID)
 
     def _kept(
         self, event: JoinGroup, group: Group, member: Member, old_leader: str | None
@@ -217,7 +221,7 @@ class Joining:
         skip = leads and event.can_skip_assignment
         members: list[JoinedMember] = group.members_for_leader() if skip else []
         return JoinResult(
-            error=Error.NONE,
+            error=ErrorCode.NONE,
             member_id=member.member_id,
             generation=group.generation,
             protocol_type=group.protocol_type,
@@ -231,7 +235,7 @@ class Joining:
         prefix = event.client_id if event.instance_id is None else event.instance_id
         return f"{prefix[:_PREFIX_MAX]}-{_uuid_text(self._state.moment.random_bytes)}"
 
-    def _refuse(self, asked: Asked, event: JoinGroup, error: Error) -> None:
+    def _refuse(self, asked: Asked, event: JoinGroup, error: ErrorCode) -> None:
         self._state.answer(asked, event.failed(error))
 
 

@@ -9,7 +9,6 @@ from collections import Counter
 
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked
-from gateway.groups.errors import Error
 from gateway.groups.events import (
     Heartbeat,
     HeartbeatResult,
@@ -20,6 +19,7 @@ from gateway.groups.events import (
 )
 from gateway.groups.group import Group, State
 from gateway.groups.rebalance import Rebalance, current_assignment
+from kwire.protocol import ErrorCode
 
 
 class Membership:
@@ -33,7 +33,7 @@ class Membership:
         """Give the member its assignment, at once or when the leader has sent it."""
         group = self._state.groups.get(event.group_id)
         fault = _sync_fault(group, event)
-        if fault is not Error.NONE:
+        if fault is not ErrorCode.NONE:
             self._state.answer(asked, event.failed(fault))
             return
         assert group is not None
@@ -55,7 +55,7 @@ class Membership:
         if not self._state.has_room_for_members(group, growth):
             # As Kafka when its record of the group is too large: no member gets this assignment,
             # and the next one may be smaller.
-            self._rebalance.refuse_syncs(group, Error.UNKNOWN_SERVER_ERROR)
+            self._rebalance.refuse_syncs(group, ErrorCode.UNKNOWN_SERVER_ERROR)
             self._rebalance.prepare(group)
         else:
             self._rebalance.assign(group, wanted)
@@ -66,7 +66,7 @@ class Membership:
         """
         group = self._state.groups.get(event.group_id)
         fault = _heartbeat_fault(group, event)
-        if fault in (Error.NONE, Error.REBALANCE_IN_PROGRESS):
+        if fault in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             assert group is not None
             self._rebalance.await_heartbeat(group, group.members[event.member_id])
         self._state.answer(asked, HeartbeatResult(error=fault))
@@ -75,53 +75,57 @@ class Membership:
         """Remove members at once, with one rebalance for all of them."""
         group = self._state.groups.get(event.group_id)
         if not event.group_id:
-            self._state.answer(asked, event.failed(Error.INVALID_GROUP_ID))
+            self._state.answer(asked, event.failed(ErrorCode.INVALID_GROUP_ID))
             return
         if group is None:
-            errors = [Error.UNKNOWN_MEMBER_ID] * len(event.leavers)
+            errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(event.leavers)
         else:
             errors = [self._remove(group, leaver) for leaver in event.leavers]
-        if group is not None and Error.NONE in errors:
+        if group is not None and ErrorCode.NONE in errors:
             if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
                 self._rebalance.prepare(group)
             else:
                 self._rebalance.maybe_complete(group)
         seen = () if group is None else (group,)
-        self._state.answer(asked, LeaveResult(error=Error.NONE, errors=errors), *seen)
+        self._state.answer(asked, LeaveResult(error=ErrorCode.NONE, errors=errors), *seen)
         if group is not None:
             self._state.forget_if_blank(group)
 
-    def _remove(self, group: Group, leaver: Leaver) -> Error:
+    def _remove(self, group: Group, leaver: Leaver) -> ErrorCode:
         member_id = leaver.member_id
         if not member_id:
             if leaver.instance_id is None or leaver.instance_id not in group.static_members:
-                return Error.UNKNOWN_MEMBER_ID
+                return ErrorCode.UNKNOWN_MEMBER_ID
             member_id = group.static_members[leaver.instance_id]
         elif member_id in group.pending_members:
             group.remove_pending(member_id)
             self._state.cancel("heartbeat", group, member_id)
-            return Error.NONE
+            return ErrorCode.NONE
         fault = group.member_fault(member_id, leaver.instance_id)
-        if fault is Error.NONE:
+        if fault is ErrorCode.NONE:
             self._rebalance.drop(group, group.members[member_id])
         return fault
 
 
-def _sync_fault(group: Group | None, event: SyncGroup) -> Error:
+def _sync_fault(group: Group | None, event: SyncGroup) -> ErrorCode:
     if not event.group_id:
-        return Error.INVALID_GROUP_ID
+        return ErrorCode.INVALID_GROUP_ID
     if group is None or group.state is State.EMPTY:
-        return Error.UNKNOWN_MEMBER_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
     fault = group.member_fault(event.member_id, event.instance_id)
-    if fault is not Error.NONE:
+    if fault is not ErrorCode.NONE:
         return fault
     if event.generation != group.generation:
-        return Error.ILLEGAL_GENERATION
+        return ErrorCode.ILLEGAL_GENERATION
     if _differs(event.protocol_type, group.protocol_type) or _differs(
         event.protocol_name, group.protocol_name
     ):
-        return Error.INCONSISTENT_GROUP_PROTOCOL
-    return Error.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else Error.NONE
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return (
+        ErrorCode.REBALANCE_IN_PROGRESS
+        if group.state is State.PREPARING_REBALANCE
+        else ErrorCode.NONE
+    )
 
 
 def _differs(sent: str | None, known: str | None) -> bool:
@@ -129,14 +133,18 @@ def _differs(sent: str | None, known: str | None) -> bool:
     return sent is not None and known is not None and sent != known
 
 
-def _heartbeat_fault(group: Group | None, event: Heartbeat) -> Error:
+def _heartbeat_fault(group: Group | None, event: Heartbeat) -> ErrorCode:
     if not event.group_id:
-        return Error.INVALID_GROUP_ID
+        return ErrorCode.INVALID_GROUP_ID
     if group is None:
-        return Error.UNKNOWN_MEMBER_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
     fault = group.member_fault(event.member_id, event.instance_id)
-    if fault is not Error.NONE:
+    if fault is not ErrorCode.NONE:
         return fault
     if event.generation != group.generation:
-        return Error.ILLEGAL_GENERATION
-    return Error.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else Error.NONE
+        return ErrorCode.ILLEGAL_GENERATION
+    return (
+        ErrorCode.REBALANCE_IN_PROGRESS
+        if group.state is State.PREPARING_REBALANCE
+        else ErrorCode.NONE
+    )

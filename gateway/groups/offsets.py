@@ -10,7 +10,6 @@ from typing import Final
 
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked, Record
-from gateway.groups.errors import Error
 from gateway.groups.events import (
     CommitResult,
     Committed,
@@ -27,6 +26,7 @@ from gateway.groups.rebalance import Rebalance
 from gateway.groups.records import offset_record, offset_tombstone
 from gateway.groups.timers import Timer
 from gateway.slices import Slices, pieces
+from kwire.protocol import ErrorCode
 
 _LONG_MAX: Final = 2**63 - 1
 #: Offsets that are looked up, or replaced in memory, between two slices: less than 1 ms.
@@ -51,9 +51,9 @@ class Offsets:
         group = self._state.groups.get(event.group_id)
         if group is None and event.generation >= 0:
             error = (
-                Error.GROUP_ID_NOT_FOUND
+                ErrorCode.GROUP_ID_NOT_FOUND
                 if event.knows_group_id_not_found
-                else Error.ILLEGAL_GENERATION
+                else ErrorCode.ILLEGAL_GENERATION
             )
             self._state.answer(asked, event.failed(error))
             return
@@ -63,12 +63,12 @@ class Offsets:
         if group is not None:
             has_room = yield from self._has_room(group, event)
         if group is None or not has_room:
-            self._state.answer(asked, event.failed(Error.POLICY_VIOLATION))
+            self._state.answer(asked, event.failed(ErrorCode.POLICY_VIOLATION))
             if group is not None:
                 self._state.forget_if_blank(group)
             return
         fault = group.commit_fault(event.member_id, event.instance_id, event.generation)
-        if fault is not Error.NONE:
+        if fault is not ErrorCode.NONE:
             self._state.answer(asked, event.failed(fault))
             return
         member = group.members.get(event.member_id)
@@ -109,7 +109,7 @@ class Offsets:
         errors = []
         for wanted in event.offsets:
             if len(wanted.metadata) > self._state.settings.offset_metadata_max:
-                errors.append(Error.OFFSET_METADATA_TOO_LARGE)
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             where = (wanted.topic, wanted.partition)
             owner = self._owner(group, where, wanted.metadata, event.owner)
@@ -121,7 +121,7 @@ class Offsets:
             if owner:
                 owners[record[0]] = owner
             kept.append((where, committed))
-            errors.append(Error.NONE)
+            errors.append(ErrorCode.NONE)
             yield
         # Encode all records before keeping any offset: memory never holds what the disk will not.
         for some in pieces(kept, _OFFSETS_PER_SLICE):
@@ -152,7 +152,7 @@ class Offsets:
             if group is not None:
                 persisted = max(persisted, group.persisted)
             found = yield from _fetched({} if group is None else group.offsets, wanted)
-            fetched.append(FetchedGroup(group_id, Error.NONE, found))
+            fetched.append(FetchedGroup(group_id, ErrorCode.NONE, found))
             yield
         self._state.answer_after(asked, OffsetFetchResult(groups=fetched), persisted)
 
@@ -160,11 +160,11 @@ class Offsets:
         """Delete offsets of topics that no member of the group subscribes to (KIP-496)."""
         group = self._state.groups.get(event.group_id)
         if not event.group_id:
-            self._state.answer(asked, event.failed(Error.INVALID_GROUP_ID))
+            self._state.answer(asked, event.failed(ErrorCode.INVALID_GROUP_ID))
         elif group is None:
-            self._state.answer(asked, event.failed(Error.GROUP_ID_NOT_FOUND))
+            self._state.answer(asked, event.failed(ErrorCode.GROUP_ID_NOT_FOUND))
         elif group.state is not State.EMPTY and not group.uses_consumer_protocol:
-            self._state.answer(asked, event.failed(Error.NON_EMPTY_GROUP))
+            self._state.answer(asked, event.failed(ErrorCode.NON_EMPTY_GROUP))
         else:
             yield from self._delete_from(asked, event, group)
 
@@ -175,10 +175,10 @@ class Offsets:
             subscribed = group.is_subscribed_to(where[0])
             if not subscribed:
                 self._tombstone(group, where, records)
-            errors.append(Error.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else Error.NONE)
+            errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE)
             yield
         self._state.persist(group, records)
-        self._state.answer(asked, OffsetDeleteResult(error=Error.NONE, errors=errors), group)
+        self._state.answer(asked, OffsetDeleteResult(error=ErrorCode.NONE, errors=errors), group)
 
     def delete_all(self, group: Group, records: list[Record]) -> Slices[None]:
         """Delete every offset of the group; ``records`` gets their tombstones."""

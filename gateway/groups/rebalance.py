@@ -12,11 +12,11 @@ from typing import Final
 
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked
-from gateway.groups.errors import Error
 from gateway.groups.events import JoinedMember, JoinResult, SyncResult
 from gateway.groups.group import Group, State
 from gateway.groups.member import Member
 from gateway.groups.records import group_record
+from kwire.protocol import ErrorCode
 
 #: Shortest timeout of a phase: a member may send a rebalance timeout of 0, with which timers would
 #: fire in a busy loop.
@@ -43,7 +43,7 @@ class Rebalance:
         ``rebalance_timeout_ms`` to join.
         """
         if group.state is State.COMPLETING_REBALANCE:
-            self.refuse_syncs(group, Error.REBALANCE_IN_PROGRESS)
+            self.refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
         self._state.cancel("sync", group)
         is_initial = group.state is State.EMPTY
@@ -85,7 +85,7 @@ class Rebalance:
         else:
             self._answer_joins(group)
 
-    def refuse_syncs(self, group: Group, error: Error) -> None:
+    def refuse_syncs(self, group: Group, error: ErrorCode) -> None:
         """Answer all waiting SyncGroup requests with ``error``: there is no assignment."""
         for member in group.members.values():
             group.assign(member, b"")
@@ -120,8 +120,8 @@ class Rebalance:
         Kafka leaves a parked SyncGroup of a removed member without an answer; here every request
         gets one.
         """
-        self.release_join(member, JoinResult(error=Error.UNKNOWN_MEMBER_ID, member_id=""))
-        self.release_sync(member, Error.UNKNOWN_MEMBER_ID)
+        self.release_join(member, JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=""))
+        self.release_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self._state.cancel("heartbeat", group, member.member_id)
         group.remove(member)
 
@@ -145,7 +145,7 @@ class Rebalance:
         if asked is not None:
             self._state.answer(asked, result, *seen)
 
-    def release_sync(self, member: Member, error: Error) -> None:
+    def release_sync(self, member: Member, error: ErrorCode) -> None:
         """Answer the SyncGroup of the member that is parked, if there is one, with ``error``."""
         asked, member.awaiting_sync = member.awaiting_sync, None
         if asked is not None:
@@ -158,13 +158,13 @@ class Rebalance:
         error. Kafka forgets it, which would block later answers on the same connection.
         """
         self.release_join(
-            member, JoinResult(error=Error.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+            member, JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
         )
         member.awaiting_join = asked
 
     def park_sync(self, member: Member, asked: Asked) -> None:
         """Park the member's SyncGroup until the leader sends its own."""
-        self.release_sync(member, Error.REBALANCE_IN_PROGRESS)
+        self.release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.awaiting_sync = asked
 
     def synced(self, group: Group, member: Member) -> None:
@@ -254,7 +254,7 @@ def current_generation(
 ) -> JoinResult:
     """The JoinGroup result of a member in this generation; the leader's lists all members."""
     return JoinResult(
-        error=Error.NONE,
+        error=ErrorCode.NONE,
         member_id=member.member_id,
         generation=group.generation,
         protocol_type=group.protocol_type,
@@ -266,7 +266,7 @@ def current_generation(
 
 def current_assignment(group: Group, member: Member) -> SyncResult:
     return SyncResult(
-        error=Error.NONE,
+        error=ErrorCode.NONE,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         assignment=member.assignment,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.sizes import MIB
+from gateway.sizes import KIB, MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,4 +39,4 @@ class Settings:
     bytes_max_per_group: int = 4 * MIB
     #: groups.bytes.reserved.per.group: a group within it is not refused because of what other
     #: groups hold.
-    bytes_reserved_per_group: int = 8 * 1024
+    bytes_reserved_per_group: int = 8 * KIB

@@ -14,7 +14,6 @@ from gateway.ports import (
     AUDIT_TOPIC,
     AUDIT_TOPIC_ID,
     PARTITION,
-    TOPIC_NAME,
     OffsetAt,
     OffsetOutOfRange,
     Partition,
@@ -22,7 +21,7 @@ from gateway.ports import (
     State,
 )
 from kwire.messages.partition_record import PartitionRecord
-from kwire.protocol import ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Topic(NamedTuple):
     partitions: Mapping[int, PartitionRecord] | None
 
 
-METADATA_LOG: Final = Topic(TOPIC_NAME, METADATA_TOPIC_ID, None)
+METADATA_LOG: Final = Topic(CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, None)
 #: More names than this are returned unsorted: sorting them takes 5 ms, and blocks the event loop.
 _SORTED_MAX: Final = 10_000
 #: Names that are sorted in one step.
@@ -72,7 +71,11 @@ def cluster_image(context: Context) -> Image | None:
 def topic_names(context: Context) -> list[str]:
     """Return the names of all topics, sorted."""
     image = own_image(context)
-    fixed = (TOPIC_NAME,) if audit_topic(context) is None else (TOPIC_NAME, AUDIT_TOPIC)
+    fixed = (
+        (CLUSTER_METADATA_TOPIC,)
+        if audit_topic(context) is None
+        else (CLUSTER_METADATA_TOPIC, AUDIT_TOPIC)
+    )
     return sorted({*fixed, *(image.topic_ids if image is not None else ())})
 
 
@@ -159,7 +162,7 @@ def audit_topic(context: Context) -> Topic | None:
 
 def topic_named(name: str, context: Context) -> Topic | None:
     """Return the topic of that name, if there is one."""
-    if name == TOPIC_NAME:
+    if name == CLUSTER_METADATA_TOPIC:
         return METADATA_LOG
     if name == AUDIT_TOPIC:
         return audit_topic(context)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.error_text import error_text
-from gateway.groups import Error
 from gateway.groups import events as group_events
 from gateway.handlers.access import NOT_ASKED, Operation
 from gateway.handlers.group_requests import ask, group_operations, may_on_group
@@ -79,12 +78,12 @@ def _group(
     group: group_events.DescribedGroup, with_operations: bool, context: Context
 ) -> DescribedGroup | Streamed:
     error, message = group.error, None
-    if error is Error.GROUP_ID_NOT_FOUND:
+    if error is ErrorCode.GROUP_ID_NOT_FOUND:
         if context.version < _FIRST_WITH_NOT_FOUND:
-            error = Error.NONE  # the state is Dead
+            error = ErrorCode.NONE  # the state is Dead
         else:
             message = error_text(f"Group {group.group_id} not found.")
-    asked = with_operations and error is Error.NONE
+    asked = with_operations and error is ErrorCode.NONE
     described = DescribedGroup(
         error_code=error,
         error_message=message,

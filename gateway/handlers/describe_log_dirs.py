@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.topic import PARTITION, TOPIC_NAME
+from gateway.handlers.topic import PARTITION
 from gateway.ports import AUDIT_TOPIC
 from kwire.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -16,7 +16,7 @@ from kwire.messages.describe_log_dirs_response import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
@@ -61,7 +61,7 @@ def _sizes(context: Context) -> Iterator[_Size]:
     topic.
     """
     gateway = context.gateway
-    yield TOPIC_NAME, PARTITION, gateway.partition.size_bytes
+    yield CLUSTER_METADATA_TOPIC, PARTITION, gateway.partition.size_bytes
     audit = gateway.audit
     if audit is not None and gateway.node_id in audit.nodes:
         yield AUDIT_TOPIC, list(audit.nodes).index(gateway.node_id), audit.partition.size_bytes

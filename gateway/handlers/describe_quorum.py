@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed, filled, respond
-from gateway.handlers.topic import PARTITION, TOPIC_NAME
+from gateway.handlers.topic import PARTITION
 from gateway.ports import State
 from kwire.messages.describe_quorum_response import (
     DescribeQuorumResponse,
@@ -25,7 +25,7 @@ from kwire.messages.describe_quorum_response import (
     ReplicaState,
     TopicData,
 )
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
 from kwire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def handle(
     if not may_on_cluster(context, Operation.DESCRIBE):
         return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     named = ((t.topic_name, p.partition_index) for t in request.topics for p in t.partitions)
-    if list(islice(named, 2)) != [(TOPIC_NAME, PARTITION)]:
+    if list(islice(named, 2)) != [(CLUSTER_METADATA_TOPIC, PARTITION)]:
         return _refused_each(
             request,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -69,7 +69,7 @@ def handle(
             "The log is still being loaded; ask again.",
         )
     response = DescribeQuorumResponse(
-        topics=[TopicData(topic_name=TOPIC_NAME, partitions=[_partition(context)])]
+        topics=[TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[_partition(context)])]
     )
     if context.version >= _NODES:
         response.nodes = [_node(context)]
@@ -109,7 +109,9 @@ def _at_version(answer: DescribeQuorumResponse, version: int) -> DescribeQuorumR
 def _refused(fault: ErrorCode, why: str) -> DescribeQuorumResponse:
     """Return the error for partition 0 of ``__cluster_metadata``."""
     partition = PartitionData(partition_index=PARTITION, error_code=fault, error_message=why)
-    return DescribeQuorumResponse(topics=[TopicData(topic_name=TOPIC_NAME, partitions=[partition])])
+    return DescribeQuorumResponse(
+        topics=[TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
+    )
 
 
 def _refused_each(request: DescribeQuorumRequest, fault: ErrorCode, why: str) -> Message | Streamed:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.sizes import KIB
+
 #: The shortest element of a request between nodes, a broker id. More elements than fit into the
 #: request at that size are those of an invalid one.
 _BYTES_PER_ELEMENT: Final = 4
 #: A request between nodes of more bytes is decoded in a thread: so many take 5 to 10 ms.
-DECODED_AT_ONCE_MAX: Final = 64 * 1024
+DECODED_AT_ONCE_MAX: Final = 64 * KIB
 
 
 def elements_of_node(budget: int, size: int) -> int:

@@ -21,8 +21,9 @@ from gateway.handlers.catalog import (
     topic_with_id,
 )
 from gateway.handlers.nodes import Node, reachable_nodes
-from gateway.handlers.streamed import WHOLE_MAX, Streamed, respond
+from gateway.handlers.streamed import Streamed, respond
 from gateway.handlers.topic import INTERNAL_TOPICS, PARTITION, is_valid_name
+from gateway.handlers.work import WHOLE_MAX
 from gateway.ports import State
 from kwire.messages.metadata_response import (
     MetadataResponse,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.controller.topic_names import name_fault
-from gateway.ports import PARTITION, TOPIC_NAME, Partition, State
+from gateway.ports import PARTITION, Partition, State
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 
@@ -16,7 +16,6 @@ __all__ = [
     "INTERNAL_TOPICS",
     "METADATA_TOPIC_ID",
     "PARTITION",
-    "TOPIC_NAME",
     "end_of_epoch",
     "epoch_fault",
     "is_valid_name",

@@ -28,7 +28,8 @@ else:
 Work = Generator[
     "Callable[[], Any] | None", Any, "Message | PendingResponse | Streamed | Work | None"
 ]
-#: A handler works on at most so many elements in one step: 1 to 2 ms.
+#: A handler works on, or answers with, at most so many elements (partitions, configuration keys,
+#: group members) in one step: 1 to 2 ms.
 WHOLE_MAX: Final = 500
 
 

@@ -30,10 +30,11 @@ from gateway.log.recovery import delete_segment
 from gateway.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, SegmentScan, scan_segment
 from gateway.log.segment_index import TIME_ENTRY
 from gateway.log.write_guard import WriteGuard
+from gateway.sizes import MIB
 from kwire.records import Record, encode_batch
 
 #: A batch holds no more than this of values, bytes, so that a reader need not take more at once.
-_BATCH_BYTES_MAX: Final = 1024 * 1024
+_BATCH_BYTES_MAX: Final = MIB
 _INDEX_INTERVAL_BYTES: Final = 4096
 #: Suffix of what is kept of a segment that could not be read.
 DAMAGED: Final = ".damaged"
@@ -45,9 +46,9 @@ class AuditSettings:
     ``LogSettings``.
     """
 
-    segment_bytes: int = 16 * 1024 * 1024
+    segment_bytes: int = 16 * MIB
     segment_ms: int = 7 * 24 * 3_600_000
-    retention_bytes: int = 100 * 1024 * 1024
+    retention_bytes: int = 100 * MIB
     retention_ms: int = 90 * 24 * 3_600_000
     fsync: bool = True
 

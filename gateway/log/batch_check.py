@@ -12,11 +12,12 @@ from typing import Final, NamedTuple, Protocol
 
 import crc32c
 
+from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD, Buffer
 
 #: Bytes read at once from a file.
-_CHUNK_BYTES: Final = 1024 * 1024
+_CHUNK_BYTES: Final = MIB
 _HEADER: Final = struct.Struct(
     ">qiibIhiqq"
 )  # base offset ... max timestamp; the producer id and epoch behind it are unused by KRaft

@@ -23,10 +23,11 @@ from gateway.log.indexed_blocks import IndexedBlocks
 from gateway.log.indexed_blocks import Slot as Slot
 from gateway.log.open_file import OpenFile
 from gateway.log.problem import Problem
+from gateway.sizes import KIB
 from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD
 
 #: Bytes read at once while scanning.
-CHUNK_BYTES: Final = 128 * 1024
+CHUNK_BYTES: Final = 128 * KIB
 #: The cost of one batch beside its bytes, in bytes checked, so that a step over small batches takes
 #: no longer than one over large ones.
 BATCH_COST_BYTES: Final = 2048

@@ -17,6 +17,7 @@ from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, segment_name
 from gateway.log.listing import list_directory
 from gateway.log.open_file import OpenFile
 from gateway.log.reader import read_log_file
+from gateway.sizes import MIB
 from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
@@ -31,7 +32,7 @@ _KEY: Final = struct.Struct(">hh")
 _TYPES: Final = frozenset(
     number for number, row in CONTROL_TYPES.items() if row.name in ("KRAFT_VERSION", "KRAFT_VOTERS")
 )
-_CHUNK_BYTES: Final = 1024 * 1024
+_CHUNK_BYTES: Final = MIB
 _ADVICE: Final = "restore it from a copy"
 
 

@@ -22,10 +22,11 @@ from gateway.log.log_view import LogView, SegmentSlice, epochs_of, slice_of
 from gateway.log.open_file import OpenFile
 from gateway.log.problem import Problem
 from gateway.log.snapshot import has_footer
+from gateway.sizes import MIB
 from gateway.snapshot_id import SnapshotId
 
 #: Work of one step, in bytes checked (``BatchIndex.scan``): a few milliseconds with warm files.
-STEP_BYTES: Final = 8 * 1024 * 1024
+STEP_BYTES: Final = 8 * MIB
 #: The directory is listed and its files are checked at least this often: some file systems (NFS)
 #: cache the times of directories.
 _RESCAN_INTERVAL_NS: Final = 1_000_000_000

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from gateway.sizes import MIB
 from kwire.errors import DecodeError
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
-_BYTES_MAX: Final = 16 * 1024 * 1024
+_BYTES_MAX: Final = 16 * MIB
 
 
 def read_leader_epochs(path: Path) -> list[tuple[int, int]]:

@@ -14,12 +14,13 @@ from typing import Final
 
 import javaproperties
 
+from gateway.sizes import KIB
 from kwire.errors import DecodeError
 from kwire.uuid import Uuid
 
 FILE_NAME: Final = "meta.properties"
 #: The file has about four short lines; a larger one is another file.
-_BYTES_MAX: Final = 64 * 1024
+_BYTES_MAX: Final = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True)

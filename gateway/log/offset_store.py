@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gateway.log.end_checkpoint import read_end, remove_end, write_end
+from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.records import Header, Record, RecordBatch, decode_batch, encode_batch
 
@@ -36,7 +37,7 @@ LOCK: Final = ".lock"
 OWNER_HEADER: Final = "owner"
 
 #: One batch holds no more than this, so that a large rewrite is read back in pieces.
-_BATCH_BYTES_MAX: Final = 1024 * 1024
+_BATCH_BYTES_MAX: Final = MIB
 _BATCH_SPAN_MAX: Final = 2**31 - 1  # of offsets: their deltas are int32
 #: Leader epoch 0 and magic 2, which every batch of this store has at this position of its header.
 _MARK: Final = b"\0\0\0\0\2"
@@ -72,7 +73,7 @@ class OffsetStore:
     """
 
     def __init__(
-        self, directory: Path, *, compact_bytes_min: int = 4 * 1024 * 1024, rewrite: bool = False
+        self, directory: Path, *, compact_bytes_min: int = 4 * MIB, rewrite: bool = False
     ) -> None:
         self.problems: list[str] = []
         self._directory = directory

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.log.errors import ElectionGoesBack
+from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.messages.quorum_state_data import QuorumStateData
 
 FILE_NAME: Final = "quorum-state"
 #: A thousand voters take about 15 KB.
-_BYTES_MAX: Final = 1024 * 1024
+_BYTES_MAX: Final = MIB
 
 
 def read_quorum_state(path: Path) -> tuple[int, QuorumStateData]:

@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from gateway.log.open_file import OpenFile
+from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.records.batch import decode_batch
 from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
 from kwire.records.record import Record
 
 #: Largest batch held in memory where the caller names no limit: KRaft writes at most 8 MiB.
-BATCH_BYTES_MAX: Final = 128 * 1024 * 1024
-_CHUNK_BYTES: Final = 1024 * 1024
+BATCH_BYTES_MAX: Final = 128 * MIB
+_CHUNK_BYTES: Final = MIB
 
 
 def read_log_file(

@@ -10,6 +10,7 @@ import struct
 from typing import Final
 
 from gateway.log.batch_index import BatchIndex
+from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.records.batch import decode_batch
@@ -21,7 +22,7 @@ _CONTROL_KEY: Final = struct.Struct(">hh")
 _SNAPSHOT_HEADER: Final = 3
 _SNAPSHOT_FOOTER: Final = 4
 #: A footer takes a few bytes. The header's batch also holds the voters, 100 KB for a thousand.
-_CONTROL_BYTES_MAX: Final = 1024 * 1024
+_CONTROL_BYTES_MAX: Final = MIB
 
 
 def has_header(index: BatchIndex) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from gateway.sizes import KIB
 from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
@@ -21,7 +22,7 @@ from kwire.records import Record, encode_batch, encode_control_record
 #: Maximum records of a batch (``RaftSnapshotWriter``), and bytes of values after which it ends.
 #: Kafka's readers accept 8 MiB.
 BATCH_RECORDS_MAX: Final = 1024
-BATCH_BYTES: Final = 512 * 1024
+BATCH_BYTES: Final = 512 * KIB
 
 
 class Sink(Protocol):

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from gateway.address import Address
 from gateway.quorum.node import Node
-from gateway.quorum.partition import PARTITION, TOPIC_NAME
+from gateway.quorum.partition import PARTITION
 from gateway.quorum.roles import Leader
-from kwire.protocol import ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
 #: Endpoints read from one request. No node has so many listeners; a hostile peer may name more.
@@ -31,7 +31,7 @@ def only_partition(topics: Sequence[Any]) -> Any:
     """Return the metadata partition of a Vote, BeginQuorumEpoch or EndQuorumEpoch request or
     response; None unless it is the only one (``hasValidTopicPartition``).
     """
-    if len(topics) != 1 or topics[0].topic_name != TOPIC_NAME:
+    if len(topics) != 1 or topics[0].topic_name != CLUSTER_METADATA_TOPIC:
         return None
     partitions = topics[0].partitions
     return (

@@ -10,7 +10,7 @@ from typing import Final
 from gateway.quorum import responses
 from gateway.quorum.events import Requested
 from gateway.quorum.node import Node
-from gateway.quorum.partition import PARTITION, TOPIC_NAME
+from gateway.quorum.partition import PARTITION
 from gateway.quorum.roles import Leader, Progress
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.messages.describe_quorum_response import (
@@ -21,7 +21,7 @@ from kwire.messages.describe_quorum_response import (
     TopicData,
 )
 from kwire.messages.describe_quorum_response import Node as DescribedNode
-from kwire.protocol import ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
 #: Seconds after its last fetch until an observer is left out
@@ -51,7 +51,7 @@ def describe_quorum(node: Node, asked: Requested) -> None:
         (topic.topic_name, [one.partition_index for one in topic.partitions])
         for topic in request.topics
     ]
-    if named != [(TOPIC_NAME, [PARTITION])]:
+    if named != [(CLUSTER_METADATA_TOPIC, [PARTITION])]:
         return responses.reply(
             node, asked.number, _refusal(named, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.version)
         )
@@ -61,7 +61,10 @@ def describe_quorum(node: Node, asked: Requested) -> None:
         )
     answer = DescribeQuorumResponse(
         topics=[
-            TopicData(topic_name=TOPIC_NAME, partitions=[_partition(node, role, asked.version)])
+            TopicData(
+                topic_name=CLUSTER_METADATA_TOPIC,
+                partitions=[_partition(node, role, asked.version)],
+            )
         ]
     )
     if asked.version >= 2:

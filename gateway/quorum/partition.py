@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kwire.protocol import CLUSTER_METADATA_TOPIC
-
-TOPIC_NAME: Final = CLUSTER_METADATA_TOPIC
+#: The one partition of the metadata topic.
 PARTITION: Final = 0
 
 

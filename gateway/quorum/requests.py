@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from gateway.address import Address
-from gateway.quorum.partition import PARTITION, TOPIC_NAME, Position
+from gateway.quorum.partition import PARTITION, Position
 from gateway.quorum.voter_set import VoterNode
 from gateway.snapshot_id import SnapshotId
 from kwire.messages import (
@@ -34,6 +34,7 @@ from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.messages.update_raft_voter_request import UpdateRaftVoterRequest
 from kwire.messages.vote_request import VoteRequest
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 
 VOTE_VERSIONS: Final = range(3)
@@ -80,7 +81,7 @@ def vote(
     )
     request = VoteRequest(
         cluster_id=cluster_id,
-        topics=[vote_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])],
+        topics=[vote_request.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])],
     )
     if version >= 1:
         request.voter_id = voter.id
@@ -104,7 +105,9 @@ def begin_quorum_epoch(
     partition = begin_quorum_epoch_request.PartitionData(
         partition_index=PARTITION, leader_id=leader_id, leader_epoch=epoch
     )
-    topic = begin_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])
+    topic = begin_quorum_epoch_request.TopicData(
+        topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+    )
     request = BeginQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])
     if version >= 1:
         request.voter_id = voter.id
@@ -129,7 +132,9 @@ def end_quorum_epoch(
     partition = end_quorum_epoch_request.PartitionData(
         partition_index=PARTITION, leader_id=leader_id, leader_epoch=epoch
     )
-    topic = end_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])
+    topic = end_quorum_epoch_request.TopicData(
+        topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+    )
     request = EndQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])
     if version >= 1:
         partition.preferred_candidates = [
@@ -209,7 +214,9 @@ def fetch_snapshot(
     )
     if version >= 1:
         partition.replica_directory_id = replica[1]
-    topic = fetch_snapshot_request.TopicSnapshot(name=TOPIC_NAME, partitions=[partition])
+    topic = fetch_snapshot_request.TopicSnapshot(
+        name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+    )
     return FetchSnapshotRequest(
         cluster_id=cluster_id, replica_id=replica[0], max_bytes=max_bytes, topics=[topic]
     )
@@ -280,5 +287,9 @@ def describe_quorum() -> DescribeQuorumRequest:
     """Ask the leader for the voters (KIP-836)."""
     partition = describe_quorum_request.PartitionData(partition_index=PARTITION)
     return DescribeQuorumRequest(
-        topics=[describe_quorum_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])]
+        topics=[
+            describe_quorum_request.TopicData(
+                topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+            )
+        ]
     )

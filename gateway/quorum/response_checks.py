@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gateway.quorum.partition import PARTITION, TOPIC_NAME, Position
+from gateway.quorum.partition import PARTITION, Position
 from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.messages import fetch_response, fetch_snapshot_response
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.records import iter_batches
 from kwire.uuid import METADATA_TOPIC_ID
 
@@ -37,7 +38,7 @@ def fetched_partition(response: fetch_response.FetchResponse) -> fetch_response.
     topics = response.responses
     if len(topics) != 1 or topics[0].topic_id != METADATA_TOPIC_ID:
         raise InvalidResponse(
-            f"a Fetch answer with {len(topics)} topics, not with {TOPIC_NAME} alone"
+            f"a Fetch answer with {len(topics)} topics, not with {CLUSTER_METADATA_TOPIC} alone"
         )
     partitions = topics[0].partitions
     if len(partitions) != 1 or partitions[0].partition_index != PARTITION:
@@ -56,9 +57,10 @@ def snapshot_partition(
     is the only one.
     """
     topics = response.topics
-    if len(topics) != 1 or topics[0].name != TOPIC_NAME:
+    if len(topics) != 1 or topics[0].name != CLUSTER_METADATA_TOPIC:
         raise InvalidResponse(
-            f"a FetchSnapshot answer with {len(topics)} topics, not with {TOPIC_NAME} alone"
+            f"a FetchSnapshot answer with {len(topics)} topics, not with {CLUSTER_METADATA_TOPIC} "
+            "alone"
         )
     partitions = topics[0].partitions
     if len(partitions) != 1 or partitions[0].index != PARTITION:

@@ -10,7 +10,7 @@ from typing import Any
 from gateway.quorum.effects import LogRange, Reply, SnapshotRange
 from gateway.quorum.events import Requested
 from gateway.quorum.node import Node
-from gateway.quorum.partition import PARTITION, TOPIC_NAME, Position
+from gateway.quorum.partition import PARTITION, Position
 from gateway.quorum.roles import DelayedFetch
 from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
@@ -26,7 +26,7 @@ from kwire.messages.end_quorum_epoch_response import EndQuorumEpochResponse
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from kwire.messages.vote_response import VoteResponse
-from kwire.protocol import ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 
 #: Kafka's raft fills the endpoints of a Fetch response from this version on, although version 16
@@ -56,7 +56,7 @@ def vote(node: Node, asked: Requested, error: ErrorCode, granted: bool = False) 
         vote_granted=granted,
     )
     answer = VoteResponse(
-        topics=[vote_response.TopicData(topic_name=TOPIC_NAME, partitions=[partition])]
+        topics=[vote_response.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
     )
     if asked.version >= 1:
         answer.node_endpoints = _endpoints(node, asked.listener, vote_response.NodeEndpoint)
@@ -71,7 +71,9 @@ def begin_quorum_epoch(node: Node, asked: Requested, error: ErrorCode) -> None:
         leader_id=node.leader_id,
         leader_epoch=node.epoch,
     )
-    topic = begin_quorum_epoch_response.TopicData(topic_name=TOPIC_NAME, partitions=[partition])
+    topic = begin_quorum_epoch_response.TopicData(
+        topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+    )
     answer = BeginQuorumEpochResponse(topics=[topic])
     if asked.version >= 1:
         answer.node_endpoints = _endpoints(
@@ -88,7 +90,9 @@ def end_quorum_epoch(node: Node, asked: Requested, error: ErrorCode) -> None:
         leader_id=node.leader_id,
         leader_epoch=node.epoch,
     )
-    topic = end_quorum_epoch_response.TopicData(topic_name=TOPIC_NAME, partitions=[partition])
+    topic = end_quorum_epoch_response.TopicData(
+        topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+    )
     answer = EndQuorumEpochResponse(topics=[topic])
     if asked.version >= 1:
         answer.node_endpoints = _endpoints(
@@ -133,7 +137,7 @@ def fetch(
     if asked.version >= 13:
         topic.topic_id = METADATA_TOPIC_ID
     else:
-        topic.topic = TOPIC_NAME
+        topic.topic = CLUSTER_METADATA_TOPIC
     answer = FetchResponse(responses=[topic])
     if asked.version >= _FETCH_ENDPOINTS_FROM:
         answer.node_endpoints = _endpoints(node, asked.listener, fetch_response.NodeEndpoint)

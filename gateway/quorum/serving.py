@@ -15,7 +15,7 @@ from gateway.quorum.effects import LogRange, SnapshotRange
 from gateway.quorum.events import Requested
 from gateway.quorum.leader_role import LeaderRole
 from gateway.quorum.node import Node
-from gateway.quorum.partition import PARTITION, TOPIC_NAME
+from gateway.quorum.partition import PARTITION
 from gateway.quorum.replicated_log import BOOTSTRAP
 from gateway.quorum.roles import DelayedFetch, Leader, Progress
 from gateway.sizes import MIB
@@ -24,7 +24,7 @@ from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
-from kwire.protocol import ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 
 #: The first version whose response has the leader's epoch. Kafka's leaders refuse lower ones too.
@@ -247,7 +247,7 @@ class Serving:
         return responses.fetch_snapshot(node, asked, name, PARTITION, id=id, read=read)
 
     def _snapshot_error(self, name: str, partition: Any, id: SnapshotId) -> ErrorCode:
-        if name != TOPIC_NAME or partition.partition != PARTITION:
+        if name != CLUSTER_METADATA_TOPIC or partition.partition != PARTITION:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         error = checks.leader_only(self._node, partition.current_leader_epoch)
         if error:
@@ -266,7 +266,7 @@ def _fetched_partition(request: FetchRequest, version: int) -> Any:
     is_metadata = (
         topic.topic_id == METADATA_TOPIC_ID
         if version >= _TOPIC_IDS_FROM
-        else topic.topic == TOPIC_NAME
+        else topic.topic == CLUSTER_METADATA_TOPIC
     )
     return (
         topic.partitions[0] if is_metadata and topic.partitions[0].partition == PARTITION else None

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gateway.quorum.partition import PARTITION, TOPIC_NAME
+from gateway.quorum.partition import PARTITION
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.describe_quorum_response import PartitionData as QuorumPartition
-from kwire.protocol import ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 
 
 def refusal(replica_id: int, voters: Collection[int]) -> str | None:
@@ -38,7 +38,10 @@ def described_partition(response: DescribeQuorumResponse) -> QuorumPartition | N
         return None
     for topic in response.topics:
         for partition in topic.partitions:
-            if topic.topic_name == TOPIC_NAME and partition.partition_index == PARTITION:
+            if (
+                topic.topic_name == CLUSTER_METADATA_TOPIC
+                and partition.partition_index == PARTITION
+            ):
                 found: QuorumPartition = partition
                 return found if found.error_code == ErrorCode.NONE else None
     return None

@@ -19,13 +19,14 @@ from gateway.security.key_stores import (
     trusted_certificates,
 )
 from gateway.security.secret import Secret
+from gateway.sizes import MIB
 
 _T = TypeVar("_T")
 ENDPOINT_IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
 #: The values of ``ssl.enabled.protocols``, oldest first. Older protocols are broken.
 PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
 #: Maximum size of a store, bytes.
-_STORE_MAX: Final = 16 * 1024 * 1024
+_STORE_MAX: Final = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.answer_errors import count_errors
 from gateway.handlers.streamed import Streamed
+from gateway.sizes import KIB
 
 if TYPE_CHECKING:
     from kwire.message import Struct
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 #: Elements that are encoded with one call. Each call encodes the fields around the array again.
 _BATCH_MAX: Final = 500
 #: Encoded pieces are joined to chunks of this size, bytes: few objects, and no large copy.
-_CHUNK_MIN: Final = 64 * 1024
+_CHUNK_MIN: Final = 64 * KIB
 
 
 class _Window:

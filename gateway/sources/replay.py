@@ -14,12 +14,13 @@ from typing import Final
 from gateway.log.listing import list_directory
 from gateway.log.log_cursor import Batch, LogCursor
 from gateway.log.reader import read_log_file
+from gateway.sizes import KIB
 from gateway.snapshot_id import SnapshotId
 from gateway.sources.batch_fold import BatchFold
 from kwire.errors import DecodeError
 
 #: Record bytes that one step folds: some 50 ms of a thread's work.
-PIECE_BYTES: Final = 256 * 1024
+PIECE_BYTES: Final = 256 * KIB
 
 
 class NoUsableSnapshot(Exception):

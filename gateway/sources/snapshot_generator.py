@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from gateway.log.errors import LogError
 from gateway.log.log_cursor import LogGap
 from gateway.log.snapshot_file import Sink, SnapshotFile
+from gateway.sizes import MIB
 from gateway.snapshot_id import SnapshotId
 from gateway.sources.batch_fold import Position
 from gateway.sources.image_memory import collector_paused, release_incrementally
@@ -40,7 +41,7 @@ class Writer(Sink, Protocol):
 class SnapshotSettings:
     """Bytes of log, and milliseconds, after which the next snapshot is due if the log has grown."""
 
-    max_record_bytes: int = 20 * 1024 * 1024  #: metadata.log.max.record.bytes.between.snapshots
+    max_record_bytes: int = 20 * MIB  #: metadata.log.max.record.bytes.between.snapshots
     #: metadata.log.max.snapshot.interval.ms; 0 for no limit
     max_interval_ms: int = 60 * 60 * 1000
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from gateway.address import Address
 from gateway.quorum import requests
-from gateway.quorum.partition import TOPIC_NAME, Position
+from gateway.quorum.partition import Position
 from gateway.quorum.voter_set import VoterNode
 from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.vote_request import VoteRequest
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import ZERO_UUID, Uuid
 from tests.gateway.server.own_nodes import OwnNode
 
@@ -167,7 +168,7 @@ def other_cluster(message: Any, cluster_id: str = "another-cluster-000000") -> A
 def fetch_by_name(voter: VoterRequests) -> Any:
     """A Fetch that names its topic, as version 12 does."""
     message = voter.fetch(13)
-    message.topics[0].topic_id, message.topics[0].topic = ZERO_UUID, TOPIC_NAME
+    message.topics[0].topic_id, message.topics[0].topic = ZERO_UUID, CLUSTER_METADATA_TOPIC
     return message
 
 

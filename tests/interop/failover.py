@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_PARTITION
 from tests.interop.libraries import ConfluentKafka
 from tests.interop.quorum import clipped, files_of, records_of, wait_for_end, wait_for_segments
 from tests.interop.reading import Record
@@ -143,7 +143,7 @@ def end_of_copy(data_dir: Path) -> int:
 
 def copied(data_dir: Path) -> list[Batch]:
     """The batches in the segments of the gateway's directory."""
-    segments = sorted((data_dir / f"{TOPIC_NAME}-0").glob("*.log"))
+    segments = sorted((data_dir / CLUSTER_METADATA_PARTITION).glob("*.log"))
     return [batch for one in segments for batch in split(one.read_bytes(), growing=True)]
 
 

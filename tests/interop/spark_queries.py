@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tests.interop.reading import Record
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def records(df: DataFrame) -> list[Record]:
     rows = df.selectExpr(
         "offset", "unix_millis(timestamp)", "key", "value", "topic", "partition"
     ).collect()
-    assert {(row[4], row[5]) for row in rows} <= {(TOPIC_NAME, 0)}
+    assert {(row[4], row[5]) for row in rows} <= {(CLUSTER_METADATA_TOPIC, 0)}
     return sorted(Record(row[0], row[1], _bytes(row[2]), _bytes(row[3])) for row in rows)
 
 

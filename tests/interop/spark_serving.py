@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.spark import kafka_options
 from kwire.spark.options import Way
 from tests.interop.test_logs import copied
@@ -24,9 +24,9 @@ from tools.spark_jars import spark_jars
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
 BY: dict[Way, str] = {
-    "subscribe": TOPIC_NAME,
+    "subscribe": CLUSTER_METADATA_TOPIC,
     "subscribePattern": "__cluster_meta.*",
-    "assign": TOPIC_NAME,
+    "assign": CLUSTER_METADATA_TOPIC,
 }
 
 

@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID, TOPIC_NAME
+from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.records import decode_metadata_record
 from tests.interop.clients import missing, need_clients
 from tests.interop.conftest import FIGURES
@@ -80,7 +81,7 @@ def log_records(bootstrap: str) -> dict[int, Any]:
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest"
     )
-    partition, found = TopicPartition(TOPIC_NAME, 0), {}
+    partition, found = TopicPartition(CLUSTER_METADATA_TOPIC, 0), {}
     try:
         consumer.assign([partition])
         end = consumer.end_offsets([partition])[partition]

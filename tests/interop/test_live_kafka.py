@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tests.interop.clients import ASSIGN, WAYS, need_java
 from tests.interop.reading import Reader
 from tools import java, java_tools
@@ -34,7 +34,7 @@ def live() -> Iterator[tuple[Cluster, Gateway]]:
 def following(client: str, server: Gateway) -> Iterator[Reader]:
     """A reader of the metadata topic that has caught up."""
     way = next(way for way in WAYS if (way.reader.client, way.mode) == (client, ASSIGN))
-    reader = way.on(server.bootstrap, TOPIC_NAME)
+    reader = way.on(server.bootstrap, CLUSTER_METADATA_TOPIC)
     reader.start()
     try:
         reader.wait_for(1, 20)
@@ -99,7 +99,7 @@ def test_kafkas_own_tools_see_the_topic(live: tuple[Cluster, Gateway]) -> None:
     described = java_tools.run_tool(
         java.TOPICS, ["--bootstrap-server", server.bootstrap, "--describe"]
     )
-    assert TOPIC_NAME in described
+    assert CLUSTER_METADATA_TOPIC in described
     status = java_tools.run_tool(
         java.METADATA_QUORUM, ["--bootstrap-server", server.bootstrap, "describe", "--status"]
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_PARTITION, CLUSTER_METADATA_TOPIC
 from tests.interop.clients import ASSIGN, GROUP, WAYS, Way, need_clients
 from tests.interop.conftest import READ
 from tests.interop.reading import Record, digest, first_difference
@@ -38,7 +38,6 @@ DIRECTORIES = {
     "p-quorum-short": _QUORUM,
     "p-upgrade": ("nodes/1",),
 }
-TOPIC_NAME_0 = f"{TOPIC_NAME}-0"
 _APPENDED = 5
 
 
@@ -74,7 +73,7 @@ def reading(request: Any, logs: Any, tmp_path_factory: pytest.TempPathFactory) -
             request.param,
             log,
             added,
-            read_with_every_client(server.bootstrap, TOPIC_NAME, count, append),
+            read_with_every_client(server.bootstrap, CLUSTER_METADATA_TOPIC, count, append),
         )
 
 
@@ -83,7 +82,9 @@ def copied(unpacked: Path, node: str, target: Path) -> tuple[Log, Path]:
     truth = unpacked / node.replace("nodes", "truth")
     copy = target / "data"
     shutil.copytree(unpacked / node, copy)
-    return log_of(unpacked / node / TOPIC_NAME_0, truth), copy / TOPIC_NAME_0
+    return log_of(
+        unpacked / node / CLUSTER_METADATA_PARTITION, truth
+    ), copy / CLUSTER_METADATA_PARTITION
 
 
 def new_batches(log: Log) -> Iterator[tuple[bytes, list[Record]]]:
@@ -136,9 +137,9 @@ def served_once(directory: Path, count: int, *options: str) -> list[Record]:
         way = next(
             way for way in WAYS if (way.reader.client, way.mode) == ("confluent-kafka", ASSIGN)
         )
-        decision = read_with_every_client(server.bootstrap, TOPIC_NAME, count, lambda: 0, [way])[
-            way
-        ]
+        decision = read_with_every_client(
+            server.bootstrap, CLUSTER_METADATA_TOPIC, count, lambda: 0, [way]
+        )[way]
     assert not decision.error
     return list(decision.records)
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_PARTITION, CLUSTER_METADATA_TOPIC
 from tests.interop.clients import need_clients
 from tests.interop.reading import Record
-from tests.interop.test_logs import TOPIC_NAME_0
 from tests.interop.truth import Log, log_of
 from tests.shared import needs_shared
 from tools import java, java_tools
@@ -40,7 +39,7 @@ class Served:
 def served(logs: Any) -> Iterator[Served]:
     need_clients()
     node = logs("p-one-basic") / "nodes/1"
-    log = log_of(node / TOPIC_NAME_0, node.parent.parent / "truth/1")
+    log = log_of(node / CLUSTER_METADATA_PARTITION, node.parent.parent / "truth/1")
     with gateway("--source", "log", "--log-dir", str(node)) as server:
         yield Served(
             server.bootstrap, log, [record for batch in log.batches for record in batch.records()]
@@ -57,7 +56,7 @@ def times(served: Served) -> list[int]:
 def test_kafka_python_finds_offsets(served: Served) -> None:
     from kafka import KafkaConsumer, TopicPartition
 
-    partition = TopicPartition(TOPIC_NAME, 0)
+    partition = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
     consumer = KafkaConsumer(bootstrap_servers=served.bootstrap)
     try:
         assert consumer.beginning_offsets([partition]) == {partition: served.log.start_offset}
@@ -77,11 +76,13 @@ def test_confluent_kafka_finds_offsets(served: Served) -> None:
 
     consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": "offsets"})
     try:
-        bounds = consumer.get_watermark_offsets(TopicPartition(TOPIC_NAME, 0), timeout=10)
+        bounds = consumer.get_watermark_offsets(
+            TopicPartition(CLUSTER_METADATA_TOPIC, 0), timeout=10
+        )
         assert bounds == (served.log.start_offset, served.log.end_offset)
         for timestamp in times(served):
             [found] = consumer.offsets_for_times(
-                [TopicPartition(TOPIC_NAME, 0, timestamp)], timeout=10
+                [TopicPartition(CLUSTER_METADATA_TOPIC, 0, timestamp)], timeout=10
             )
             assert found.offset == served.first_at(timestamp).offset
     finally:
@@ -90,10 +91,17 @@ def test_confluent_kafka_finds_offsets(served: Served) -> None:
 
 def test_kcat_finds_offsets(served: Served) -> None:
     for timestamp in times(served):
-        command = ["kcat", "-b", served.bootstrap, "-Q", "-t", f"{TOPIC_NAME}:0:{timestamp}"]
+        command = [
+            "kcat",
+            "-b",
+            served.bootstrap,
+            "-Q",
+            "-t",
+            f"{CLUSTER_METADATA_TOPIC}:0:{timestamp}",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
         assert done.stdout.split() == [
-            TOPIC_NAME,
+            CLUSTER_METADATA_TOPIC,
             "[0]",
             "offset",
             str(served.first_at(timestamp).offset),
@@ -112,7 +120,15 @@ def test_kafka_get_offsets_finds_offsets(served: Served) -> None:
         str(times(served)[3]): served.first_at(times(served)[3]).offset,
     }
     for time, offset in expected.items():
-        arguments = ["--bootstrap-server", served.bootstrap, "--topic", TOPIC_NAME, "--time", time]
+        arguments = [
+            "--bootstrap-server",
+            served.bootstrap,
+            "--topic",
+            CLUSTER_METADATA_TOPIC,
+            "--time",
+            time,
+        ]
         assert (
-            java_tools.run_tool(java.GET_OFFSETS, arguments).strip() == f"{TOPIC_NAME}:0:{offset}"
+            java_tools.run_tool(java.GET_OFFSETS, arguments).strip()
+            == f"{CLUSTER_METADATA_TOPIC}:0:{offset}"
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tests.interop.clients import ASSIGN, WAYS, Way, missing, need_clients
 from tests.interop.conftest import FIGURES, READ
 from tests.interop.own import create_by_java, in_files, topics_in
@@ -106,7 +106,8 @@ def test_spark_reads_the_records(one: OwnCluster) -> None:
 
     seen = records(
         batch(
-            spark_session(kafka=True), kafka_options(one.bootstrap, by="assign", topic=TOPIC_NAME)
+            spark_session(kafka=True),
+            kafka_options(one.bootstrap, by="assign", topic=CLUSTER_METADATA_TOPIC),
         )
     )
     end = seen[-1].offset + 1
@@ -118,7 +119,7 @@ def read_with(way: Way, cluster: OwnCluster) -> list[Record]:
     """The records that one client reads of the node, up to its current end."""
     _, end = offsets_of(cluster.bootstrap)
     count = len(in_files(cluster.nodes[0], end))
-    reader = way.on(cluster.bootstrap, TOPIC_NAME)
+    reader = way.on(cluster.bootstrap, CLUSTER_METADATA_TOPIC)
     reader.start()
     reader.wait_for(count, 60)
     reader.stop()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ports import TOPIC_NAME
 from kwire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from kwire.protocol import CLUSTER_METADATA_PARTITION, CLUSTER_METADATA_TOPIC
 from tests.interop.clients import need_clients
 from tests.interop.conftest import READ
 from tests.interop.failover import (
@@ -87,7 +87,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FailoverReport]
         management = f"127.0.0.1:{lasting_ports(1)[0]}"
         arguments = observing(cluster, scratch / "data", "--management-listener", management)
         server = stack.enter_context(Restarted(scratch, *arguments))
-        reader = Follower(server.address, TOPIC_NAME, None)
+        reader = Follower(server.address, CLUSTER_METADATA_TOPIC, None)
         load = stack.enter_context(Load(cluster.controllers.split(","), per_second=30))
         report = FailoverReport(
             cluster,
@@ -111,7 +111,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FailoverReport]
 
 def taken_snapshot(data_dir: Path) -> tuple[int, bytes]:
     """End offset and bytes of the one snapshot in the gateway's directory."""
-    [file] = (data_dir / f"{TOPIC_NAME}-0").glob("*.checkpoint")
+    [file] = (data_dir / CLUSTER_METADATA_PARTITION).glob("*.checkpoint")
     return int(file.name.partition("-")[0]), file.read_bytes()
 
 

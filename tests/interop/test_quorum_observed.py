@@ -16,8 +16,8 @@ from typing import Any, cast
 import pytest
 
 from gateway.log.meta_properties import FILE_NAME, read_meta_properties
-from gateway.ports import TOPIC_NAME
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
+from kwire.protocol import CLUSTER_METADATA_PARTITION, CLUSTER_METADATA_TOPIC
 from tests.interop.clients import ASSIGN, WAYS, need_clients
 from tests.interop.conftest import READ
 from tests.interop.quorum import (
@@ -82,7 +82,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
         gateway(*observing(cluster, data_dir, "--replica-id", str(_REPLICA_ID))) as server,
     ):
         readers = {
-            way.reader.client: way.on(server.bootstrap, TOPIC_NAME)
+            way.reader.client: way.on(server.bootstrap, CLUSTER_METADATA_TOPIC)
             for way in WAYS
             if way.mode == ASSIGN
         }
@@ -135,7 +135,7 @@ def test_kafka_dump_log_reads_the_copy(observed: Observed) -> None:
     """
     leader = observed.cluster.wait_for_leader()
     dumps = []
-    for directory in (observed.data_dir / f"{TOPIC_NAME}-0", leader.metadata_log_dir):
+    for directory in (observed.data_dir / CLUSTER_METADATA_PARTITION, leader.metadata_log_dir):
         arguments = ["--files", str(directory / f"{0:020d}.log"), "--cluster-metadata-decoder"]
         lines = java_tools.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
         dumps.append([line for line in lines if line.startswith(("baseOffset:", "| offset:"))])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tests.interop.clients import ASSIGN, WAYS, need_clients
 from tests.interop.conftest import READ
 from tests.interop.quorum import (
@@ -63,7 +63,7 @@ def test_quorum_of_the_release_is_observed_through_a_fail_over(
         ) as cluster,
         gateway(*observing(cluster, tmp_path / "data")) as server,
     ):
-        reader = way.on(server.bootstrap, TOPIC_NAME)
+        reader = way.on(server.bootstrap, CLUSTER_METADATA_TOPIC)
         reader.start()
         cluster.kill_node(cluster.wait_for_leader())
         leader = cluster.wait_for_leader()

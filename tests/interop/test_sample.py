@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gateway
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_PARTITION, CLUSTER_METADATA_TOPIC
 from tests.interop.clients import WAYS, Way, need_clients
 from tests.interop.conftest import READ
 from tests.interop.reading import digest, first_difference
@@ -22,10 +22,13 @@ from tools.gateway_process import gateway as serving
 @pytest.fixture(scope="module")
 def read() -> Iterator[tuple[Log, dict[Way, Decision]]]:
     need_clients()
-    log = log_of(Path(gateway.__file__).parent / "sample" / f"{TOPIC_NAME}-0", None)
+    log = log_of(Path(gateway.__file__).parent / "sample" / CLUSTER_METADATA_PARTITION, None)
     count = len(log.snapshot_values()) + len(log.records())
     with serving() as server:
-        yield log, read_with_every_client(server.bootstrap, TOPIC_NAME, count, lambda: 0)
+        yield (
+            log,
+            read_with_every_client(server.bootstrap, CLUSTER_METADATA_TOPIC, count, lambda: 0),
+        )
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

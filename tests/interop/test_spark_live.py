@@ -20,7 +20,7 @@ import pytest
 if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
 
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.spark import kafka_options, read_table, register, tables
 from kwire.spark.table.store import Store
 from tests.interop.quorum import QUICK_ELECTIONS, need_kafka, observing
@@ -145,7 +145,7 @@ def _end(progress: Any) -> int:
     """The offset after a micro-batch's last one, for either source."""
     end = progress["sources"][0]["endOffset"]
     end = json.loads(end) if isinstance(end, str) else end
-    return int(end["offset"] if "offset" in end else end[TOPIC_NAME]["0"])
+    return int(end["offset"] if "offset" in end else end[CLUSTER_METADATA_TOPIC]["0"])
 
 
 @pytest.mark.parametrize("source", ["kwire", "kafka"])

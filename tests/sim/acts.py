@@ -11,7 +11,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gateway.quorum.events import Resign, ShutDown
-from gateway.quorum.partition import TOPIC_NAME
 from kwire.messages import (
     add_raft_voter_request,
     describe_quorum_request,
@@ -21,6 +20,7 @@ from kwire.messages.add_raft_voter_request import AddRaftVoterRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.messages.update_raft_voter_request import UpdateRaftVoterRequest
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import Uuid
 from tests.sim import forgeries
 
@@ -200,7 +200,9 @@ def describe(world: World, random: Random) -> None:
 def describe_at(world: World, node: Node) -> None:
     """Send DescribeQuorum to a node."""
     partition = describe_quorum_request.PartitionData(partition_index=0)
-    topic = describe_quorum_request.TopicData(topic_name=TOPIC_NAME, partitions=[partition])
+    topic = describe_quorum_request.TopicData(
+        topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+    )
     world.ask(node, DescribeQuorumRequest(topics=[topic]), 2, "DescribeQuorum")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from gateway.quorum.partition import TOPIC_NAME
 from kwire.messages import (
     begin_quorum_epoch_request,
     end_quorum_epoch_request,
@@ -22,6 +21,7 @@ from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.vote_request import VoteRequest
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 
 if TYPE_CHECKING:
@@ -52,15 +52,19 @@ def empty(world: World, random: Random, node: Node) -> None:
     kind, some = random.randrange(5), random.random() < 0.5
     if kind == 0:
         request = VoteRequest(
-            topics=[vote_request.TopicData(topic_name=TOPIC_NAME)] if some else []
+            topics=[vote_request.TopicData(topic_name=CLUSTER_METADATA_TOPIC)] if some else []
         )
     elif kind == 1:
         request = BeginQuorumEpochRequest(
-            topics=[begin_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME)] if some else []
+            topics=[begin_quorum_epoch_request.TopicData(topic_name=CLUSTER_METADATA_TOPIC)]
+            if some
+            else []
         )
     elif kind == 2:
         request = EndQuorumEpochRequest(
-            topics=[end_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME)] if some else []
+            topics=[end_quorum_epoch_request.TopicData(topic_name=CLUSTER_METADATA_TOPIC)]
+            if some
+            else []
         )
     elif kind == 3:
         request = FetchRequest(
@@ -68,7 +72,9 @@ def empty(world: World, random: Random, node: Node) -> None:
         )
     else:
         request = FetchSnapshotRequest(
-            topics=[fetch_snapshot_request.TopicSnapshot(name=TOPIC_NAME)] if some else []
+            topics=[fetch_snapshot_request.TopicSnapshot(name=CLUSTER_METADATA_TOPIC)]
+            if some
+            else []
         )
     world.ask(node, request, request.VERSIONS[-1], "a request without partitions")
 
@@ -87,7 +93,7 @@ def vote(world: World, random: Random, node: Node) -> None:
         last_offset=random.choice((0, 10_000)),
         pre_vote=random.random() < 0.5,
     )
-    topic = vote_request.TopicData(topic_name=TOPIC_NAME, partitions=[part])
+    topic = vote_request.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[part])
     cluster_id = random.choice((world.cluster_id, world.cluster_id, None, "ZZZZZZZZZZZZZZZZZZZZZZ"))
     request = VoteRequest(cluster_id=cluster_id, voter_id=node.id, topics=[topic])
     world.ask(node, request, 2 if part.pre_vote else random.randint(0, 2), "a forged Vote")
@@ -106,7 +112,9 @@ def begin(world: World, random: Random, node: Node) -> None:
         leader_id=second.id,
         leader_epoch=node.raft.epoch - random.choice((0, 0, 1)),
     )
-    topic = begin_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME, partitions=[part])
+    topic = begin_quorum_epoch_request.TopicData(
+        topic_name=CLUSTER_METADATA_TOPIC, partitions=[part]
+    )
     ends = [
         begin_quorum_epoch_request.LeaderEndpoint(name=name, host=to.host, port=to.port)
         for name, to in second.endpoints.items()
@@ -127,7 +135,7 @@ def end_epoch(world: World, random: Random, node: Node) -> None:
         leader_id=random.choice(sorted(world.first_voters.nodes)),
         leader_epoch=node.raft.epoch - random.choice((0, 1)),
     )
-    topic = end_quorum_epoch_request.TopicData(topic_name=TOPIC_NAME, partitions=[part])
+    topic = end_quorum_epoch_request.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[part])
     world.ask(
         node,
         EndQuorumEpochRequest(cluster_id=world.cluster_id, topics=[topic]),

@@ -7,9 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gateway.quorum.events import Resign, ShutDown
-from gateway.quorum.partition import TOPIC_NAME
 from kwire.messages import vote_request
 from kwire.messages.vote_request import VoteRequest
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tests.sim import forgeries
 from tests.sim.history import Violation, require
 from tests.sim.scenario import busy, elected, family, other_leader, sized, until, with_faults
@@ -191,7 +191,7 @@ def last_epoch(world: World) -> Iterator[float]:
             replica_epoch=(1 << 31) - 1 - world.random.randint(0, 2),
             replica_id=forgeries.UNKNOWN_ID,
         )
-        topic = vote_request.TopicData(topic_name=TOPIC_NAME, partitions=[part])
+        topic = vote_request.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[part])
         world.ask(
             node,
             VoteRequest(cluster_id=world.cluster_id, topics=[topic]),

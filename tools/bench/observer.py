@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.ports import TOPIC_NAME
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kwire.messages.fetch_response import FetchResponse
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.records import iter_batches
 from kwire.uuid import METADATA_TOPIC_ID
 from tools.bench import passes
@@ -212,7 +212,7 @@ def _watch_gateway(
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
     )
-    consumer.assign([TopicPartition(TOPIC_NAME, 0, OFFSET_END)])
+    consumer.assign([TopicPartition(CLUSTER_METADATA_TOPIC, 0, OFFSET_END)])
     started = False
     try:
         while not stop.is_set():

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.ports import TOPIC_NAME
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.messages.produce_response import ProduceResponse
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tools.bench import largelog, passes, processors
 from tools.gateway_process import gateway
 from tools.java import KAFKA_VERSION, TOPICS
@@ -82,7 +82,7 @@ def _start_and_memory(node: Path, batches: Sequence[largelog.Batch]) -> Iterator
     }
     with gateway("--source", "log", "--log-dir", str(node)) as server:
         for _, client, _ in _CLIENTS:
-            client(server.bootstrap, TOPIC_NAME, count)
+            client(server.bootstrap, CLUSTER_METADATA_TOPIC, count)
         peak = memory_mib(server.pid, "VmHWM")
     yield {
         "what": "memory, highest, after a pass of each client", "unit": "MiB", "kwire": peak,
@@ -96,7 +96,7 @@ def _first_records(bootstrap: str) -> None:
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=1 << 20,
-        topics=[FetchTopic(topic=TOPIC_NAME, partitions=[partition])],
+        topics=[FetchTopic(topic=CLUSTER_METADATA_TOPIC, partitions=[partition])],
     )
     with WireClient(bootstrap) as client:
         response = cast(FetchResponse, client.call(request, 12))
@@ -112,7 +112,7 @@ def _rates(long_log: Path, batches: Sequence[largelog.Batch]) -> Iterator[dict[s
         gateway("--source", "log", "--log-dir", str(long_log)) as server,
     ):
         fill(cluster, batches)
-        own = (server.bootstrap, TOPIC_NAME, server.pid)
+        own = (server.bootstrap, CLUSTER_METADATA_TOPIC, server.pid)
         kafkas = (cluster.bootstrap, TOPIC, cluster.nodes[0].pid)
         with processors.apart(own[2], kafkas[2]):
             for name, client, rounds in _CLIENTS:

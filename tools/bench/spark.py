@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.ports import TOPIC_NAME
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tools.bench import largelog, serving
 from tools.gateway_process import gateway
 from tools.java import KAFKA_VERSION
@@ -126,14 +126,14 @@ def _ways(spark: SparkSession, own: str, kafkas: str) -> dict[str, Callable[[], 
     def alone() -> DataFrame:
         one_by_one = partial(decode_batches, keep=(), fail_fast=False, secrets=False, bulk=False)
         columns = ", ".join(f"`{name}` {kind}" for name, kind in DECODED.items())
-        return stock(own, TOPIC_NAME).mapInArrow(
+        return stock(own, CLUSTER_METADATA_TOPIC).mapInArrow(
             one_by_one, f"`offset` bigint, `timestamp` timestamp, {columns}"
         )
 
     return {
-        STOCK: lambda: stock(own, TOPIC_NAME),
+        STOCK: lambda: stock(own, CLUSTER_METADATA_TOPIC),
         KAFKA: lambda: stock(kafkas, serving.TOPIC),
-        BULK: lambda: decode(stock(own, TOPIC_NAME)),
+        BULK: lambda: decode(stock(own, CLUSTER_METADATA_TOPIC)),
         SOURCE: lambda: (
             spark.read.format("kwire")
             .options(**{"bootstrap.servers": own})

@@ -11,8 +11,8 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, cast
 
-from gateway.ports import TOPIC_NAME
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tools.kafka import Cluster
 from tools.kafka_files import Node
 from tools.loss.history import Leadership
@@ -80,7 +80,9 @@ def ask(client: WireClient, node: Node) -> Leadership | None:
     """The node's answer to DescribeQuorum; None when it does not answer as the leader. Raises
     OSError, EOFError.
     """
-    topic = TopicData(topic_name=TOPIC_NAME, partitions=[PartitionData(partition_index=0)])
+    topic = TopicData(
+        topic_name=CLUSTER_METADATA_TOPIC, partitions=[PartitionData(partition_index=0)]
+    )
     asked = time.monotonic()
     answer = cast(Any, client.call(DescribeQuorumRequest(topics=[topic]), _VERSION))
     if answer.error_code or not answer.topics:

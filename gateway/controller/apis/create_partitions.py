@@ -12,7 +12,6 @@ from gateway.controller.assignments import by_hand_partition, check_by_hand, pla
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.controller.topic_names import METADATA_TOPIC
 from gateway.ports import AUDIT_TOPIC
 from gateway.slices import Slices
 from kwire.message import Message
@@ -21,7 +20,7 @@ from kwire.messages.create_partitions_response import (
     CreatePartitionsTopicResult,
 )
 from kwire.messages.partition_record import PartitionRecord
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from kwire.messages.create_partitions_request import (
@@ -69,9 +68,10 @@ def _check_request(
         raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if not context.may_on_topic("ALTER", topic.name):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if topic.name == METADATA_TOPIC:
+    if topic.name == CLUSTER_METADATA_TOPIC:
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"{METADATA_TOPIC} has one partition and cannot have more."
+            ErrorCode.INVALID_REQUEST,
+            f"{CLUSTER_METADATA_TOPIC} has one partition and cannot have more.",
         )
     if topic.name == AUDIT_TOPIC:
         raise ApiError(

@@ -14,12 +14,11 @@ from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDeci
 from gateway.controller.errors import ApiError
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.controller.topic_names import METADATA_TOPIC
 from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
 from kwire.message import Message
 from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kwire.messages.remove_topic_record import RemoveTopicRecord
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
@@ -102,10 +101,10 @@ class _Deletion:
         if self._count[topic] > 1:
             what = "id" if topic.name is None else "name"
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
-        if topic.name == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID:
+        if topic.name == CLUSTER_METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"Deletion of internal topic {METADATA_TOPIC} is prohibited.",
+                f"Deletion of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.",
             )
         if topic.name == AUDIT_TOPIC or topic.topic_id == AUDIT_TOPIC_ID:
             raise ApiError(

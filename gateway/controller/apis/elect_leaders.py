@@ -14,14 +14,13 @@ from gateway.controller.partition_change import NO_LEADER, Election, Target
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.controller.topic_names import METADATA_TOPIC
 from kwire.message import Message
 from kwire.messages.elect_leaders_response import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -120,7 +119,7 @@ def _unavailable(kind: ElectionType) -> ApiError:
 def _refuse(request: ElectLeadersRequest, refusal: Refusal) -> Message:
     # Null asks for every partition. Version 0 has no error but those of partitions, so its response
     # names a partition that exists.
-    everything = [(METADATA_TOPIC, [0])]
+    everything = [(CLUSTER_METADATA_TOPIC, [0])]
     asked = (
         everything
         if request.topic_partitions is None

@@ -20,9 +20,9 @@ from gateway.controller.configs.topic_configs import check_topic_configs
 from gateway.controller.configs.topic_keys import TOPIC_KEYS
 from gateway.controller.errors import ApiError
 from gateway.controller.request_context import ControllerRequestContext
-from gateway.controller.topic_names import METADATA_TOPIC, name_fault
+from gateway.controller.topic_names import name_fault
 from gateway.ports import AUDIT_TOPIC
-from kwire.protocol import ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 
 
 class ResourceType(enum.IntEnum):
@@ -120,10 +120,11 @@ def _check_topic(name: str, configs: Mapping[str, str]) -> None:
     fault = name_fault(name)
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-    if name == METADATA_TOPIC:
+    if name == CLUSTER_METADATA_TOPIC:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"The configuration of {METADATA_TOPIC} is fixed: it is the metadata log itself.",
+            f"The configuration of {CLUSTER_METADATA_TOPIC} is fixed: it is the metadata log"
+            " itself.",
         )
     if name == AUDIT_TOPIC:
         why = (

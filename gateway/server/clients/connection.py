@@ -25,6 +25,7 @@ from gateway.server.clients.request_processor import RequestProcessor
 from gateway.server.clients.secure_socket import SecureOutput, SecureSocket, handshake_step
 from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.turns import SMALL_MAX
+from gateway.sizes import KIB, MIB
 from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter
 
@@ -37,12 +38,12 @@ if TYPE_CHECKING:
     from kwire.message import Message
 
 #: Bytes of one call of recv; a frame that is known to be larger is read in larger pieces.
-_RECEIVE_MIN: Final = 64 * 1024
-_RECEIVE_MAX: Final = 1024 * 1024
+_RECEIVE_MIN: Final = 64 * KIB
+_RECEIVE_MAX: Final = MIB
 #: A connection lets the others run after so many turns without having to wait.
 _TURNS_MAX: Final = 16
 #: No connection is cut for holding so little, bytes.
-_HELD_FREE: Final = 64 * 1024
+_HELD_FREE: Final = 64 * KIB
 #: The reason of a cut where the peer had gone when its response was to be sent.
 _GONE: Final = "peer gone"
 #: The reason for which idle connections are cut. Clients open new ones by themselves.

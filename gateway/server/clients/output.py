@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gateway.ports import FileRange, FileRecords, Read
+from gateway.sizes import KIB, MIB
 
 #: Shorter ranges are read and sent with the bytes around them, which saves a system call and the
 #: setup of sendfile: up to about this size it is faster.
-COPY_MAX: Final = 16 * 1024
+COPY_MAX: Final = 16 * KIB
 #: Bytes that one send call may gather, and that one call of sendfile may read from disk, while the
 #: event loop waits.
-_GATHER_MAX: Final = 256 * 1024
-_SENDFILE_MAX: Final = 1024 * 1024
+_GATHER_MAX: Final = 256 * KIB
+_SENDFILE_MAX: Final = MIB
 #: After so many bytes other connections run, however fast this peer reads.
-_TURN_MAX: Final = 2 * 1024 * 1024
+_TURN_MAX: Final = 2 * MIB
 #: Announces more bytes: Linux then puts the bytes before a range into one packet with it.
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 

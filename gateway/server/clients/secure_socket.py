@@ -16,6 +16,7 @@ import trio
 
 from gateway.ports import FileRange
 from gateway.server.clients.output import FileTooShort, Output
+from gateway.sizes import KIB
 
 if TYPE_CHECKING:
     import socket
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from gateway.server.turns import Turns
 
 #: Bytes that one call of :meth:`SecureSocket.send` encrypts at most, so that others have a turn.
-_SEND_MAX: Final = 512 * 1024
+_SEND_MAX: Final = 512 * KIB
 #: Bytes of a file that are read and encrypted at once.
-_READ_MAX: Final = 256 * 1024
+_READ_MAX: Final = 256 * KIB
 
 
 class SecureSocket:

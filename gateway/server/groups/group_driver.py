@@ -20,7 +20,6 @@ from gateway.config import Config
 from gateway.groups import (
     Answer,
     Effect,
-    Error,
     Failure,
     GroupCoordinator,
     LimitExceeded,
@@ -37,6 +36,7 @@ from gateway.server.logs import Reports, escape
 from gateway.slices import Slices
 from gateway.wall_clock import wall_ms
 from kwire.errors import DecodeError
+from kwire.protocol import ErrorCode
 
 #: Between attempts to open the store again after a write failed, seconds: first and longest.
 _RETRY_S: Final = (0.1, 10.0)
@@ -100,7 +100,7 @@ class GroupDriver:
         self._wall_ms = wall_ms
         self._random_bytes = random_bytes
         self._coordinator: GroupCoordinator | None = None
-        self._unavailable = Error.COORDINATOR_LOAD_IN_PROGRESS
+        self._unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self._store: OffsetStore | None = None
         self._threads = trio.CapacityLimiter(1)
         self._unwritten: list[Persist] = []
@@ -172,7 +172,7 @@ class GroupDriver:
     def _unhandled(self, asked: _Asked, error: Exception) -> None:
         event, pending = asked
         self._break_off(error, event_type=type(event).__name__)
-        self._deliver(pending, event.failed(Error.UNKNOWN_SERVER_ERROR))
+        self._deliver(pending, event.failed(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     # Effects.
 
@@ -261,7 +261,7 @@ class GroupDriver:
                 await self._write()
             except OSError as error:
                 self._reports.report("offset store write failed", error=str(error))
-                self._give_up(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
+                self._give_up(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
                 await self._begin_again()
             else:
                 await self._compact()
@@ -320,7 +320,7 @@ class GroupDriver:
         starts from the state on disk.
         """
         self._reports.bug("group coordinator failed", error, event_type=event_type)
-        self._give_up(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
+        self._give_up(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
         self._work.set()
 
     async def _begin_again(self) -> None:
@@ -343,7 +343,7 @@ class GroupDriver:
                 self._reports.report("offset store available")
                 return
 
-    def _give_up(self, unavailable: Error, error: Error) -> None:
+    def _give_up(self, unavailable: ErrorCode, error: ErrorCode) -> None:
         """Drop the coordinator. New requests get ``unavailable``; requests whose records were not
         written get ``error``.
         """
@@ -367,7 +367,7 @@ class GroupDriver:
         if self._store is not None and self._unwritten:
             with contextlib.suppress(OSError):  # the requests then get an error from _give_up
                 await self._write()
-        self._give_up(Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR)
+        self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
         await self._close_store()
 
     async def _close_store(self) -> None:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import h11
 import trio
 
+from gateway.sizes import KIB
+
 if TYPE_CHECKING:
     from gateway.server.logs import Reports
 
 #: Connections at one time: a few scrapers, probes and people.
 CONNECTIONS_MAX: Final = 32
 #: Bytes of a request's line and headers together.
-HEAD_MAX: Final = 8 * 1024
+HEAD_MAX: Final = 8 * KIB
 #: Time from the first byte of a request to its end; between two requests (scrapes are a minute
 #: apart at most); and for sending a response, s.
 HEAD_TIMEOUT_S: Final = 5.0
@@ -29,7 +31,7 @@ SEND_TIMEOUT_S: Final = 10.0
 #: Time, s, and bytes for which input is discarded after the last response: closing a socket with
 #: unread input resets the connection, and the reset may overtake the response.
 _LINGER_S: Final = 1.0
-_LINGER_BYTES: Final = 256 * 1024
+_LINGER_BYTES: Final = 256 * KIB
 _RECEIVE_BYTES: Final = 4096
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.ports import TOPIC_NAME
-from kwire.protocol import error_name
+from kwire.protocol import CLUSTER_METADATA_TOPIC, error_name
 
 if TYPE_CHECKING:
     from gateway.server.counts import ApiCounts
@@ -60,7 +59,7 @@ def _partition(facts: Facts) -> dict[str, Any]:
     partition = facts.partition
     newest = partition.max_timestamp()
     return {
-        "topic": TOPIC_NAME,
+        "topic": CLUSTER_METADATA_TOPIC,
         "state": partition.state.value,
         "log_start_offset": partition.log_start_offset,
         "high_watermark": partition.high_watermark,

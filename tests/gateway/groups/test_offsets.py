@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.groups import Answer, Failure
 from gateway.groups import events as e
 from gateway.groups.effects import Persist
-from gateway.groups.errors import Error
+from kwire.protocol import ErrorCode
 from tests.gateway.groups.script import START_MS, Script, play
 
 LONG_MAX = 2**63 - 1
@@ -149,7 +149,7 @@ def test_every_offset_of_a_commit_is_answered_and_written_together() -> None:
     assert isinstance(persist, Persist) and isinstance(answer, Answer)
     assert len(persist.records) == 2
     assert answer.result == e.CommitResult(
-        errors=[Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.NONE]
+        errors=[ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
     )
     assert answer.after == persist.number
     assert script.core.groups["g"].offsets[("t", 2)] == e.Committed(20, 2, "", START_MS)
@@ -303,7 +303,9 @@ def test_commit_that_cannot_be_encoded_changes_nothing_and_costs_no_other_reques
     )
     failure, answer = script.core.handle(event, "x", script.moment())
     assert isinstance(failure, Failure) and (failure.what, failure.group_id) == ("OffsetCommit", "")
-    assert isinstance(answer, Answer) and answer.result == event.failed(Error.UNKNOWN_SERVER_ERROR)
+    assert isinstance(answer, Answer) and answer.result == event.failed(
+        ErrorCode.UNKNOWN_SERVER_ERROR
+    )
     script.play("""
     > fetch a
     a <- g:NONE[t-0=5]

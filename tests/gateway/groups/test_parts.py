@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.groups import Error
 from gateway.groups.subscription import subscribed_topics
 from gateway.groups.timers import Timer, Timers
 from kwire.messages.consumer_protocol_subscription import (
@@ -19,7 +18,7 @@ NAMES = [Timer("heartbeat", "g", str(i)) for i in range(5)]
 
 
 def test_errors_are_kafkas() -> None:
-    assert {error.name: int(error) for error in Error}.items() <= {
+    assert {error.name: int(error) for error in ErrorCode}.items() <= {
         error.name: int(error) for error in ErrorCode
     }.items()
 
@@ -105,19 +104,19 @@ def test_every_event_has_a_failed_result() -> None:
         verb, _, rest = line.partition(" ")
         who, *words = rest.split()
         event = getattr(script, f"_{verb}")(who, dict(word.split("=") for word in words))
-        result = event.failed(Error.NOT_COORDINATOR)
+        result = event.failed(ErrorCode.NOT_COORDINATOR)
         if hasattr(result, "error"):
             errors = [result.error]
         elif hasattr(result, "errors"):
             errors = list(result.errors)
         else:
             errors = [group.error for group in result.groups]
-        assert errors == [Error.NOT_COORDINATOR] * max(count, 1), line
+        assert errors == [ErrorCode.NOT_COORDINATOR] * max(count, 1), line
     assert (
         script._heartbeat("a", {"id": "x", "gen": "1"})
-        .failed(Error.COORDINATOR_LOAD_IN_PROGRESS)
+        .failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         .error
-        is Error.NONE
+        is ErrorCode.NONE
     )
 
 

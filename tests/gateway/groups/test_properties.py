@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.groups import Answer, Effect, Error, GroupCoordinator, Moment, Persist, Settings
+from gateway.groups import Answer, Effect, GroupCoordinator, Moment, Persist, Settings
 from gateway.groups import events as e
 from gateway.groups.group import State
+from kwire.protocol import ErrorCode
 from tests.gateway.groups.script import subscription
 
 GROUPS = st.sampled_from(["g", "h"])
@@ -271,10 +272,10 @@ class Coordinator(RuleBasedStateMachine):
         assert answer.after <= self.persisted, "waits for what was never written"
         event = self.open.pop(answer.asked.token)  # KeyError: answered twice
         assert answer.asked.event is event
-        assert type(answer.result) is type(event.failed(Error.NOT_COORDINATOR))
+        assert type(answer.result) is type(event.failed(ErrorCode.NOT_COORDINATOR))
         if isinstance(answer.result, e.JoinResult):
             self.check_join(event, answer.result)
-        if isinstance(answer.result, e.SyncResult) and answer.result.error is Error.NONE:
+        if isinstance(answer.result, e.SyncResult) and answer.result.error is ErrorCode.NONE:
             assert isinstance(event, e.SyncGroup)
             # A member's assignment (a static member keeps that of its old id) is written before it
             # is sent.
@@ -288,7 +289,7 @@ class Coordinator(RuleBasedStateMachine):
         assert isinstance(event, e.JoinGroup)
         if result.member_id and result.member_id not in self.ids:
             self.ids.append(result.member_id)
-        if result.error is Error.NONE:
+        if result.error is ErrorCode.NONE:
             # One leader in a generation (an old static leader receives its old id: KIP-345).
             if result.members:
                 assert result.leader == result.member_id

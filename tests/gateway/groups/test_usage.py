@@ -10,7 +10,7 @@ import pytest
 
 from gateway.groups import Answer, Settings
 from gateway.groups import events as e
-from gateway.groups.errors import Error
+from kwire.protocol import ErrorCode
 from tests.gateway.groups.script import Script
 
 KIB = 1024
@@ -18,7 +18,7 @@ KIB = 1024
 
 def commit(
     script: Script, owner: str, group: str, partitions: int, metadata: int = 4000, first: int = 0
-) -> Error:
+) -> ErrorCode:
     """The error of one OffsetCommit of ``partitions``, each with metadata of ``size``."""
     offsets = tuple(
         e.OffsetToCommit("t", first + i, i, -1, "m" * metadata) for i in range(partitions)
@@ -41,7 +41,7 @@ def commit(
         for error in effect.result.errors
     }
     script._effects(effects)
-    return Error(error)
+    return ErrorCode(error)
 
 
 def join(script: Script, owner: str, group: str, metadata: int) -> str:
@@ -55,7 +55,7 @@ def join(script: Script, owner: str, group: str, metadata: int) -> str:
 def test_offsets_of_one_group_and_principal_leave_room_for_all_others() -> None:
     script = Script()
     errors = [commit(script, "alice", "a", 300, first=300 * i) for i in range(10)]
-    assert errors[0] is Error.NONE and errors[-1] is Error.POLICY_VIOLATION
+    assert errors[0] is ErrorCode.NONE and errors[-1] is ErrorCode.POLICY_VIOLATION
     assert script.exceeded[-1] == ("groups.bytes.max.per.group", "alice")
     for i in range(20):
         commit(script, "alice", f"more-{i}", 300)
@@ -66,11 +66,11 @@ def test_offsets_of_one_group_and_principal_leave_room_for_all_others() -> None:
     )
     # Others commit and join as before, in large groups; alice herself has her reserve in every
     # group, and may move on.
-    assert commit(script, "bob", "b", 300) is Error.NONE
+    assert commit(script, "bob", "b", 300) is ErrorCode.NONE
     assert join(script, "bob", "c", 100_000) == "NONE"
     assert join(script, "alice", "d", 100_000) == "NONE"
-    assert commit(script, "alice", "e", 1) is Error.NONE
-    assert commit(script, "alice", "more-0", 300) is Error.NONE
+    assert commit(script, "alice", "e", 1) is ErrorCode.NONE
+    assert commit(script, "alice", "more-0", 300) is ErrorCode.NONE
 
 
 def test_members_of_one_principal_leave_room_for_all_others() -> None:
@@ -79,7 +79,7 @@ def test_members_of_one_principal_leave_room_for_all_others() -> None:
     assert errors.count("NONE") == 9 and errors[-1] == "GROUP_MAX_SIZE_REACHED"
     assert script.exceeded[-1] == ("groups.bytes.max.per.principal", "alice")
     assert join(script, "bob", "b", 1_700_000) == "NONE"
-    assert commit(script, "alice", "c", 300) is Error.NONE
+    assert commit(script, "alice", "c", 300) is ErrorCode.NONE
     assert join(script, "alice", "small", 100) == "NONE"
 
 
@@ -90,9 +90,9 @@ def test_many_principals_fill_everything_and_small_groups_go_on() -> None:
             commit(script, f"user{i}", f"g{i}-{j}", 400)
             join(script, f"user{i}", f"m{i}-{j}", 3_300_000)
     assert {limit for limit, _ in script.exceeded} >= {"groups.bytes.max"}
-    assert commit(script, "bob", "large", 300) is Error.POLICY_VIOLATION
+    assert commit(script, "bob", "large", 300) is ErrorCode.POLICY_VIOLATION
     assert join(script, "bob", "large", 2_000_000) == "GROUP_MAX_SIZE_REACHED"
-    assert commit(script, "bob", "b", 10, metadata=10) is Error.NONE
+    assert commit(script, "bob", "b", 10, metadata=10) is ErrorCode.NONE
     assert join(script, "bob", "c", 1000) == "NONE"
     assert "large" not in script.core.groups
 
@@ -107,18 +107,18 @@ def test_many_principals_fill_everything_and_small_groups_go_on() -> None:
 def test_numbers_of_groups(settings: dict[str, Any], limit: str) -> None:
     script = Script(**settings)
     assert [commit(script, "alice", f"g{i}", 1) for i in range(3)] == [
-        Error.NONE,
-        Error.NONE,
-        Error.POLICY_VIOLATION,
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.POLICY_VIOLATION,
     ]
     assert join(script, "alice", "h", 1) == "GROUP_MAX_SIZE_REACHED"
     assert script.exceeded == [(limit, "alice")] * 2
     assert commit(script, "bob", "b", 1) is (
-        Error.POLICY_VIOLATION if limit == "groups.max" else Error.NONE
+        ErrorCode.POLICY_VIOLATION if limit == "groups.max" else ErrorCode.NONE
     )
     script.command("delete x group=g0")
     script.command("delete x group=b")
-    assert commit(script, "alice", "g2", 1) is Error.NONE
+    assert commit(script, "alice", "g2", 1) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_offset_is_charged_to_the_principal_that_enlarged_it_also_after_a_restar
     script = Script()
     commit(script, "bob", "b", 10, metadata=0)
     before = script.core.usage.of("bob").offset_bytes
-    assert commit(script, "mallory", "b", 10, metadata=4000) is Error.NONE
+    assert commit(script, "mallory", "b", 10, metadata=4000) is ErrorCode.NONE
     assert (before > 0, script.core.usage.of("bob").offset_bytes) == (True, 0)
     held = script.core.usage.of("mallory").offset_bytes
     assert held > 80_000

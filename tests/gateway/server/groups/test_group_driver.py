@@ -10,10 +10,11 @@ import trio
 import trio.testing
 
 from gateway.config import Config
-from gateway.groups import Error, Settings
+from gateway.groups import Settings
 from gateway.groups import events as e
 from gateway.log.offset_store import DIRECTORY, SEGMENT, OffsetStore
 from gateway.server.groups.group_driver import GroupDriver, settings_of
+from kwire.protocol import ErrorCode
 from tests.gateway.server.groups.group_driving import (
     SETTINGS,
     GatedDisk,
@@ -32,7 +33,7 @@ def test_commits_survive_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as driver:
             assert driver.coordinator_node_id == 7
-            assert (await submit(driver, commit(5)).result()).errors == [Error.NONE]
+            assert (await submit(driver, commit(5)).result()).errors == [ErrorCode.NONE]
         async with running(tmp_path) as driver:
             assert committed(await submit(driver, fetch()).result()) == [5]
 
@@ -59,11 +60,11 @@ def test_results_wait_for_the_disk_and_share_one_sync(
             assert [first.results, shows.results] == [[], []] and not any(
                 waiter.results for waiter in others
             )
-            assert away.results == [e.HeartbeatResult(error=Error.UNKNOWN_MEMBER_ID)]
+            assert away.results == [e.HeartbeatResult(error=ErrorCode.UNKNOWN_MEMBER_ID)]
             assert committed(elsewhere.results[0]) == []
             disk.gate.set()
             for waiter in [first, *others]:
-                assert (await waiter.result()).errors == [Error.NONE]
+                assert (await waiter.result()).errors == [ErrorCode.NONE]
             assert committed(await shows.result()) == [1]
             assert disk.appended == [1, 50]
 
@@ -79,8 +80,8 @@ def test_shutdown_writes_handled_requests(tmp_path: Path, monkeypatch: pytest.Mo
             await trio.to_thread.run_sync(disk.entered.wait)
             second = submit(driver, commit(2, "h"))
             disk.gate.set()
-        assert (await first.result()).errors == (await second.result()).errors == [Error.NONE]
-        assert submit(driver, commit(3)).results[0].errors == (Error.COORDINATOR_NOT_AVAILABLE,)
+        assert (await first.result()).errors == (await second.result()).errors == [ErrorCode.NONE]
+        assert submit(driver, commit(3)).results[0].errors == (ErrorCode.COORDINATOR_NOT_AVAILABLE,)
         async with running(tmp_path) as driver:
             assert committed(await submit(driver, fetch("h")).result()) == [2]
 
@@ -95,7 +96,7 @@ def test_shutdown_answers_waiting_requests(tmp_path: Path) -> None:
             await trio.testing.wait_all_tasks_blocked()
             assert follower.results == []
             assert joined
-        assert (await follower.result()).error is Error.NOT_COORDINATOR
+        assert (await follower.result()).error is ErrorCode.NOT_COORDINATOR
 
     run(main)
 
@@ -104,10 +105,11 @@ def test_request_before_the_store_is_read_gets_load_in_progress(tmp_path: Path) 
     async def main() -> None:
         driver = GroupDriver(tmp_path, SETTINGS, node_id=1)
         assert (
-            submit(driver, fetch()).results[0].groups[0].error is Error.COORDINATOR_LOAD_IN_PROGRESS
+            submit(driver, fetch()).results[0].groups[0].error
+            is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         )
         heartbeat = e.Heartbeat(group_id="g", member_id="z", instance_id=None, generation=1)
-        assert submit(driver, heartbeat).results == [e.HeartbeatResult(error=Error.NONE)]
+        assert submit(driver, heartbeat).results == [e.HeartbeatResult(error=ErrorCode.NONE)]
 
     run(main)
 
@@ -174,8 +176,8 @@ def test_requests_wait_in_order_while_a_long_one_is_carried_out_in_slices(tmp_pa
                 await trio.lowlevel.checkpoint()
                 passes += 1
             assert passes > 2, "no other task ran between slices"
-            assert (await long.result()).errors == [Error.NONE] * 2_000
-            assert (await short.result()).errors == [Error.NONE]
+            assert (await long.result()).errors == [ErrorCode.NONE] * 2_000
+            assert (await short.result()).errors == [ErrorCode.NONE]
             assert committed(await asked.result()) == [2] + [1] * 1_999
 
     run(main)
@@ -225,9 +227,9 @@ def test_refusals_are_counted_and_owners_of_offsets_survive_restart_and_compacti
 
     async def main() -> None:
         async with running(tmp_path, Settings(groups_max_per_principal=1)) as driver:
-            assert (await submit(driver, owned).result()).errors == [Error.NONE]
+            assert (await submit(driver, owned).result()).errors == [ErrorCode.NONE]
             refused = await submit(driver, replace(owned, group_id="h")).result()
-            assert refused.errors == (Error.POLICY_VIOLATION,)
+            assert refused.errors == (ErrorCode.POLICY_VIOLATION,)
             assert driver.refusals == {"groups.max.per.principal": 1}
             held = driver.usage.of("User:alice").offset_bytes
             assert driver._store is not None and held > 0

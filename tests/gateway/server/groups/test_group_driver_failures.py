@@ -10,10 +10,11 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.groups import Error, GroupCoordinator, Settings
+from gateway.groups import GroupCoordinator, Settings
 from gateway.log.offset_store import DIRECTORY, SEGMENT, OffsetStore, StoreLockedError
 from gateway.server.groups import group_driver
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError
+from kwire.protocol import ErrorCode
 from tests.gateway.server.groups.group_driving import (
     SETTINGS,
     GatedDisk,
@@ -52,11 +53,11 @@ def test_failed_write_moves_the_coordinator(
             follower = submit(driver, join())
             disk.failures.append(OSError(errno.ENOSPC, "no space"))
             lost = submit(driver, commit(2, "h"))
-            assert (await lost.result()).errors == (Error.NOT_COORDINATOR,)
-            assert (await follower.result()).error is Error.NOT_COORDINATOR
+            assert (await lost.result()).errors == (ErrorCode.NOT_COORDINATOR,)
+            assert (await follower.result()).error is ErrorCode.NOT_COORDINATOR
             assert (
                 submit(driver, fetch()).results[0].groups[0].error
-                is Error.COORDINATOR_LOAD_IN_PROGRESS
+                is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             )
             with trio.fail_after(5):
                 while len(opened) < 4 or submit(driver, fetch()).results[0].groups[0].error:  # noqa: ASYNC110
@@ -64,7 +65,7 @@ def test_failed_write_moves_the_coordinator(
             # The reloaded coordinator has what was on disk, and nothing else.
             assert committed(await submit(driver, fetch()).result()) == [1]
             assert committed(await submit(driver, fetch("h")).result()) == []
-            assert (await submit(driver, commit(3, "h")).result()).errors == [Error.NONE]
+            assert (await submit(driver, commit(3, "h")).result()).errors == [ErrorCode.NONE]
         assert opened == [False, True, True, True]
         async with running(tmp_path) as driver:
             assert committed(await submit(driver, fetch("h")).result()) == [3]
@@ -84,8 +85,8 @@ def test_failed_write_at_shutdown_fails_the_waiting_requests(
             second = submit(driver, commit(2, "h"))
             disk.failures.append(OSError(errno.EIO, "gone"))
             disk.gate.set()
-        assert (await first.result()).errors == (Error.NOT_COORDINATOR,)
-        assert (await second.result()).errors == (Error.NOT_COORDINATOR,)
+        assert (await first.result()).errors == (ErrorCode.NOT_COORDINATOR,)
+        assert (await second.result()).errors == (ErrorCode.NOT_COORDINATOR,)
 
     run(main)
 
@@ -107,7 +108,7 @@ def test_failed_compaction_is_retried_later(
     async def main() -> None:
         async with running(tmp_path) as driver:
             for i in range(30):
-                assert (await submit(driver, commit(i)).result()).errors == [Error.NONE]
+                assert (await submit(driver, commit(i)).result()).errors == [ErrorCode.NONE]
         assert len(tries) == 1
 
     run(main)
@@ -121,7 +122,7 @@ def test_failing_callback_does_not_fail_other_results(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as driver:
             driver.submit(commit(1), Broken())
-            assert (await submit(driver, commit(2)).result()).errors == [Error.NONE]
+            assert (await submit(driver, commit(2)).result()).errors == [ErrorCode.NONE]
 
     run(main)
 
@@ -143,8 +144,10 @@ def test_exception_in_the_coordinator_moves_it(
 
             monkeypatch.setattr(GroupCoordinator, where, mistaken)
             if where == "handle_in_slices":
-                assert submit(driver, commit(2)).results[0].errors == (Error.UNKNOWN_SERVER_ERROR,)
-            assert (await parked.result()).error is Error.NOT_COORDINATOR
+                assert submit(driver, commit(2)).results[0].errors == (
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                )
+            assert (await parked.result()).error is ErrorCode.NOT_COORDINATOR
             with trio.fail_after(5):
                 while submit(driver, fetch()).results[0].groups[0].error:  # noqa: ASYNC110
                     await trio.sleep(0.01)
@@ -166,10 +169,10 @@ def test_requests_that_wait_when_the_coordinator_is_given_up_are_told_that_it_mo
             written = submit(driver, commit(1))
             await trio.to_thread.run_sync(disk.entered.wait)
             half, waiting = submit(driver, long_commit(2)), submit(driver, fetch())
-            driver._give_up(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
+            driver._give_up(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
             for waiter in (written, half):
-                assert set((await waiter.result()).errors) == {Error.NOT_COORDINATOR}
-            assert (await waiting.result()).groups[0].error is Error.NOT_COORDINATOR
+                assert set((await waiter.result()).errors) == {ErrorCode.NOT_COORDINATOR}
+            assert (await waiting.result()).groups[0].error is ErrorCode.NOT_COORDINATOR
             disk.gate.set()
 
     run(main)
