@@ -1,16 +1,20 @@
 """Cuts long work into slices, so that the event loop runs other tasks in between.
 
 Work in slices is a generator that yields wherever it may be interrupted, at least every
-millisecond, and returns its result. The server resumes it until a slice has taken long enough
-(``gateway.server.event_queue``); nothing here knows a clock.
+millisecond, and returns its result. The server resumes it for the time of a slice
+(``gateway.server.event_queue``, ``work_scheduler``, ``response_scheduler``); nothing here reads a
+clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 _T = TypeVar("_T")
+#: How long one slice takes in the server, s. Its last step may end later: the code that
+#: does the work bounds the steps.
+SLICE_S: Final = 0.005
 
 Slices = Generator[None, None, _T]
 

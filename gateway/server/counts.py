@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.answer_errors import count_errors
+from gateway.server.loop_watchdog import NOTED_S
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
@@ -83,3 +85,24 @@ class Counts:
     software: Counter[str] = field(default_factory=Counter)
     #: Connections that this server closed, by reason.
     cuts: Counter[str] = field(default_factory=Counter)
+
+
+class SliceCounter:
+    """Counts the slices of work that go on after their request was handled.
+
+    ``took`` is called after each slice of at least ``NOTED_S`` with its seconds and the fields of
+    its request.
+    """
+
+    __slots__ = ("_counts", "_took")
+
+    def __init__(self, counts: Counts, took: Callable[[float, dict[str, Any]], None]) -> None:
+        self._counts = counts
+        self._took = took
+
+    def __call__(self, api_key: int, version: int, seconds: float) -> None:
+        """Count a slice of a request."""
+        counts = self._counts.apis[api_key]
+        counts.seconds += seconds
+        if seconds >= NOTED_S:
+            self._took(seconds, {"api": counts.name, "version": version})

@@ -13,9 +13,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
+
+from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
     from gateway.slices import Slices
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 _E = TypeVar("_E")
 _R = TypeVar("_R")
 _T = TypeVar("_T")
-#: How long one slice takes, s.
-SLICE_S: Final = 0.005
 
 
 class _Job(Generic[_E]):

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.server.clients.output import SharedBytes
-from gateway.server.loop_watchdog import NOTED_S
+from gateway.server.counts import SliceCounter
 from gateway.server.streamed_encoder import StreamedEncoder
+from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
     from gateway.handlers.streamed import Streamed
     from gateway.server.counts import Counts
     from gateway.server.memory import Memory
 
-#: Duration of one slice, s. A single element may take longer: its handler bounds it.
-SLICE_S: Final = 0.005
 #: A smaller response is never given up because of ``buffers.max.bytes``.
 _FREE_BYTES: Final = 64 * 1024
 
@@ -101,9 +100,8 @@ class ResponseScheduler:
         after each long slice with its seconds and the fields of its request.
         """
         self._memory = memory
-        self._counts = counts
         self._max_bytes = max_bytes
-        self._took = took
+        self._count = SliceCounter(counts, took)
         self._new: deque[_Response] = deque()  # without a slice so far
         self._begun: deque[_Response] = deque()
         self._shared: dict[Hashable, _Response] = {}
@@ -160,7 +158,7 @@ class ResponseScheduler:
             for waiter in response.take_waiters():
                 waiter.failed(error)
             return
-        self._count(response, time.perf_counter() - began)
+        self._count(response.api_key, response.version, time.perf_counter() - began)
         self._memory.held += response.encoder.size - response.held
         response.held = response.encoder.size
         if response.held > _FREE_BYTES and self._memory.held > self._max_bytes:
@@ -171,12 +169,6 @@ class ResponseScheduler:
             self._complete(response)
         else:
             self._begun.append(response)
-
-    def _count(self, response: _Response, seconds: float) -> None:
-        counts = self._counts.apis[response.api_key]
-        counts.seconds += seconds
-        if seconds >= NOTED_S:
-            self._took(seconds, {"api": counts.name, "version": response.version})
 
     def _complete(self, response: _Response) -> None:
         parts = response.encoder.take()

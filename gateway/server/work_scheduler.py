@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.handlers.work import WorkType
-from gateway.server.loop_watchdog import NOTED_S
+from gateway.server.counts import SliceCounter
+from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
     from gateway.handlers.work import Work
     from gateway.server.counts import Counts
 
-#: Duration of one slice, s. A single step may take longer: its handler bounds it.
-SLICE_S: Final = 0.005
 #: Functions that run in threads at the same time. They share one processor.
 _THREADS_MAX: Final = 2
 
@@ -59,8 +58,7 @@ class WorkScheduler:
 
     def __init__(self, counts: Counts, took: Callable[[float, dict[str, Any]], None]) -> None:
         """``took`` is called after each long slice with its seconds and its request's fields."""
-        self._counts = counts
-        self._took = took
+        self._count = SliceCounter(counts, took)
         self._jobs: deque[Job] = deque()  # those that wait for a slice
         self._wake = trio.Event()
         self._threads = trio.CapacityLimiter(_THREADS_MAX)
@@ -99,7 +97,7 @@ class WorkScheduler:
                 self._jobs.append(job)
             else:
                 nursery.start_soon(self._call_in_thread, job, function)
-        self._count(job, time.perf_counter() - began)
+        self._count(job.api_key, job.version, time.perf_counter() - began)
 
     def _continue_with(self, job: Job, result: Any) -> None:
         if isinstance(result, WorkType):
@@ -116,9 +114,3 @@ class WorkScheduler:
         else:
             job.resume = partial(job.work.send, value)
         self.submit(job)
-
-    def _count(self, job: Job, seconds: float) -> None:
-        counts = self._counts.apis[job.api_key]
-        counts.seconds += seconds
-        if seconds >= NOTED_S:
-            self._took(seconds, {"api": counts.name, "version": job.version})

@@ -44,8 +44,8 @@ def partitions(attr: str = "partition_index", **fields: Any) -> list[dict[str, A
     return [{attr: number, **fields} for number in range(PARTITIONS)]
 
 
-def configured(name: str, **entry: Any) -> Any:
-    entries = [{"name": "retention.ms", "value": "1000", **entry}]
+def configured(name: str, *, retention_ms: int = 1000, **entry: Any) -> Any:
+    entries = [{"name": "retention.ms", "value": str(retention_ms), **entry}]
     resources = [
         {"resource_type": TOPIC, "resource_name": f"t{number}", "configs": entries}
         for number in NUMBERS
@@ -177,6 +177,19 @@ def test_flood_of_changed_quotas_disturbs_no_other_client(cluster: OwnCluster) -
             ends_at = time.monotonic() + 3
             while time.monotonic() < ends_at:
                 client.call(alter_quotas(1_000, float(next(rates))), 1)
+
+    assert_others_undisturbed(cluster, attack, memory_mib=128)
+
+
+def test_flood_of_changed_configs_disturbs_no_other_client(cluster: OwnCluster) -> None:
+    values = itertools.count(1001)
+
+    def attack() -> None:
+        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client:
+            ends_at = time.monotonic() + 3
+            while time.monotonic() < ends_at:
+                name = "IncrementalAlterConfigsRequest"
+                client.call(configured(name, retention_ms=next(values), config_operation=0), 1)
 
     assert_others_undisturbed(cluster, attack, memory_mib=128)
 
