@@ -7,7 +7,7 @@ from tests.gateway.groups.script import Script, play
 
 def test_one_consumer() -> None:
     play("""
-    # KIP-394: first its id, then the member.
+    # KIP-394: the first join returns a member id, the second adds the member.
     > join a
     a <- MEMBER_ID_REQUIRED id=a-1
     = g Empty 0 (a-1?)
@@ -46,14 +46,14 @@ def test_a_second_member_starts_a_rebalance() -> None:
     = g Stable 1 (a-1*)
     > join b v=3
     = g PreparingRebalance 1 (a-1*, b-3)
-    # a learns of it by its heartbeat.
+    # The response to its heartbeat tells a of the rebalance.
     > heartbeat a id=a-1 gen=1
     a <- REBALANCE_IN_PROGRESS
     > join a id=a-1
     a <- id=a-1 gen=2 range leader=a-1 [a-1,b-3]
     b <- id=b-3 gen=2 range leader=a-1 []
     = g CompletingRebalance 2 (a-1*, b-3)
-    # The follower may sync first: it waits.
+    # A follower that syncs before the leader waits.
     > sync b id=b-3 gen=2
     > sync a id=a-1 gen=2 assign=a-1:half,b-3:rest
     disk group g
@@ -76,7 +76,7 @@ def test_initial_delay_is_extended_by_each_new_member() -> None:
     > join b v=3 rebalance=7000
     = g PreparingRebalance 0 (a-1*, b-2)
     > wait 1000
-    # b came while we waited: 3000 more, and then what is left of 7000.
+    # b joined during the initial delay: 3000 ms more, and then the rest of the 7000 ms.
     > wait 2999
     > join c v=3 rebalance=7000
     = g PreparingRebalance 0 (a-1*, b-2, c-3)
@@ -190,10 +190,10 @@ def test_rejoining_member_gets_its_answer_again_or_a_new_round() -> None:
     > join a v=3
     a <- id=a-1 gen=1 range leader=a-1 [a-1]
     = g CompletingRebalance 1 (a-1*)
-    # Perhaps the answer was lost: it is given again.
+    # The response may have been lost, so it is sent again.
     > join a id=a-1
     a <- id=a-1 gen=1 range leader=a-1 [a-1]
-    # With other metadata it is a new round.
+    # Other metadata starts another rebalance.
     > join a id=a-1 meta=new
     a <- id=a-1 gen=2 range leader=a-1 [a-1]
     = g CompletingRebalance 2 (a-1*)
@@ -201,7 +201,7 @@ def test_rejoining_member_gets_its_answer_again_or_a_new_round() -> None:
     disk group g
     a <- range 'all'
     = g Stable 2 (a-1*)
-    # The leader of a stable group wants a rebalance.
+    # A join of the leader of a stable group starts a rebalance.
     > join a id=a-1 meta=new
     a <- id=a-1 gen=3 range leader=a-1 [a-1]
     = g CompletingRebalance 3 (a-1*)
@@ -219,7 +219,7 @@ def test_rejoining_member_gets_its_answer_again_or_a_new_round() -> None:
     disk group g
     a <- range 'x'
     = g Stable 4 (a-1*, b-7)
-    # A follower of a stable group that says nothing new does not.
+    # A join of a follower with the same metadata does not.
     > join b id=b-7
     b <- id=b-7 gen=4 range leader=a-1 []
     > join b id=b-7 meta=new
@@ -263,7 +263,7 @@ def test_pending_member_id_expires_after_the_session_timeout() -> None:
     a <- MEMBER_ID_REQUIRED id=a-1
     = g Empty 0 (a-1?)
     > wait 5999
-    # Nobody came: the group was never there.
+    # No member joined, so the group is deleted.
     > wait 1
     6000: = g gone
     > join a id=a-1

@@ -18,7 +18,7 @@ def test_group_max_size() -> None:
     = g Stable 1 (a-1*)
     > join b v=3
     = g PreparingRebalance 1 (a-1*, b-3)
-    # In the join phase those count who have come: a is late and loses its place.
+    # In the join phase the limit counts the members that have joined: a is late and is refused.
     > join c v=3
     = g PreparingRebalance 1 (a-1*, b-3, c-4)
     > join a id=a-1

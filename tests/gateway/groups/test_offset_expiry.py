@@ -51,7 +51,7 @@ def test_offsets_of_a_group_expire_after_its_last_member_left() -> None:
     > commit a id=a-1 gen=1 offset=6 topic=u
     disk offset g u-0 6
     a <- NONE
-    # While it reads t, only what it does not read expires.
+    # While the group subscribes to t, only offsets of other topics expire.
     > wait 86400000
     86400000: disk delete offset
     > leave a id=a-1

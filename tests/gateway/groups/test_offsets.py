@@ -47,7 +47,7 @@ def test_commit_needs_a_member_of_the_current_generation() -> None:
     > join a v=3
     a <- id=a-3 gen=1 range leader=a-3 [a-3]
     = g CompletingRebalance 1 (a-3*)
-    # It has its generation but not its assignment.
+    # The member has its generation, but no assignment yet.
     > commit a id=a-3 gen=1 offset=5
     a <- REBALANCE_IN_PROGRESS
     > sync a id=a-3 gen=1

@@ -355,7 +355,7 @@ def test_a_restart_in_the_middle_of_a_rebalance() -> None:
     > join c v=3
     = g PreparingRebalance 2 (a-1*, b-3, c-7)
     > join a id=a-1
-    # Those who wait look for the coordinator anew; c was never written.
+    # Members that wait look up the coordinator again; c was not persisted.
     > restart
     a <- NOT_COORDINATOR id=a-1
     c <- NOT_COORDINATOR id=

@@ -88,7 +88,7 @@ def test_thousands_of_members_that_are_overdue_at_once_yield_between_them() -> N
         )
         made.handle(event, "x", Moment(100.0, 1, number.to_bytes(16, "big")))
     _, calls = calls_per_step(made.on_timer_in_slices(Moment(1000.0, 1)))
-    # Removing the timers that were cancelled from the heap makes four for each.
+    # The removal of cancelled timers from the heap makes four calls for each of them.
     assert calls <= CALLS_MAX + 2 * COUNT
     assert not any(group.members for group in made.groups.values())
 

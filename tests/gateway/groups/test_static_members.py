@@ -30,7 +30,7 @@ def test_a_follower_that_restarts_causes_no_rebalance_and_keeps_its_assignment()
     = g Stable 2 (one-1*, two-7)
     > sync b id=two-7 gen=2 instance=two
     b <- range 'y'
-    # Its old self is fenced.
+    # The member's former id is fenced.
     > heartbeat b id=two-3 gen=2 instance=two
     b <- FENCED_INSTANCE_ID
     > heartbeat b id=two-3 gen=2
@@ -177,7 +177,7 @@ def test_a_rebalance_timeout_of_nothing_does_not_keep_the_server_busy() -> None:
         "leave b id=b-3",
     ):
         script.command(line)
-    # The join phase is over at once without members: it is examined again every second, not in a
+    # The join phase without members ends at once: the group is examined every second, not in a
     # busy loop.
     assert script.core.next_deadline() == 1000.0
     script.core.on_timer(script.moment())

@@ -64,8 +64,8 @@ def test_offsets_of_one_group_and_principal_leave_room_for_all_others() -> None:
         script.core.usage.of("alice").offset_bytes
         <= Settings().bytes_max_per_principal + 21 * 8 * KIB
     )
-    # Others commit and join as before, in large groups; alice herself has her reserve in every
-    # group, and may move on.
+    # Other principals commit and join as before, in large groups. alice has a reserve in every
+    # group, so she can continue to commit.
     assert commit(script, "bob", "b", 300) is ErrorCode.NONE
     assert join(script, "bob", "c", 100_000) == "NONE"
     assert join(script, "alice", "d", 100_000) == "NONE"
