@@ -15,6 +15,7 @@ from kwire.errors import DecodeError
 from kwire.records.record import INT64, Header, Record
 from kwire.varint import read_unsigned_varint, read_unsigned_varlong, read_varint
 
+_Append = Callable[[Record], None]
 #: The smallest record: length, attributes, two deltas, two lengths and the number of headers.
 RECORD_BYTES_MIN: Final = 7
 #: A base this far inside int64 cannot leave it by a delta of two bytes, or of an int32.
@@ -61,12 +62,10 @@ def read_records(
     return records
 
 
-# tidy: function-length: one loop, because a call for each varint makes a Fetch decode slower
-def _read(
-    d: bytes, count: int, base: int, base_time: int, budget: int, append: Callable[[Record], None]
-) -> int:
-    """Append ``count`` records; returns the position after them. IndexError when the bytes end
-    early.
+# One loop without a function for a varint: a call for each makes the decoding of a Fetch slower.
+def _read(d: bytes, count: int, base: int, base_time: int, budget: int, append: _Append) -> int:
+    """Append ``count`` records and return the position after them. Raises IndexError if the bytes
+    end early.
     """
     new, p = object.__new__, 0
     for _ in range(count):
@@ -104,10 +103,7 @@ def _read(
             p += 1
             if n > 16383:
                 n, p = read_unsigned_varint(d, p - 2)
-        if n & 1:
-            record.key = None
-        else:
-            record.key = d[p : (p := p + (n >> 1))]
+        record.key = None if n & 1 else d[p : (p := p + (n >> 1))]
         n = d[p]
         p += 1
         if n > 127:
@@ -115,21 +111,22 @@ def _read(
             p += 1
             if n > 16383:
                 n, p = read_unsigned_varint(d, p - 2)
-        if n & 1:
-            record.value = None
-        else:
-            record.value = d[p : (p := p + (n >> 1))]
+        record.value = None if n & 1 else d[p : (p := p + (n >> 1))]
         if d[p]:
             record.headers, p = _read_headers(d, p, budget)
             budget -= len(record.headers)
         else:
             record.headers, p = (), p + 1
         if p + p != stop:
-            raise DecodeError(
-                "a record's fields do not end where its length says", offset=p, rule="record-length"
-            )
+            _bad_length(p)
         append(record)
     return p
+
+
+def _bad_length(p: int) -> NoReturn:
+    raise DecodeError(
+        "a record's fields do not end where its length says", offset=p, rule="record-length"
+    )
 
 
 def _read_wide_delta(d: bytes, p: int, base: int) -> tuple[int, int]:
