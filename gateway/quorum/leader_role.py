@@ -48,10 +48,19 @@ class LeaderRole:
         if node.election_began < math.inf:
             node.measures.election.add(node.now - node.election_began)
             node.election_began = math.inf
+        # Not 0, whatever the log holds (KAFKA-12331). Seeded bug in tests/sim:
+        # ``an_epoch_begins_at_offset_zero``.
         start_offset = node.log.end_offset
+        # ``begin_at`` is now: the other voters learn of the leader from BeginQuorumEpoch, and would
+        # campaign when their election timeouts end (KIP-595).
         leader = Leader(node.epoch, start_offset, node.now, {}, node.now, math.inf)
         self._fill(leader, node.voters)
+        # The vote for itself is dropped from the disk: as the leader stored for this epoch it
+        # restarts as Resigned, which grants no vote in it.
         node.enter(leader, ElectionState(node.epoch, me))
+        # Without a proposal to wait for: records of older epochs cannot be committed before one of
+        # this epoch is, and an idle controller would leave them uncommitted
+        # (``KafkaRaftClient.onBecomeLeader``).
         messages = [batches.leader_change(me, node.voters, granting)]
         if node.history.kraft_version >= 1 and node.history.offset < 0:
             # The voters of formatting are in the snapshot 0-0, which is never replicated: the first
@@ -61,6 +70,8 @@ class LeaderRole:
                 batches.kraft_voters(node.voters),
             ]
         self._append(leader, messages, [], start_offset + len(messages))
+        # Behind the Append: the controller waits until this offset is committed (KAFKA-15345,
+        # 16286).
         node.emit(Leading(node.epoch, start_offset))
 
     def _fill(self, leader: Leader, voters: VoterSet) -> None:
@@ -74,7 +85,14 @@ class LeaderRole:
             if voter.id == me.node_id and voters.has(me.node_id, me.directory_id):
                 continue
             progress = known.pop(voter.id, None)
-            if progress is None or not voter.is_key(progress.id, progress.directory_id):
+            # An observer that becomes a voter keeps the offset that it had
+            # (``updateVoterAndObserverStates``), so that the high watermark need not wait for its
+            # next Fetch. A voter of a static quorum that has not fetched yet has no directory id
+            # here; when kraft.version is upgraded it is still the same voter.
+            if progress is None or not (
+                progress.directory_id == ZERO_UUID
+                or voter.is_key(progress.id, progress.directory_id)
+            ):
                 progress = leader.observers.pop((voter.id, voter.directory_id), None) or Progress(
                     voter.id
                 )
@@ -101,6 +119,7 @@ class LeaderRole:
         Emits Accepted or Refused.
         """
         node, role = self._node, self._node.role
+        # Seeded bug in tests/sim: ``proposals_of_older_epochs_are_taken``.
         if not isinstance(role, Leader) or role.epoch != event.epoch:
             leads = (
                 f"node {node.leader_id} leads epoch {node.epoch}"
@@ -114,6 +133,10 @@ class LeaderRole:
             )
             return
         try:
+            # Everything is encoded before the first byte is appended: a batch that is too large
+            # refuses the proposal and leaves the log and the leader as they are (KAFKA-14996).
+            # Seeded bugs in tests/sim: ``refused_and_appended``,
+            # ``only_the_first_batch_is_appended``.
             upgrade = self._upgrade(event.kraft_version)
             base_offset = node.log.end_offset + len(upgrade)
             made, end_offset = self._make(event, base_offset)
@@ -122,6 +145,8 @@ class LeaderRole:
             return
         self._append(role, upgrade, made, end_offset)
         node.measures.appended_records += end_offset - base_offset
+        # Accepted is not committed: only ``Advance`` is. Seeded bug in tests/sim:
+        # ``acknowledges_when_appended``.
         node.emit(Accepted(event.number, base_offset, end_offset))
 
     def _upgrade(self, version: int | None) -> list[tuple[str, Message]]:
@@ -193,12 +218,15 @@ class LeaderRole:
             end_offset,
             [(leader.epoch, base) for base, _ in made],
         )
+        # Read for the metric commit-latency alone.
         leader.uncommitted.append((end_offset, node.now))
         for offset, (_, message) in enumerate(control, base_offset):
             if isinstance(message, KRaftVersionRecord):
                 node.history.add_version(offset, message.k_raft_version)
             elif isinstance(message, VotersRecord):
                 node.history.add_voters(offset, VoterSet.of_record(message))
+        # Behind the append: the majority of the new set decides on the record that names it
+        # (KIP-853).
         if node.voters != before:
             node.voters_changed()
 
@@ -210,20 +238,27 @@ class LeaderRole:
         flushed, voters = node.log.flushed, node.voters
         offsets = [progress.offset for progress in leader.progress.values()]
         # This node counts by what is durable on it (KAFKA-10533), and only while it is a voter: a
-        # leader that was removed does not count itself (KIP-853).
+        # leader that was removed does not count itself (KIP-853). Seeded bugs in tests/sim:
+        # ``counts_what_it_has_not_synced``, ``a_removed_leader_counts_itself``.
         if len(offsets) < len(voters):
             offsets.append(flushed)
         offsets.sort(reverse=True)
+        # The majority-th largest offset: so many voters have reached it. ``flushed`` bounds it for
+        # a leader that is no voter any more: it shows no record that is not on its own disk. Seeded
+        # bug in tests/sim: ``commits_with_a_minority``.
         reached = min(offsets[voters.majority - 1], flushed)
         # It must lie strictly past the LEADER_CHANGE record: records of earlier epochs are not
         # committed before one of this epoch is (Raft's figure 8; past and not at: KAFKA-12619). A
-        # follower that lost its disk does not lower it.
+        # follower that lost its disk does not lower it. Seeded bugs in tests/sim:
+        # ``commits_what_older_epochs_left``, ``commits_at_its_epochs_start``.
         if reached <= leader.start_offset or reached <= leader.high_watermark:
             return
         leader.high_watermark = reached
         uncommitted = leader.uncommitted
         while uncommitted and uncommitted[0][0] <= reached:
             node.measures.commit.add(node.now - uncommitted.popleft()[1])
+        # As a follower it may have known a higher one than this epoch has reached so far; what was
+        # shown as committed stays so.
         if reached > node.high_watermark:
             node.high_watermark = reached
             node.emit(Advance(reached))
@@ -241,6 +276,7 @@ class LeaderRole:
         """Return when the leader resigns without further fetches (KAFKA-15489); never if this node
         is a majority alone (KAFKA-16144).
         """
+        # A new leader has the whole time, although no voter has fetched from it yet.
         heard = self._majority_fetched_at(leader, leader.began_at)
         return heard + CHECK_QUORUM_FACTOR * self._node.settings.fetch_timeout_s
 
@@ -255,6 +291,9 @@ class LeaderRole:
         infinite if it is a majority alone.
         """
         voters = self._node.voters
+        # Itself counts as heard while it is a voter, which it is when ``progress`` lacks one voter
+        # (``updateCheckQuorumForFollowingVoter``). Seeded bugs in tests/sim:
+        # ``a_lone_voter_resigns``, ``leads_without_followers``.
         needed = voters.majority - (len(leader.progress) < len(voters))
         if needed <= 0:
             return math.inf
@@ -266,6 +305,8 @@ class LeaderRole:
     def poll(self, leader: Leader) -> None:
         """Resign if no majority follows; send BeginQuorumEpoch to voters that do not fetch."""
         node = self._node
+        # Kafka before 3.7 never looked: a leader that was cut off led on, and its clients waited
+        # for commits that could not come (KAFKA-15489).
         if leader.removed or node.now >= leader.silent_at:
             reason = (
                 "it is no voter any more"
@@ -278,6 +319,9 @@ class LeaderRole:
         # A voter that stopped fetching may have restarted and not know the leader. Only the voters
         # that do not fetch are reminded, and only every half fetch timeout (KAFKA-17751).
         if node.now >= leader.begin_at:
+            # Set from now and not from the last time: after a pause of the process there is one
+            # reminder and not one for each interval missed. Seeded bug in tests/sim:
+            # ``a_timer_is_never_set_again``.
             leader.begin_at = node.now + self._begin_interval_s
             for voter in leader.progress.values():
                 if node.now - voter.fetched_at >= self._begin_interval_s:
@@ -315,6 +359,8 @@ class LeaderRole:
         )
         on_answer = partial(self._on_begin_answer, leader, voter)
         key, versions = BeginQuorumEpochRequest.API_KEY, requests.BEGIN_VERSIONS
+        # Not before quorum-state names this node as the leader: after a crash it would refuse
+        # messages that do (``is_consistent_leader``).
         node.ask(address, voter.id, key, versions, request, on_answer, after=node.state_token)
 
     def _on_begin_answer(
@@ -325,6 +371,7 @@ class LeaderRole:
             self._node, f"voter {voter.id}", message
         )
         voter.begun = voter.begun or acknowledged
+        # A late response says nothing about the next request to this voter, so it causes no pause.
         return None if late else acknowledged
 
     # --- resigning ---
@@ -335,8 +382,11 @@ class LeaderRole:
         """
         node, leader = self._node, self._node.role
         assert isinstance(leader, Leader), "only a leader resigns"
+        # The longest log first, because it wins against all others
+        # (``nonLeaderVotersByDescendingFetchOffset``).
         best_first = sorted(leader.progress.values(), key=lambda voter: (-voter.offset, voter.id))
         successors: tuple[tuple[int, Uuid], ...] = tuple(
             (voter.id, voter.directory_id) for voter in best_first
         )
+        # The epoch stays: the next leader begins a new one, and its Vote ends this role.
         node.become_resigned(set(leader.progress), successors)

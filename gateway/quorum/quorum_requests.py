@@ -12,7 +12,6 @@ from gateway.quorum import checks, responses, transitions
 from gateway.quorum.events import Requested
 from gateway.quorum.node import EPOCH_MAX, Node
 from gateway.quorum.roles import Follower, Nominee
-from gateway.quorum.voter_set import VoterNode
 from kwire.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
 from kwire.messages.begin_quorum_epoch_response import BeginQuorumEpochResponse
 from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
@@ -43,11 +42,15 @@ class QuorumRequests:
             return responses.refuse(
                 node, asked, BeginQuorumEpochResponse, ErrorCode.INVALID_REQUEST
             )
+        # Before the voter key is looked at, as in ``handleBeginQuorumEpochRequest``: the epoch and
+        # its leader are real, whichever voter the request was meant for.
         error = self._take_over(partition, request.leader_endpoints)
         if not error and not checks.is_meant_for(
             node, request.voter_id, partition.voter_directory_id
         ):
             error = ErrorCode.INVALID_VOTER_KEY
+        # A leader that is known already repeats the request to a voter that does not fetch, as a
+        # sign of life.
         if not error:
             self._reassured(partition.leader_id, request.leader_endpoints)
         return responses.begin_quorum_epoch(node, asked, error)
@@ -65,6 +68,7 @@ class QuorumRequests:
             return responses.refuse(node, asked, EndQuorumEpochResponse, ErrorCode.INVALID_REQUEST)
         error = self._take_over(partition, request.leader_endpoints)
         role = node.role
+        # Another leader of this epoch cannot end it: ``_take_over`` has refused that.
         if not error and isinstance(role, Follower) and role.leader_id == partition.leader_id:
             self._ended(role, partition)
         return responses.end_quorum_epoch(node, asked, error)
@@ -91,6 +95,8 @@ class QuorumRequests:
     def _reassured(self, leader_id: int, endpoints: Iterable[Any]) -> None:
         """Follow the leader again, or begin the fetch timeout anew: the leader is alive."""
         node, role = self._node, self._node.role
+        # A prospective node knows the leader that it gave up. It hears from it again, and the epoch
+        # is the same.
         if isinstance(role, Nominee) and node.leader_id == leader_id:
             given = checks.addresses(endpoints)
             address = given.get(node.settings.listener) or node.address_of(leader_id)
@@ -112,12 +118,15 @@ class QuorumRequests:
         role.successor = position == 0
         longest = node.settings.election_backoff_max_s
         if position < 0:
+            # Not named: a voter whose log the resigned leader did not know, or a new one.
             rest_s = longest
         elif position == 0:
             rest_s = 0.0
         else:
             rest_s = min(
-                longest, longest / 2.0 ** min(count - 1, 60) * 2.0 ** min(position - 1, 60)
+                # Both exponents are bounded, because a list of 1024 entries would overflow a float.
+                longest,
+                longest / 2.0 ** min(count - 1, 60) * 2.0 ** min(position - 1, 60),
             )
         role.fetch_until = node.now + rest_s
 
@@ -132,8 +141,9 @@ class QuorumRequests:
         named = named or [
             (id, ZERO_UUID) for id in partition.preferred_successors[:_SUCCESSORS_MAX]
         ]
-        mine = VoterNode(me.node_id, me.directory_id)
         places = (
-            place for place, (id, directory_id) in enumerate(named) if mine.is_key(id, directory_id)
+            place
+            for place, (id, directory_id) in enumerate(named)
+            if id == me.node_id and directory_id in (ZERO_UUID, me.directory_id)
         )
         return next(places, -1), len(named)

@@ -54,6 +54,8 @@ class Serving:
         node, request = self._node, asked.message
         assert isinstance(request, FetchRequest), request
         partition = _fetched_partition(request, asked.version)
+        # First, as in ``handleFetchRequest``: a node of another cluster is told neither the epoch
+        # nor the leader of this one.
         if checks.is_other_cluster(node, request.cluster_id):
             responses.refuse(node, asked, FetchResponse, ErrorCode.INCONSISTENT_CLUSTER_ID)
         elif partition is None:
@@ -68,6 +70,7 @@ class Serving:
         assert isinstance(role, Leader), "only a leader gets here"
         replica_id = _replica_id(request, asked.version)
         # This node does not fetch from itself: the sender has this node's id by mistake.
+        # UNKNOWN_SERVER_ERROR as in Kafka, where ``LeaderState.updateReplicaState`` throws.
         if replica_id == node.settings.node_id:
             responses.fetch(node, asked, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
@@ -80,10 +83,14 @@ class Serving:
 
     def _fetch_error(self, request: FetchRequest, partition: Any) -> ErrorCode:
         epoch, last_epoch = partition.current_leader_epoch, partition.last_fetched_epoch
+        # A consumer sends -1 for an epoch that it does not know, so a plain consumer is refused
+        # here.
         if request.max_wait_ms < 0 or partition.fetch_offset < 0 or epoch < 0 or last_epoch < 0:
             return ErrorCode.INVALID_REQUEST
         error = checks.leader_only(self._node, epoch)
-        # A replica knows every epoch in its log. Kafka accepts this, and finds no such epoch.
+        # A replica knows every epoch in its log. The epoch of the request is compared first, so
+        # that the sender of an older one learns the newer; Kafka's ``handleFetchRequest`` makes
+        # this check before it compares epochs.
         return (
             ErrorCode.INVALID_REQUEST if error is ErrorCode.NONE and last_epoch > epoch else error
         )
@@ -92,7 +99,13 @@ class Serving:
         """Answer if there is anything new, or ``now_or_never``; return False if it must wait."""
         node, partition = self._node, asked.partition
         verdict = node.log.validate(partition.fetch_offset, partition.last_fetched_epoch)
+        # -1 until a record of this epoch is committed, also if this node knew a high watermark
+        # before.
         told = leader.high_watermark
+        # Answered at once, whatever the request's ``max_wait_ms``: new records are of no use to a
+        # replica that has to truncate first (KAFKA-15100). Seeded bug in tests/sim:
+        # ``diverging_answers_wait``. The offset does not count: the replica has other records below
+        # it. Seeded bug: ``a_fetch_counts_before_logs_are_compared``.
         if verdict.diverging is not None or verdict.snapshot is not None:
             responses.fetch(
                 node,
@@ -107,14 +120,20 @@ class Serving:
             self._follow(leader, asked.replica, partition.fetch_offset)
             told = leader.high_watermark
         # Only what is durable on the leader: after a crash it must not know less than a follower
-        # that has acknowledged the records (KAFKA-10533).
+        # that has acknowledged the records (KAFKA-10533). Seeded bug in tests/sim:
+        # ``gives_out_what_is_not_on_disk``. Kafka's leader reads up to its log end
+        # (``Isolation.UNCOMMITTED``).
         end = node.log.flushed
         if partition.fetch_offset < end:
+            # ``partition_max_bytes`` is not looked at: Kafka's replicas send 0 there. The first
+            # batch goes out whole, also if it is larger.
             most = min(max(asked.request.max_bytes, 1), _ANSWER_MAX_BYTES)
             responses.fetch(
                 node, asked, high_watermark=told, read=LogRange(partition.fetch_offset, end, most)
             )
             return True
+        # Below version 18, and in a request without the field, the high watermark is the largest
+        # int64, so that such a Fetch waits as before KIP-1166.
         if now_or_never or asked.request.max_wait_ms == 0 or told > partition.high_watermark:
             responses.fetch(node, asked, high_watermark=told)
             return True
@@ -135,14 +154,15 @@ class Serving:
         replica.offset, replica.leader_end, replica.fetched_ms = offset, end, node.wall_ms
         if leader.progress.get(replica.id) is replica:
             self._leader_role.voter_fetched(leader, replica)
+            # A lower offset cannot raise the high watermark, and nothing lowers it.
             if offset > before:
                 self._leader_role.advance(leader)
         else:
             replica.fetched_at = node.now
 
     def _replica(self, leader: Leader, id: int, directory_id: Uuid) -> Progress | None:
-        """Return the progress of the replica: of a voter, if id and, where both are known,
-        directory id match; else of an observer. None without an id.
+        """Return the progress of the replica: of a voter, if the id and, where the voter set has
+        one, the directory id match; else of an observer. None without an id.
         """
         if id < 0:
             return None
@@ -157,6 +177,8 @@ class Serving:
         key = id, directory_id
         observer = observers.get(key)
         if observer is None:
+            # The one that has been silent for longest goes: it costs a row of DescribeQuorum and no
+            # safety.
             if len(observers) >= _OBSERVERS_MAX:
                 del observers[min(observers, key=lambda other: observers[other].fetched_at)]
             observer = observers[key] = Progress(id, directory_id, fetched_at=self._node.now)
@@ -168,6 +190,7 @@ class Serving:
         now = self._node.now
         if len(leader.delayed) >= _DELAYED_MAX:
             oldest = next(iter(leader.delayed))
+            # Without an error: the replica fetches again at once and is parked behind the others.
             self._answer(leader, leader.delayed.pop(oldest), now_or_never=True)
         waiting.until = now + min(waiting.request.max_wait_ms, _WAIT_MS_MAX) / 1000.0
         leader.delayed[waiting.number] = waiting
@@ -214,6 +237,8 @@ class Serving:
         node, waiting = self._node, list(leader.delayed.values())
         leader.delayed.clear()
         for one in waiting:
+            # FENCED_LEADER_EPOCH if the node has moved to a newer epoch: the response then names
+            # it, and the replica need not search.
             responses.fetch(node, one, checks.leader_only(node, one.partition.current_leader_epoch))
 
     # --- FetchSnapshot ---
@@ -228,7 +253,10 @@ class Serving:
             return responses.refuse(
                 node, asked, FetchSnapshotResponse, ErrorCode.INCONSISTENT_CLUSTER_ID
             )
+        # ``handleFetchSnapshotRequest`` joins the two conditions with "and", and so reads the first
+        # topic of an empty list.
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+            # Of the whole request: without a partition there is no place for another error.
             return responses.refuse(node, asked, FetchSnapshotResponse, ErrorCode.INVALID_REQUEST)
         name, partition = request.topics[0].name, request.topics[0].partitions[0]
         id = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
@@ -248,12 +276,15 @@ class Serving:
 
     def _snapshot_error(self, name: str, partition: Any, id: SnapshotId) -> ErrorCode:
         if name != CLUSTER_METADATA_TOPIC or partition.partition != PARTITION:
+            # Before the epoch is looked at: the epoch in the request belongs to another partition.
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         error = checks.leader_only(self._node, partition.current_leader_epoch)
         if error:
             return error
+        # The follower goes back to Fetch for it, and learns of the snapshot that there is now.
         if id == BOOTSTRAP or id not in self._node.log.snapshots:
             return ErrorCode.SNAPSHOT_NOT_FOUND
+        # The core does not know the file's size: the driver refuses a position at or beyond it.
         return ErrorCode.POSITION_OUT_OF_RANGE if partition.position < 0 else ErrorCode.NONE
 
 

@@ -11,13 +11,15 @@ from gateway.quorum.events import Cancelled, Propose, Requested, Resign
 from gateway.quorum.roles import Leader
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol import ErrorCode
-from kwire.uuid import METADATA_TOPIC_ID
+from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID
 from tests.gateway.quorum.model_disk import LISTENER
 from tests.gateway.quorum.serving_world import (
     fetch,
     leading,
     partition,
 )
+from tests.gateway.quorum.test_elections import leader_of
+from tests.gateway.quorum.test_voter_changes import quorum
 from tests.gateway.quorum.world import World
 
 
@@ -207,3 +209,24 @@ def test_fetch_that_wants_to_wait_for_weeks_is_answered_within_five_minutes() ->
     assert isinstance(node.role, Leader)
     (waiting,) = node.role.delayed.values()
     assert waiting.until - node.now == 300
+
+
+@pytest.mark.parametrize("version", [16, 17])
+def test_a_fetch_without_the_directory_of_a_voter_in_the_log_acknowledges_nothing(
+    version: int,
+) -> None:
+    """As ``LeaderState.ReplicaState.matchesKey``: only a voter of a static quorum has none."""
+    world = quorum(1, 2, 3)
+    leader = leader_of(world)
+    others = [id for id in (1, 2, 3) if id != leader.id]
+    for id in others:
+        world.members[id].kill()
+    raft = leader.raft
+    assert raft is not None
+    leader.step(Propose(1, raft.epoch, [[b"a record"]]))
+    world.settle()
+    before, end = raft.high_watermark, raft.log.end
+    request = fetch(version, epoch=end.epoch, offset=end.offset, last=end.epoch, replica=others[0])
+    request.topics[0].partitions[0].replica_directory_id = ZERO_UUID
+    assert partition(world.request(leader.id, request, version)).error_code == 0
+    assert (raft.role, raft.high_watermark) == ("leader", before) and before < end.offset
