@@ -56,6 +56,7 @@ def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, wall_ms: i
         Record(offset=base_offset + n, timestamp=wall_ms, value=value)
         for n, value in enumerate(values)
     ]
+    # Uncompressed, as in ``KafkaRaftClient.onBecomeLeader``.
     return encode_batch(records, partition_leader_epoch=epoch)
 
 
@@ -78,6 +79,7 @@ def leader_change(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> 
         version=0,
         leader_id=leader_id,
         voters=[Voter(voter_id=id) for id in voters.nodes],
+        # In a fixed order: the same election gives the same bytes.
         granting_voters=[Voter(voter_id=id) for id in sorted(granting)],
     )
     return "LEADER_CHANGE", message
@@ -143,6 +145,8 @@ def _inspect_control(
             found.voters.append((record.offset, _voters(message, record.offset)))
             voter_ids = frozenset(found.voters[-1][1].nodes)
         elif isinstance(message, LeaderChangeMessage):
+            # Below kraft.version 1 the voters of a LEADER_CHANGE are the only ones that the log
+            # names.
             voter_ids = frozenset(voter.voter_id for voter in message.voters) or voter_ids
         elif isinstance(message, KRaftVersionRecord):
             if known_versions is not None and message.k_raft_version not in known_versions:

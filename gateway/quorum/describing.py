@@ -51,11 +51,14 @@ def describe_quorum(node: Node, asked: Requested) -> None:
         (topic.topic_name, [one.partition_index for one in topic.partitions])
         for topic in request.topics
     ]
+    # As ``hasValidTopicPartition``: the metadata partition and no other.
     if named != [(CLUSTER_METADATA_TOPIC, [PARTITION])]:
         return responses.reply(
             node, asked.number, _refusal(named, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.version)
         )
     if not isinstance(role, Leader):
+        # Real Kafka 4.3 leaves leader and epoch at 0 here, so the response is no way to find the
+        # leader.
         return responses.reply(
             node, asked.number, _refusal(named, ErrorCode.NOT_LEADER_OR_FOLLOWER, asked.version)
         )
@@ -116,6 +119,8 @@ def _partition(node: Node, leader: Leader, version: int) -> PartitionData:
         partition_index=PARTITION,
         leader_id=me.node_id,
         leader_epoch=leader.epoch,
+        # -1 before the first commit of this epoch, as in
+        # ``KafkaRaftClient.handleDescribeQuorumRequest``.
         high_watermark=leader.high_watermark,
         current_voters=voters,
         observers=observers,
@@ -139,6 +144,7 @@ def _state(
     state = ReplicaState(replica_id=id, log_end_offset=offset)
     if version >= 1:
         state.last_fetch_timestamp, state.last_caught_up_timestamp = fetched_ms, caught_up_ms
+    # The default of the field is the zero id.
     if version >= 2 and directory_id != ZERO_UUID:
         state.replica_directory_id = directory_id
     return state

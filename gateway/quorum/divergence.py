@@ -47,6 +47,8 @@ def truncation_offset(log: EpochsOfLog, leaders: Position) -> int:
     InvalidResponse for an epoch that the Fetch did not name: a leader answers with an epoch up to
     that of the last fetched record.
     """
+    # A truncation to the log's own end would change nothing, and the same Fetch would be sent for
+    # ever.
     if leaders.epoch > log.last_epoch:
         raise InvalidResponse(
             f"logs that diverge in epoch {leaders.epoch}, when the local log ends in epoch "
@@ -56,4 +58,5 @@ def truncation_offset(log: EpochsOfLog, leaders: Position) -> int:
     # A log without a batch has no epochs, and starts at a committed snapshot: nothing can be cut.
     if epoch < 0:
         end_offset = log.start_offset
+    # Seeded bug in tests/sim: ``truncates_to_the_leaders_offset``.
     return end_offset if epoch < leaders.epoch else min(end_offset, leaders.offset)

@@ -44,6 +44,7 @@ class Download:
         ``_EMPTY_MAX`` responses without bytes.
         """
         got = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        # Kafka throws IllegalStateException in both cases, which ends the process.
         if got != self.id or partition.position != self.position:
             raise InvalidResponse(
                 f"bytes of snapshot {got} at {partition.position} where {self.id} at "

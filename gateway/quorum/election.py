@@ -53,6 +53,9 @@ class Election:
         node = self._node
         request = asked.message
         assert isinstance(request, VoteRequest), request
+        # Before anything is taken from the request: the epoch of another cluster's candidate must
+        # not depose this cluster's leader (KAFKA-12440). Seeded bug in tests/sim:
+        # ``cluster_ids_are_not_compared``.
         if checks.is_other_cluster(node, request.cluster_id):
             return responses.refuse(node, asked, VoteResponse, ErrorCode.INCONSISTENT_CLUSTER_ID)
         partition = checks.only_partition(request.topics)
@@ -62,6 +65,8 @@ class Election:
         if error:
             return responses.vote(node, asked, error)
         epoch, candidate_id = partition.replica_epoch, partition.replica_id
+        # Also for a pre-vote: it names the epoch in which the sender is, and not the one that it
+        # would begin.
         if epoch > node.epoch:
             node.become_unattached(epoch)
         # After the epoch, as in Kafka: the candidate's epoch is real even if it has a wrong idea of
@@ -75,6 +80,8 @@ class Election:
             Position(partition.last_offset, partition.last_offset_epoch),
             partition.pre_vote,
         )
+        # A granted pre-vote is stored nowhere and binds to nothing (KIP-996), so a node may grant
+        # several in one epoch.
         if granted and not partition.pre_vote:
             self._grant(candidate_id, directory_id)
         return responses.vote(node, asked, ErrorCode.NONE, granted)
@@ -98,6 +105,8 @@ class Election:
     ) -> bool:
         """Return whether this node grants the vote, by its role (``EpochState.canGrantVote``)."""
         node, role = self._node, self._node.role
+        # In every role and for pre-votes too: a leader without a committed record would have the
+        # others truncate it. Seeded bug in tests/sim: ``any_log_is_good_enough``.
         if not _is_up_to_date(candidate_end, node.log.end):
             return False
         # A leader that has committed nothing yet may be cut off from the majority that elected it.
@@ -108,6 +117,8 @@ class Election:
             # depose a working leader (KIP-996). It grants a pre-vote if the leader never answered,
             # has fallen silent, or has sent EndQuorumEpoch.
             return pre_vote and (not role.fetched or role.ended or node.now >= role.fetch_until)
+        # Its own candidacy, or its vote for another candidate, is no reason to refuse a pre-vote:
+        # Kafka 4.3 nodes whose own fetch timeout has passed grant one.
         if pre_vote:
             return True
         # A candidate has voted for itself in this epoch, and a resigned leader led it.
@@ -122,6 +133,8 @@ class Election:
                 or state.voted_directory_id == directory_id
             )
             return state.voted_id == candidate_id and same_directory
+        # The leader may be known by its id alone, without an address to follow it at. The epoch has
+        # been won all the same, so no vote in it is of use.
         return state.leader_id == NO_NODE
 
     def _grant(self, candidate_id: int, directory_id: Uuid) -> None:
@@ -134,10 +147,14 @@ class Election:
             # A second copy of the request. The vote is on disk, and the timeout must not begin
             # anew: a candidate that repeats its request could otherwise hold up the next election.
             return
+        # Written before it is answered: ``responses.reply`` names the token of this write. A crash
+        # between the two wastes the vote; in the other order the node could vote again for another
+        # candidate. Seeded bug in tests/sim: ``votes_before_it_is_on_disk``.
         node.vote(candidate_id, directory_id)
         if isinstance(role, Unattached):
             role.election_at = node.election_at()
         else:
+            # The node gives up its own campaign: its vote of this epoch is given.
             node.become_unattached(node.epoch, afresh=True)
 
     # --- campaigning ---
@@ -184,16 +201,24 @@ class Election:
         if not node.may_campaign:
             self._wait()
             return
+        # Counted from the first campaign on. Kafka's ``updateElectionStartMs`` begins anew with
+        # each candidacy, so that its election-latency leaves out the elections that were lost.
         node.election_began = min(node.election_began, node.now)
         role = node.role
         if isinstance(role, Follower) and role.successor:
             self._become_candidate(0)
             return
+        # A follower has had a leader since the last election, so its pauses begin with the
+        # shortest.
         retries = role.retries if isinstance(role, Unattached | Candidate) else 0
         prospective = Prospective(
             {node.settings.node_id: True}, node.now + node.random_election_timeout(), retries
         )
+        # The election state stays as it is: a pre-vote belongs to the current epoch, and the vote
+        # that was given in it must not be given again. Seeded bug in tests/sim:
+        # ``a_prospective_forgets_its_vote``.
         node.enter(prospective, node.election)
+        # The only voter of a quorum has its majority already.
         self._count(prospective)
 
     def _wait(self) -> None:
@@ -208,6 +233,9 @@ class Election:
         node = self._node
         assert node.may_campaign and node.epoch < EPOCH_MAX, "may not stand for election"
         me = node.settings
+        # Epoch and vote go into one write. A crash between two writes would leave a node in the new
+        # epoch that is free to vote for another candidate (hashicorp/raft#661). Seeded bugs in
+        # tests/sim: ``epoch_and_vote_are_written_apart``, ``own_vote_is_not_written``.
         state = ElectionState(node.epoch + 1, NO_NODE, me.node_id, me.directory_id)
         candidate = Candidate(
             {me.node_id: True}, node.now + node.random_election_timeout(), retries
@@ -234,7 +262,8 @@ class Election:
         on_answer = partial(self._on_vote_answer, role, id)
         on_failed = partial(self._on_vote_failed, role, id)
         # After every effect so far: the request names the end of the log, and a voter counts on
-        # those records being on disk.
+        # those records being on disk. Seeded bug in tests/sim:
+        # ``asks_for_votes_before_its_own_is_on_disk``.
         node.ask(
             address,
             id,
@@ -262,6 +291,9 @@ class Election:
         self, requester: Nominee, voter_id: int, message: Any, version: int
     ) -> bool | None:
         node, sender = self._node, f"voter {voter_id}"
+        # Read before the response can change the role. The epoch and leader in a late response
+        # count; the vote belongs to a campaign that is over. Seeded bug in tests/sim:
+        # ``votes_of_an_older_election_count``.
         late = node.role is not requester
         assert isinstance(message, VoteResponse), message
         partition = checks.only_partition(message.topics)
@@ -281,6 +313,7 @@ class Election:
         )
         if late:
             return None
+        # The set of voters may have changed while the request was on its way (KIP-853).
         if not usable or node.role is not requester or voter_id not in node.voters:
             return False
         requester.votes[voter_id] = bool(partition.vote_granted)
@@ -291,6 +324,8 @@ class Election:
         """End the campaign if it is won, or cannot be won any more."""
         node = self._node
         voters = node.voters
+        # Votes are counted among the voters of now, and not among those that were asked. A voter
+        # without an answer counts on neither side.
         granted = sum(role.votes.get(id, False) for id in voters.nodes)
         refused = sum(not role.votes.get(id, True) for id in voters.nodes)
         assert granted + refused <= len(voters), "more votes than voters"
@@ -299,6 +334,8 @@ class Election:
                 self._elected(role)
             else:
                 self._become_candidate(role.retries)
+        # So many refusals that the other voters are no majority (``isVoteRejected``): Kafka too
+        # does not wait for the election timeout then.
         elif refused > len(voters) - voters.majority or self._has_asked_all(role):
             if isinstance(role, Prospective):
                 self._lost(role)
@@ -315,7 +352,9 @@ class Election:
         longest = self._node.settings.election_backoff_max_s
         whole = min(longest, _REST_S * 2.0 ** min(role.retries, 30))
         # Jitter also at the upper bound: two candidates with equal pauses would split every later
-        # vote too (KAFKA-18345).
+        # vote too (KAFKA-18345). At least half of the pause is kept: Kafka's
+        # ``binaryExponentialElectionBackoffMs`` draws from 0 on, and two candidates that both draw
+        # 0 collide at once.
         return whole * (0.5 + 0.5 * self._node.random())
 
     def _time_is_up(self, role: Nominee) -> None:
@@ -338,6 +377,8 @@ class Election:
             if leader_id not in (NO_NODE, node.settings.node_id)
             else None
         )
+        # An unattached node asks the other nodes for the leader's address; a follower would have no
+        # address to fetch from.
         if address is None:
             node.become_unattached(epoch, leader_id, afresh=True)
             if isinstance(node.role, Unattached):

@@ -43,6 +43,7 @@ def fetch(
     settings, log_end = node.settings, node.log.end
     # A leader answers at once while its high watermark is above the one in the request (KIP-1166).
     # With -1 it would do so each time, and the two nodes would exchange empty responses in a loop.
+    # Kafka's nodes send -1 until they know a high watermark.
     if high_watermark < 0:
         high_watermark = node.high_watermark or -1
     request = partial(

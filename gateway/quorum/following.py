@@ -170,7 +170,8 @@ class Following:
         """Use an error-free response to a Fetch from ``asked``; return whether it was progress."""
         node = self._node
         # The records in it continue the log at ``asked``. If the log has moved since, they do not
-        # fit any more, and a divergence in it would truncate the wrong records.
+        # fit any more, and a divergence in it would truncate the wrong records. Seeded bugs in
+        # tests/sim: ``appends_late_responses``, ``late_divergence_counts``.
         if node.log.end != asked or node.installing is not None or follower.download is not None:
             return False
         before = self._reached(follower)
@@ -299,6 +300,7 @@ class Following:
         if target < committed:
             node.stop(error_messages.below_high_watermark(sender, leaders, end, target, committed))
             return
+        # Kafka would cut nothing and send the same Fetch again at once.
         if target >= end.offset:
             raise InvalidResponse(
                 f"logs that diverge at epoch {leaders.epoch}, offset {leaders.offset}, which the "

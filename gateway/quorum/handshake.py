@@ -49,6 +49,7 @@ class Handshake:
                 versions,
                 lambda version: requests.describe_cluster(),
                 on_answer,
+                # The question says nothing about this node's disk.
                 after=0,
             )
         elif (

@@ -34,7 +34,8 @@ class LeaderDiscovery:
         self.on_found: Callable[
             [Follower, Address, Position, float, PartitionData], bool | None
         ] = _not_used
-        # A random start, so that the observers of one quorum do not all ask the same node first.
+        # A random start, so that the observers of one quorum do not all ask the same node first. As
+        # ``RequestManager.findReadyBootstrapServer`` does.
         self._turn = int(node.random() * 16)
 
     def poll(self) -> None:
@@ -48,6 +49,7 @@ class LeaderDiscovery:
             return
         self._asked = address
         on_answer, on_failed = partial(self._on_answer, address), partial(self._on_failed, address)
+        # ``max_wait_ms`` 0: a node that leads has to name itself now, with records or without.
         fetching.fetch(node, address, NO_NODE, on_answer, max_wait_ms=0, on_failed=on_failed)
 
     def deadline(self) -> float:

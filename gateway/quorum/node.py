@@ -85,6 +85,8 @@ class Node(NodeState):
         # response.
         if node_id != NO_NODE:
             timeout_s = min(timeout_s, self.settings.fetch_timeout_s)
+        # One request in flight to each address, as in Kafka's ``RequestManager``: a second Fetch
+        # before the first is answered would name the same offset.
         number = self.peers.begin(address, timeout_s, self.now, on_answer, on_failed)
         self.emit(Send(number, node_id, address, api_key, versions, timeout_s, request, after))
 
@@ -143,8 +145,11 @@ class Node(NodeState):
         if not cluster_id or cluster_id == self.cluster_id:
             return
         if self.cluster_id is not None:
+            # Records of two clusters in one log could not be told apart again.
             self.stop(error_messages.other_cluster(self.cluster_id, cluster_id))
             return
+        # On disk before the log grows: after a restart the node must refuse the records of another
+        # cluster.
         self.cluster_id = cluster_id
         self.emit(LearnClusterId(self.next_token(), cluster_id))
 
@@ -159,11 +164,15 @@ class Node(NodeState):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the records from ``offset`` on, and the voters that they named."""
+        # Callers refuse a response that asks for it (KAFKA-12460). Seeded bug in tests/sim:
+        # ``truncates_what_is_committed``.
         assert offset >= self.high_watermark, "a committed record is never truncated"
         token = self.next_token()
         self.log.truncate_to(offset)
         self.emit(Truncate(token, offset))
         before = self.history.voters
+        # The voters of before are in force again (KIP-853). Seeded bugs in tests/sim:
+        # ``cut_off_voters_still_vote``, ``a_truncated_upgrade_stays``.
         self.history.truncate_to(offset)
         if self.history.voters != before:
             self.voters_changed()
@@ -187,6 +196,7 @@ class Node(NodeState):
             left = _time_left(role)
             election_at = min(election_at, left) if election_at < math.inf else election_at
         retries = role.retries if isinstance(role, Unattached | Prospective | Candidate) else 0
+        # In the same epoch the vote stays stored: the node may be asked for it again.
         same = epoch == self.epoch
         state = (
             replace(self.election, leader_id=leader_id) if same else ElectionState(epoch, leader_id)
@@ -205,6 +215,8 @@ class Node(NodeState):
         """
         assert self.epoch <= epoch <= EPOCH_MAX, "epochs never decrease"
         assert leader_id != NO_NODE and not self.is_self(leader_id), "a node follows another node"
+        # A vote of this epoch stays stored beside the leader's id, in case the leader is lost from
+        # sight and another candidate of the epoch asks.
         same = epoch == self.epoch
         assert not same or self.leader_id in (NO_NODE, leader_id), "two leaders of one epoch"
         if self.election_began < math.inf:
@@ -266,14 +278,22 @@ class Node(NodeState):
     def _enter(self, role: Role, state: ElectionState) -> None:
         left, self.role = self.role, role
         assert can_follow(left, role), f"{type(role).__name__} after {type(left).__name__}"
+        # ``become_follower`` has set those of the new leader. Without this, ``address_of`` would
+        # give the next leader the address of the last one.
         if state.leader_id != self.election.leader_id and role.__class__ is not Follower:
             self.leader_endpoints = {}
+        # Before all that can be seen from outside, as in ``QuorumState.durableTransitionTo``:
+        # effects are performed in order, and no peer learns of an epoch that a crash could undo.
         self._persist(state)
+        # The next leader may have other snapshots, and the bytes of two files must not be mixed.
         if left.__class__ is Follower and left.download is not None:
             self.emit(AbandonSnapshot(left.download.id))
         self.announce_leader()
+        # The controller has to revert what it has not committed (KAFKA-13104, 14124). Seeded bug in
+        # tests/sim: ``the_controller_is_not_deposed``.
         if left.__class__ is Leader:
             self.emit(NotLeading(left.epoch))
+        # At the end: the parked Fetches are answered now, with the new epoch and leader.
         self.left(left)
 
     def announce_leader(self) -> None:

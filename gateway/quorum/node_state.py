@@ -69,7 +69,9 @@ class NodeState:
         # A snapshot holds committed records only (KIP-630), so its end is a lower bound that is
         # left when the high watermark itself was lost with the machine's power.
         floor = max(stored.high_watermark, self.log.start_offset, snapshot[0] if snapshot else 0)
-        #: Everything below it is committed, and durable on this node. It never decreases.
+        #: Everything below it is committed, and durable on this node. It never decreases. Not
+        #: persisted by Kafka's raft: its nodes begin without one and learn it from the leader
+        #: (KIP-595).
         self.high_watermark = min(floor, self.log.end_offset)
         #: The snapshot that is about to replace the log on disk.
         self.installing: SnapshotId | None = None
@@ -205,7 +207,8 @@ def _first_state(stored: Stored, last_epoch: int) -> ElectionState:
     state = stored.election
     # An observer's log may have a newer epoch than its quorum-state, which was lost or is an older
     # copy. It has not voted in that epoch. A voter's directory is refused in that case
-    # (``gateway.log.voter_directory_check``).
+    # (``gateway.log.voter_directory_check``). Kafka does this for a voter too
+    # (``QuorumState.initialize``).
     if state is None or state.epoch < last_epoch:
         return ElectionState(last_epoch)
     return state

@@ -55,7 +55,7 @@ class Peers:
         peer = self._by_address.get(address)
         if peer is None:
             # A peer with a request in flight stays: its number must find it when the response
-            # comes.
+            # comes. Forgetting a peer ends its pause early, which is safe.
             if len(self._by_address) >= _PEERS_MAX:
                 self._by_address = {
                     at: peer for at, peer in self._by_address.items() if peer.number
@@ -86,16 +86,21 @@ class Peers:
             self._asked.pop(peer.number, None)
         self._number += 1
         peer.number = self._number
+        # The driver ends every request after ``timeout_s``. Twice that has passed only if its event
+        # was lost.
         peer.until = now + 2 * timeout_s
         self._asked[self._number] = peer, on_answer, on_failed
         return self._number
 
     def answered(self, number: int, message: Any, version: int, now: float) -> None:
         """Handle the response to request ``number`` if that is still in flight."""
+        # A late or second response finds nothing here. Seeded bug in tests/sim:
+        # ``late_responses_count``.
         asked = self._asked.pop(number, None)
         if asked is None:
             return
         peer, on_answer, _ = asked
+        # Before the callback, which may send the next request to this address.
         self._ended(peer, number)
         useful = on_answer(message, version)
         if useful:
@@ -126,4 +131,5 @@ class Peers:
         peer.until = math.inf
 
     def _rest(self, peer: Peer, now: float) -> None:
+        # ``max``: a pause after an authorization failure is longer, and must not be cut short.
         peer.ready_at = max(peer.ready_at, now + peer.backoff.failed())

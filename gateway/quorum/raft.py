@@ -127,16 +127,20 @@ class Raft(RaftStatus):
         node.now, node.wall_ms = now, wall_ms
         state = node.election
         # A candidate keeps its vote and begins unattached: the epoch may have a leader by now.
+        # Kafka begins as Candidate again (``QuorumState.initialize``).
         node.role = Unattached(node.election_at())
         # A leader begins resigned: records that it had not made durable are lost, and no others may
-        # take their offsets in the same epoch (KAFKA-10527).
+        # take their offsets in the same epoch (KAFKA-10527). Seeded bugs in tests/sim:
+        # ``leads_on_after_a_restart``, ``resigned_stays_resigned``.
         if node.is_self(state.leader_id):
             node.become_resigned(set(node.others()))
         elif (
             state.leader_id != NO_NODE and (address := node.address_of(state.leader_id)) is not None
         ):
             node.become_follower(state.epoch, state.leader_id, {node.settings.listener: address})
+        # No role was entered, so nothing has announced the epoch that the disk remembers.
         node.announce_leader()
+        # As in ``KafkaRaftClient.initialize``.
         if len(node.voters) == 1 and node.is_voter and node.may_campaign:
             # A quorum of one need not wait for other nodes. It still needs a new epoch.
             self._election.campaign()
@@ -154,7 +158,8 @@ class Raft(RaftStatus):
         node.now, node.wall_ms = now, wall_ms
         role = node.role
         # Before the event: a leader whose process was suspended may have been deposed long ago, and
-        # must not answer one request as a leader before it notices (etcd#20418).
+        # must not answer one request as a leader before it notices (etcd#20418). Seeded bug in
+        # tests/sim: ``a_paused_leader_answers``.
         if isinstance(role, Leader) and now >= role.silent_at:
             self._leader_role.poll(role)
         self._events[event.__class__](event)
@@ -198,6 +203,7 @@ class Raft(RaftStatus):
         while node.role is not role and not node.stopped:
             role = node.role
             turns += 1
+            # A bound on a fault of this code: without it the loop would hold the process.
             assert turns < 16, "roles that follow each other without end"
             self._poll_role(role)
 
@@ -242,9 +248,12 @@ class Raft(RaftStatus):
     def _durable(self, event: Durable) -> None:
         node, role = self._node, self._node.role
         assert event.token <= node.token, "more is durable than was given out"
+        # Written and synced, but no more of the log: of ``quorum-state`` or of a truncation.
         if not node.log.synced(event.token):
             return
         if isinstance(role, Leader):
+            # The high watermark first: it answers the parked Fetches with the records and with its
+            # new value, and ``log_grew`` finds only those that it did not answer.
             self._leader_role.advance(role)
             self._serving.log_grew(role)
         elif isinstance(role, Follower):
@@ -254,7 +263,8 @@ class Raft(RaftStatus):
         assert event.id.end_offset <= self._node.high_watermark, (
             "a snapshot of what is not committed"
         )
-        # A newer snapshot of the leader's may have replaced the log while this one was written.
+        # A newer snapshot of the leader's may have replaced the log while this one was written. The
+        # driver writes it beside this loop.
         if event.id.end_offset >= self._node.log.start_offset:
             self._node.log.add_snapshot(event.id)
 
@@ -265,6 +275,8 @@ class Raft(RaftStatus):
 
     def _resign(self, event: Resign) -> None:
         node, role = self._node, self._node.role
+        # A controller that asks late must not end the next leadership of its node
+        # (``KafkaRaftClient.resign``).
         if isinstance(role, Leader) and role.epoch == event.epoch:
             node.report("leader resigns", epoch=role.epoch, reason=event.reason)
             self._leader_role.resign()
@@ -273,9 +285,12 @@ class Raft(RaftStatus):
         """Resign as a leader, and wait for the next leader, for ``timeout_s`` at most (KIP-595)."""
         node = self._node
         node.leaving = True
+        # A second request may shorten the time, but not prolong it.
         self._shut_down_by = min(self._shut_down_by, node.now + event.timeout_s)
         if isinstance(node.role, Leader):
             self._leader_role.resign()
+        # A follower has nothing to hand over. Kafka's candidate continues until its election is
+        # decided (``pollCandidate``); here the other voters elect without it.
         if not isinstance(node.role, Resigned) or not node.others():
             self._complete_shut_down()
 
@@ -293,6 +308,7 @@ class Raft(RaftStatus):
         self._leader_role.take(candidate)
 
     def _committed(self, leader: Leader) -> None:
+        # The replicas before the client: they can use the high watermark at once.
         self._serving.committed(leader)
         self._voter_changes.committed(leader)
 
@@ -300,7 +316,9 @@ class Raft(RaftStatus):
         node = self._node
         if isinstance(role, Leader):
             self._serving.stopped_leading(role)
+            # Seeded bug in tests/sim for the line above: ``parked_fetches_are_forgotten``.
             self._voter_changes.stopped_leading(role)
+        # Another node leads, so that nothing is left to wait for (``maybeCompleteShutdown``).
         if isinstance(node.role, Follower) and self._shut_down_by < math.inf:
             self._complete_shut_down()
 
@@ -308,6 +326,8 @@ class Raft(RaftStatus):
         node, role = self._node, self._node.role
         if isinstance(role, Leader):
             self._leader_role.voters_changed(role)
+        # A node that has become a voter needs an election timeout, and one that was removed must
+        # not campaign.
         elif isinstance(role, Unattached):
             role.election_at = (
                 min(role.election_at, node.election_at()) if node.is_electable else math.inf

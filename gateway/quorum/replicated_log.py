@@ -82,6 +82,7 @@ class ReplicatedLog:
         for epoch, base_offset in batches:
             # KAFKA-12331: a LEADER_CHANGE batch had base offset 0 wherever the log ended.
             assert expected <= base_offset < end_offset, "a batch that is not at the log's end"
+            # ``response_checks.given_batches`` refuses such a batch from a leader.
             assert epoch >= self.last_epoch, "the epochs of a log never decrease"
             self._epochs.assign(epoch, base_offset)
         self.end_offset = end_offset
@@ -90,6 +91,8 @@ class ReplicatedLog:
     def truncate_to(self, offset: int) -> None:
         """Drop everything from ``offset`` on."""
         assert self.start_offset <= offset < self.end_offset, "a truncation outside of the log"
+        # Seeded bugs in tests/sim: ``truncation_forgets_what_is_on_disk``,
+        # ``truncation_keeps_epochs``.
         self.end_offset = offset
         # The disk performs effects in order, so an append that is still pending makes the log
         # durable only up to here. Other records may stand beyond it by then.
@@ -101,6 +104,7 @@ class ReplicatedLog:
         """Note that every effect up to ``token`` is durable; return whether more of the log is."""
         before = self.flushed
         unsynced = self._unsynced
+        # One sync of the disk covers every append before it, so that one token may settle many.
         while unsynced and unsynced[0][0] <= token:
             self.flushed = max(self.flushed, unsynced.popleft()[1])
         assert self.flushed <= self.end_offset, "more is durable than was appended"
@@ -111,6 +115,9 @@ class ReplicatedLog:
         (``truncateToLatestSnapshot``).
         """
         assert id.end_offset >= self.start_offset, "a snapshot from before the log start"
+        # The end offset of a snapshot is exclusive: the next record has this offset (KAFKA-14618).
+        # Seeded bugs in tests/sim: ``a_snapshot_ends_one_record_early``,
+        # ``a_snapshot_has_no_epoch``.
         self.start_offset = self.end_offset = self.flushed = id.end_offset
         self._start_epoch = id.epoch
         self._epochs.clear()
@@ -130,6 +137,8 @@ class ReplicatedLog:
         assert self.start_offset <= start_offset <= self.end_offset, "cleaned beyond the log"
         self.snapshots = [id for id in snapshots if id != BOOTSTRAP]
         before = self._epochs.epoch_before(start_offset)
+        # Without a batch before it the log is cut at a snapshot that replaced the log, whose epoch
+        # it has.
         if before is not None:
             self._start_epoch = before
         if start_offset < self.end_offset:
@@ -148,7 +157,9 @@ class ReplicatedLog:
         """
         snapshots = self.snapshots
         if snapshots:
-            # Even if the log still begins at 0: the snapshot is always the shorter way.
+            # Even if the log still begins at 0: the snapshot is always the shorter way. Kafka does
+            # so too, in ``tryCompleteFetchRequest``. Real 4.3 gives the log to a replica at offset
+            # 1.
             if offset == 0:
                 return ValidOffsetAndEpoch(snapshot=snapshots[-1])
             earliest = snapshots[0]
@@ -164,6 +175,7 @@ class ReplicatedLog:
         # An epoch newer than all known ones, or a log without records: the replica has to go back
         # to the end of this log.
         if agreed < 0:
+            # Kafka's ``endOffsetForEpoch`` gives its log end and last epoch in this case, too.
             agreed, end = self.last_epoch, self.end_offset
         elif (
             snapshots
@@ -172,6 +184,10 @@ class ReplicatedLog:
         ):
             # All records of that epoch were deleted. The snapshot at the log start still has it.
             agreed = snapshots[0].epoch
+        # A replica that ends exactly at the end of the epoch has everything of it, and its next
+        # record is the first of a later epoch. Seeded bugs in tests/sim:
+        # ``offsets_are_compared_and_not_epochs``, ``fetch_positions_are_not_validated``,
+        # ``diverging_epoch_as_the_text_has_it``.
         if agreed != epoch or end < offset:
             return ValidOffsetAndEpoch(diverging=Position(end, agreed))
         return VALID

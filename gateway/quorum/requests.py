@@ -37,16 +37,20 @@ from kwire.messages.vote_request import VoteRequest
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 
+#: Every version, down to those of Kafka before 3.9, which have no directory ids (KIP-853).
 VOTE_VERSIONS: Final = range(3)
 #: Version 2 added the pre-vote (KIP-996). Below it a peer would take the request for a real vote.
 PRE_VOTE_VERSIONS: Final = range(2, 3)
 BEGIN_VERSIONS: Final = range(2)
 END_VERSIONS: Final = range(2)
+#: From the first version with topic ids on (KIP-516): Kafka's raft looks at the id alone, and
+#: answers INVALID_REQUEST to version 12.
 FETCH_VERSIONS: Final = range(13, 19)
 FETCH_SNAPSHOT_VERSIONS: Final = range(2)
 ADD_VOTER_VERSIONS: Final = range(2)
 REMOVE_VOTER_VERSIONS: Final = range(1)
 UPDATE_VOTER_VERSIONS: Final = range(1)
+#: Version 3 is the first that names supported features, which the leader asks for (KIP-584).
 API_VERSIONS_VERSIONS: Final = range(3, 5)
 DESCRIBE_QUORUM_VERSIONS: Final = range(3)
 #: Version 1 added the endpoint type. A controller answers only for the type CONTROLLER (KIP-919).
@@ -54,6 +58,7 @@ DESCRIBE_CLUSTER_VERSIONS: Final = range(1, 3)
 
 #: The range of kraft.version that this code supports (KIP-853).
 KRAFT_VERSIONS: Final = (0, 1)
+#: The default of the tagged field, so that it is left out.
 _NO_HIGH_WATERMARK: Final = (1 << 63) - 1
 _SOFTWARE_NAME: Final = "kwire"
 _CONTROLLERS: Final = 2
@@ -83,6 +88,7 @@ def vote(
         cluster_id=cluster_id,
         topics=[vote_request.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])],
     )
+    # Below it neither side has a directory id to compare (KIP-853).
     if version >= 1:
         request.voter_id = voter.id
         partition.replica_directory_id = candidate[1]
@@ -148,6 +154,7 @@ def end_quorum_epoch(
             for name, at in endpoints.items()
         ]
     else:
+        # The two fields hold the same list; a version has one of them.
         partition.preferred_successors = [id for id, _ in successors]
     return request
 
@@ -177,6 +184,7 @@ def fetch(
         # may read this one.
         partition_max_bytes=max_bytes,
     )
+    # A replica without it is not counted as a voter whose directory id is in the log (KIP-853).
     if version >= 17:
         partition.replica_directory_id = replica[1]
     if version >= 18:
@@ -188,6 +196,8 @@ def fetch(
         topics=[fetch_request.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
     if version >= 15:
+        # The replica epoch stays -1: it is for brokers' partitions (KIP-903), and raft does not
+        # look at it.
         request.replica_state = fetch_request.ReplicaState(replica_id=replica[0])
     else:
         request.replica_id = replica[0]

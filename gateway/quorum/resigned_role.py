@@ -26,9 +26,11 @@ class ResignedRole:
         """Send EndQuorumEpoch to the voters; campaign in a new epoch after an election timeout."""
         node = self._node
         # This epoch cannot have another leader, so this node leaves it (``pollResigned``).
+        # Unattached in the next epoch, it asks for pre-votes before it campaigns (KIP-996).
         if node.now >= role.election_at:
             node.become_unattached(node.epoch + 1, NO_NODE, afresh=True)
             return
+        # In a fixed order: a simulation with the same seed has to give the same trace.
         for id in sorted(role.unaware):
             self._end(role, id)
 
@@ -56,9 +58,12 @@ class ResignedRole:
         )
         on_answer = partial(self._on_end_answer, role, id)
         key, versions = EndQuorumEpochRequest.API_KEY, requests.END_VERSIONS
+        # Repeated until the voter acknowledges it. A voter that misses it waits for its fetch
+        # timeout, which costs time and nothing else.
         node.ask(address, id, key, versions, request, on_answer, after=node.state_token)
 
     def _on_end_answer(self, role: Resigned, id: int, message: Any, version: int) -> bool | None:
+        # The epoch and leader in a late response count all the same.
         late = self._node.role is not role
         acknowledged = is_acknowledged(self._node, f"voter {id}", message)
         if acknowledged:

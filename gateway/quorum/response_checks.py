@@ -35,6 +35,7 @@ def fetched_partition(response: fetch_response.FetchResponse) -> fetch_response.
     """Return the metadata partition of a Fetch response. Raises InvalidResponse unless it is the
     only one (``hasValidTopicPartition``).
     """
+    # The topic has an id and no name from version 13 on, the lowest that this node sends.
     topics = response.responses
     if len(topics) != 1 or topics[0].topic_id != METADATA_TOPIC_ID:
         raise InvalidResponse(
@@ -79,8 +80,11 @@ def given_snapshot(partition: fetch_response.PartitionData, epoch: int) -> Snaps
     cannot be one, also for 0-0, the snapshot from formatting, which is never served.
     """
     end_offset, snapshot_epoch = partition.snapshot_id.end_offset, partition.snapshot_id.epoch
+    # -1 is the default of both, which stands for no snapshot.
     if end_offset < 0 and snapshot_epoch < 0:
         return None
+    # Kafka checks the signs alone: a later epoch would have this node vote as if it had that
+    # epoch's log.
     if end_offset < 1 or not 0 <= snapshot_epoch <= epoch:
         raise InvalidResponse(
             f"a leader of epoch {epoch} points to a snapshot with end offset {end_offset} and "
@@ -98,6 +102,7 @@ def given_divergence(partition: fetch_response.PartitionData) -> Position | None
     if epoch < 0 and end_offset < 0:
         return None
     if epoch < 0 or end_offset < 0:
+        # Kafka looks at the sign of the epoch alone.
         raise InvalidResponse(f"logs that diverge at epoch {epoch}, offset {end_offset}")
     return Position(end_offset, epoch)
 
@@ -128,6 +133,7 @@ def given_batches(
                 raise InvalidResponse(
                     f"a batch from offset {offset} on that ends behind the largest offset"
                 )
+            # The epoch is outside of the batch's CRC, so that only this notices a wrong one.
             if not epoch <= batch.partition_leader_epoch <= leader_epoch:
                 raise InvalidResponse(
                     f"a batch of epoch {batch.partition_leader_epoch} at offset {offset}, after "

@@ -38,6 +38,7 @@ def reply(
     node: Node, number: int, message: Message, read: LogRange | SnapshotRange | None = None
 ) -> None:
     """Answer request ``number`` once the epoch and the vote that the response names are durable."""
+    # Every response names the epoch, so every one waits for the epoch to be on disk.
     node.emit(Reply(number, message, read, node.state_token))
 
 
@@ -117,6 +118,7 @@ def fetch(
     partition = fetch_response.PartitionData(
         partition_index=PARTITION,
         error_code=error,
+        # ``last_stable_offset`` keeps its default of -1, as in the responses of Kafka's raft.
         high_watermark=high_watermark,
         log_start_offset=node.log.start_offset,
         current_leader=fetch_response.LeaderIdAndEpoch(
@@ -182,4 +184,7 @@ def fetch_snapshot(
 def _endpoints(node: Node, listener: str, endpoint: Any) -> list[Any]:
     """Return the leader's endpoint at ``listener``, if it is known."""
     at = node.leader_endpoint(listener)
+    # At the listener that the request came by: that is the one that the sender can reach. Kafka 4.3
+    # nodes with ``controller.quorum.bootstrap.servers`` exit without it ("Unknown leader
+    # endpoints").
     return [endpoint(node_id=node.leader_id, host=at.host, port=at.port)] if at is not None else []

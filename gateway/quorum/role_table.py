@@ -46,6 +46,7 @@ TRANSITIONS: Final[Mapping[type[Role], Mapping[type[Role], str]]] = MappingProxy
         },
         Candidate: {
             Leader: "votes of a majority",
+            # Kafka 4 does the same: another candidacy begins with a pre-vote (KIP-996).
             Prospective: "election lost or timed out",
             Unattached: f"{_LATER_EPOCH}, or this node may not be elected any more",
             Follower: "a leader with a known address",

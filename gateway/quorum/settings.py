@@ -60,15 +60,20 @@ class RaftSettings:
     bootstrap: tuple[Address, ...] = ()
     campaigns: bool = True
     auto_join: bool = False
+    # The defaults of Kafka: ``controller.quorum.election.timeout.ms`` and the four that follow it.
     election_timeout_s: float = 1.0
     fetch_timeout_s: float = 2.0
     election_backoff_max_s: float = 1.0
     request_timeout_s: float = 2.0
     retry_backoff_s: float = 0.02
+    # KIP-595 has ``quorum.retry.backoff.max.ms``, which did not ship: Kafka's pause does not grow.
     retry_backoff_max_s: float = 0.5
+    # ``KafkaRaftClient.MAX_FETCH_WAIT_MS``; the sizes are ``controller.quorum.fetch.max.bytes`` and
+    # ``controller.quorum.fetch.snapshot.max.bytes`` of Kafka 4.3.
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = MIB
     snapshot_max_bytes: int = MIB
+    # ``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``.
     batch_max_bytes: int = 8 * MIB
     observer: ObserverSettings | None = None
 

@@ -82,12 +82,16 @@ class SnapshotFetch:
         node, sender = self._node, f"leader {role.leader_id} ({address})"
         assert isinstance(message, FetchSnapshotResponse), message
         try:
+            # Kafka 4.3 answers every fault of the partition with UNKNOWN_SERVER_ERROR and no
+            # topics, because it cannot encode such a response. So this too leads back to Fetch.
             if message.error_code:
                 fetching.refused(node, address, sender, message.error_code)
                 return self._give_up(role, download, sender, error_with_code(message.error_code))
             partition = response_checks.snapshot_partition(message)
         except InvalidResponse as problem:
             return self._give_up(role, download, sender, str(problem))
+        # SNAPSHOT_NOT_FOUND among them: the leader has deleted the snapshot meanwhile, and its next
+        # Fetch response names a newer one.
         if not fetching.handle_leader_and_epoch(node, sender, partition, message):
             return self._give_up(role, download, sender, error_with_code(partition.error_code))
         # The epoch and leader above count whenever they come. The bytes count for this download.
@@ -97,6 +101,8 @@ class SnapshotFetch:
             chunk = download.take(partition)
         except InvalidResponse as problem:
             return self._give_up(role, download, sender, str(problem))
+        # Each chunk begins the fetch timeout anew: a download may take longer than that, and must
+        # not end in an election (``handleFetchSnapshotResponse``).
         self._leader_answered(role)
         if chunk is None:
             node.back_off()
@@ -111,6 +117,8 @@ class SnapshotFetch:
     def _install(self, role: Follower, download: Download) -> None:
         node = self._node
         assert node.installing is None, "two snapshots at once"
+        # Before the answer of the disk: no further chunk is asked for, and ``installing`` stops
+        # Fetches until the log's new end is known.
         role.download = None
         node.installing = download.id
         node.emit(InstallSnapshot(node.next_token(), download.id))
@@ -130,7 +138,11 @@ class SnapshotFetch:
         node = self._node
         assert node.installing == event.id, "a snapshot was installed that no download requested"
         node.installing = None
+        # Only now: until the file was checked and synced the log on disk is the old one. Kafka
+        # throws if the log was not replaced; here a bad file costs a pause (``on_not_installed``).
         node.log.truncate_to_snapshot(event.id)
+        # Seeded bugs in tests/sim: ``voters_are_old_after_a_snapshot``,
+        # ``the_version_of_a_snapshot_is_not_read``.
         node.history.truncate_to_snapshot(event.id, event.voters, event.kraft_version)
         node.voters_changed()
         if event.id.end_offset > node.high_watermark:

@@ -35,8 +35,13 @@ def maybe_transition(
         or not is_consistent_leader(node, epoch, leader_id)
     ):
         return False
+    # Nothing is to be taken from a late message of an older epoch, nor from one that names this
+    # node: ``is_consistent_leader`` let that pass because it leads or has led this epoch. Seeded
+    # bug in tests/sim: ``announcements_of_older_epochs_are_believed``.
     if epoch < node.epoch or node.is_self(leader_id):
         return True
+    # Within an epoch the leader goes from unknown to known once. A leader that is followed already
+    # is followed on, so that repeated BeginQuorumEpoch requests do not reset the role.
     if epoch > node.epoch or (
         leader_id != NO_NODE
         and (node.leader_id == NO_NODE or _finds_address(node, leader_id, endpoints))
@@ -61,6 +66,8 @@ def handle_common_response(
     ``asked``: the address that sent the response, given if only a leader responds without an error.
     """
     given = _given_endpoints(node, leader_id, endpoints)
+    # Kafka takes such a response for a success (``maybeHandleCommonResponse``). An observer pauses:
+    # a node that lags keeps giving the same answer.
     if epoch < node.epoch:
         if error and node.settings.observer is not None:
             node.report_once("request refused", sender=sender, error=error_with_code(error))
@@ -71,8 +78,11 @@ def handle_common_response(
         return False
     if asked is not None and error == ErrorCode.NONE and leader_id != NO_NODE:
         _use_address(node, leader_id, given, asked)
+    # Compared before ``maybe_transition`` moves the node.
     moved = epoch > node.epoch
     before = node.epoch, node.leader_id
+    # Kafka throws IllegalStateException here, which ends the process. Seeded bugs in tests/sim:
+    # ``a_second_leader_named_raises``, ``a_second_leader_of_an_epoch_is_believed``.
     if not maybe_transition(node, epoch, leader_id, given):
         _handle_second_leader(node, sender, epoch, leader_id)
         return False
@@ -85,6 +95,8 @@ def handle_common_response(
         node.back_off()
     if error in _REFUSALS and not moved and node.settings.observer is not None:
         node.report_once("request refused", sender=sender, error=error_with_code(error))
+    # INVALID_REQUEST among them, which Kafka answers with an exception: one peer with a fault must
+    # not stop the nodes that it talks to.
     if error not in (ErrorCode.NONE, *_REFUSALS, *_EXPECTED):
         node.protocol_violation(sender, error_with_code(error))
     # A response of a newer epoch answers a request of an older one, so only its epoch counts.

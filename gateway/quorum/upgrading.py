@@ -29,15 +29,21 @@ def upgraded_voters(node: Node, version: int) -> VoterSet | None:
     Raises UpgradeRefused.
     """
     now, leader = node.history.kraft_version, node.role
+    # An upgrade that is repeated, because its response was lost, succeeds without a record.
     if version == now:
         return None
     invalid = f"Invalid upgrade of {_FEATURE} from version {now} to {version}"
+    # The directory ids in the log are what tells two disks of one voter apart: they cannot be given
+    # up.
     if version < now:
         raise UpgradeRefused(f"{invalid} because the new version is a downgrade")
+    # An upgrade by the leader before may stand in this log uncommitted, and must be settled first.
     if not isinstance(leader, Leader) or leader.high_watermark < 0:
         raise UpgradeRefused(
             f"{invalid} because this leader has committed nothing in its epoch yet; ask again"
         )
+    # Seeded bugs in tests/sim: ``upgrades_before_all_are_known``,
+    # ``upgrades_with_those_that_are_known``.
     reasons = [
         why for id in node.voters.nodes if (why := _why_not(node, leader, id, version)) is not None
     ]

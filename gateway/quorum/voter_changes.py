@@ -33,9 +33,11 @@ from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
 _FEATURE: Final = "kraft.version"
+#: Longest wait of AddRaftVoter: its ``timeout_ms`` may be 24 days, and other changes wait for it.
 _TIMEOUT_MAX_S: Final = 60.0
 #: Fetch timeouts within which a new voter must have been at the log's end. One that lags may be
-#: needed for a majority at once, and would stop all commits until it has caught up.
+#: needed for a majority at once, and would stop all commits until it has caught up. Kafka is
+#: content with a Fetch within the last hour (``LeaderState.isReplicaCaughtUp``).
 _CAUGHT_UP_FACTOR: Final = 2.0
 
 
@@ -53,12 +55,16 @@ class VoterChanges:
         node, request = self._node, asked.message
         assert isinstance(request, AddRaftVoterRequest), request
         endpoints = checks.addresses(request.listeners)
+        # The same order of checks as in ``handleAddVoterRequest`` and ``AddVoterHandler``, because
+        # the client sees the first error only.
         error, text = self._refusal(request.cluster_id)
         if not error and not _is_key(request.voter_id, request.voter_directory_id):
             error, text = (
                 ErrorCode.INVALID_REQUEST,
                 "Add voter request didn't include a valid voter",
             )
+        # Without an endpoint at the name that the voters use among themselves no voter could reach
+        # it.
         if not error and node.settings.listener not in endpoints:
             text = (
                 "Add voter request didn't include the endpoint for the default listener "
@@ -67,6 +73,8 @@ class VoterChanges:
             error = ErrorCode.INVALID_REQUEST
         if not error:
             error, text = self._not_now("adding")
+        # By the id alone: two voters of one id with two directories would be one node with two
+        # votes.
         if not error and request.voter_id in node.voters:
             listed = ", ".join(map(str, node.voters.nodes))
             error, text = (
@@ -74,6 +82,8 @@ class VoterChanges:
                 f"Voter {request.voter_id} is already one of the voters {listed}",
             )
         address = endpoints.get(node.settings.listener)
+        # As in ``AddVoterHandler``: the only request in flight to an address may be a Vote or
+        # BeginQuorumEpoch, which comes first.
         if not error and address is not None and node.now < node.peers.ready_at(address):
             error, text = (
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -99,6 +109,8 @@ class VoterChanges:
         if not error:
             error, text = self._not_now("removing")
         voter = node.voters.nodes.get(request.voter_id)
+        # A wrong directory id is an unknown voter: the node with this id has been formatted again,
+        # and is not the one that the client wants to remove (KIP-853).
         unknown = (
             voter is None
             or voter.directory_id != request.voter_directory_id
@@ -135,6 +147,8 @@ class VoterChanges:
         node, leader = self._node, self._node.role
         if checks.is_other_cluster(node, request.cluster_id):
             return ErrorCode.INCONSISTENT_CLUSTER_ID
+        # The epoch that the request names, unlike that of AddRaftVoter: a follower sends it and
+        # knows the epoch.
         error = checks.leader_only(node, request.current_leader_epoch)
         if error:
             return error
@@ -155,6 +169,7 @@ class VoterChanges:
         known = node.voters.nodes.get(told.id)
         if known is None or known.directory_id != told.directory_id:
             return ErrorCode.VOTER_NOT_FOUND
+        # The same entry again would be a record, and would make other changes wait for its commit.
         if known != told:
             self._leader_role.append_voters(leader, node.voters.with_node(told))
         return ErrorCode.NONE
@@ -215,11 +230,15 @@ class VoterChanges:
                 f"{node.history.kraft_version}"
             )
             return ErrorCode.UNSUPPORTED_VERSION, text
+        # Also the record of UpdateRaftVoter, which is no pending change. Seeded bugs in tests/sim:
+        # ``voters_change_twice_at_once``, ``voters_change_before_the_epoch_is_established``.
         if node.history.offset >= leader.high_watermark:
             text = (
                 "Request timed out waiting for voters to commit the latest voter change at "
                 f"{node.history.offset}"
             )
+            # A retriable error, as in Kafka: the admin client repeats the request until its own
+            # time is over.
             return ErrorCode.REQUEST_TIMED_OUT, f"{text} with HWM {leader.high_watermark}"
         return ErrorCode.NONE, ""
 
@@ -265,6 +284,8 @@ class VoterChanges:
     ) -> bool:
         node, voter = self._node, change.node
         assert isinstance(message, ApiVersionsResponse), message
+        # A second response must not append the voters again
+        # (``AddVoterHandlerState.expectingApiResponse``).
         if not self._is_current(leader, change) or change.offset >= 0:
             return True
         if message.error_code:
@@ -279,8 +300,11 @@ class VoterChanges:
             for row in message.supported_features
             if row.name == _FEATURE
         ]
+        # A node that names no kraft.version is one from before KIP-853, which knows version 0
+        # alone.
         low, high = ranges[0] if ranges else (0, 0)
         wanted = node.history.kraft_version
+        # INVALID_REQUEST and no retriable error: this node will not support it later either.
         if not low <= wanted <= high:
             text = (
                 f"Aborted add voter operation for {voter.id}: {_FEATURE} {low} to {high} doesn't "
@@ -309,6 +333,7 @@ class VoterChanges:
     # --- commit ---
 
     def _append(self, leader: Leader, change: VoterChange, voters: VoterSet) -> None:
+        # Any two majorities then share a voter (``VoterSet.hasOverlappingMajority``).
         assert abs(len(voters) - len(self._node.voters)) == 1, "one voter at a time"
         change.offset = self._node.log.end_offset
         offset = self._leader_role.append_voters(leader, voters)
@@ -319,6 +344,7 @@ class VoterChanges:
         change = leader.change
         if change is not None and 0 <= change.offset < leader.high_watermark:
             self._finish(leader, ErrorCode.NONE, None)
+        # Not before: until the record is committed the removed leader alone may hold it (KIP-853).
         if not self._node.is_voter and self._node.history.offset < leader.high_watermark:
             leader.removed = True
 
@@ -339,6 +365,7 @@ class VoterChanges:
             and leader.change is not None
             and leader.change.number == number
         ):
+            # The record is in the log, and a record cannot be taken back.
             leader.change.number = None
 
     def stopped_leading(self, leader: Leader) -> None:

@@ -39,6 +39,7 @@ class VoterHistory:
         self._me = settings.node_id, settings.directory_id
         self._sets = list(stored.voters)
         self._versions = list(stored.kraft_versions)
+        # Seeded bug in tests/sim: ``the_configuration_wins_after_a_restart``.
         self.voters = self.previous = self._static
         self.kraft_version = 0
         self.offset = -1
@@ -61,6 +62,7 @@ class VoterHistory:
 
     def truncate_to(self, offset: int) -> None:
         """Drop the records from ``offset`` on; the ones before them are in force again."""
+        # The record at ``offset`` goes too: a truncation drops everything from there on.
         self._sets = [entry for entry in self._sets if entry[0] < offset]
         self._versions = [entry for entry in self._versions if entry[0] < offset]
         self._settle()

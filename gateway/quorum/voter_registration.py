@@ -40,13 +40,19 @@ class VoterRegistration:
             return
         if node.history.kraft_version < 1 and (role.update_accepted or not node.is_voter):
             return
+        # Not at once: the first Fetches bring the voter set up to date. Kafka waits for three fetch
+        # timeouts (``FollowerState.updateVoterPeriodMs``).
         role.update_at = min(role.update_at, node.now + node.settings.fetch_timeout_s)
         address = role.endpoints[node.settings.listener]
         if node.now < role.update_at or node.now < node.peers.ready_at(address):
             return
+        # Before the request: the leader answers after it has appended, and the node sees the record
+        # only in a later Fetch. Seeded bug in tests/sim: ``voters_register_with_one_leader_only``.
         role.update_at = node.now + node.settings.fetch_timeout_s
         if node.is_voter:
             self._update(role, address)
+        # A voter of the log needs a directory id to be told from one with the same id and another
+        # disk.
         elif node.settings.auto_join and node.settings.directory_id != ZERO_UUID:
             self._join(role, address)
 
@@ -56,6 +62,7 @@ class VoterRegistration:
 
     def _update(self, role: Follower, address: Address) -> None:
         node, myself = self._node, self._myself()
+        # Nothing to tell: the endpoints or the supported versions have not changed.
         if node.voters.nodes[myself.id] == myself:
             return
         # The voter set of a static quorum is empty of directory ids, so a voter always differs from
