@@ -145,10 +145,10 @@ class Controller:
         if image.brokers:  # the first of their heartbeats needs it
             yield from state.index_partitions()
         self._state = state
-        self._idle_since_ms = now_ms
+        steady_ms = now_ms if steady_ms is None else steady_ms
+        self._idle_since_ms = steady_ms
         self._next_offset = image.next_offset
         self._kraft_proposed = 0
-        steady_ms = now_ms if steady_ms is None else steady_ms
         self._sessions = Sessions(self.settings.broker_session_timeout_ms)
         # Heartbeats are not in the log: every unfenced broker gets a full session timeout to find
         # the new controller (ClusterControlManager.activate).
@@ -214,7 +214,7 @@ class Controller:
             return Decision(None, result.answer)
         if decided is not None:
             yield from self._apply(decided)
-            self._idle_since_ms = now_ms
+            self._idle_since_ms = context.steady_ms
         result.written(self._next_offset - 1)
         return Decision(decided, result.answer, result.needs_confirmation)
 
@@ -246,30 +246,30 @@ class Controller:
                     task.name, records, context.level, atomic=False
                 )
                 yield from self._apply(decided)
-                self._idle_since_ms = now_ms
+                self._idle_since_ms = moment
                 operations.append(decided)
             self._periodic.done(task, moment, found=bool(records))
         return operations
 
-    def idle(self, now_ms: int) -> Operation | None:
+    def idle(self, steady_ms: int) -> Operation | None:
         """Return a NoOpRecord after ``metadata.max.idle.interval.ms`` without records; None before.
 
         The high watermark then advances on an idle cluster, too, which shows a live leader
         (KIP-835).
         """
         state, interval_ms = self._state, self.settings.max_idle_interval_ms
-        if state is None or not interval_ms or now_ms - self._idle_since_ms < interval_ms:
+        if state is None or not interval_ms or steady_ms - self._idle_since_ms < interval_ms:
             return None
         if state.image.metadata_version < NO_OP_LEVEL:
             return None
-        return self.confirmation(now_ms)
+        return self.confirmation(steady_ms)
 
-    def confirmation(self, now_ms: int) -> Operation:
+    def confirmation(self, steady_ms: int) -> Operation:
         """Return a NoOpRecord whose commit proves that this node led when it was appended. Only
         while active.
         """
         assert self._state is not None, "only an active controller confirms that it leads"
-        self._idle_since_ms = now_ms
+        self._idle_since_ms = steady_ms
         self._next_offset += 1
         return operation("noOpRecord", [NoOpRecord()], self._state.image.metadata_version)
 

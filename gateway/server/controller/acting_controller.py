@@ -218,7 +218,9 @@ class ActingController:
         last = self._proposals.last
         if last is not None and (last.end_offset is None or self._is_alone):
             return last
-        return None if self._is_alone else self._propose(controller.confirmation(wall_ms()))
+        if self._is_alone:
+            return None
+        return self._propose(controller.confirmation(self._clock.read()))
 
     @property
     def _next_offset(self) -> int:

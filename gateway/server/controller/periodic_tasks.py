@@ -36,8 +36,8 @@ class PeriodicTasks:
         measure: Callable[[float], None],
         reports: Reports,
     ) -> None:
-        """``steady_ms`` is the clock of broker sessions, ``next_offset`` that of the next record.
-        ``measure`` gets the seconds of processing.
+        """``steady_ms`` is the monotonic clock of the controller, ``next_offset`` the offset of the
+        next record. ``measure`` gets the seconds of processing.
         """
         self._decisions = decisions
         self._steady_ms = steady_ms
@@ -57,7 +57,7 @@ class PeriodicTasks:
         """Propose a NoOpRecord if the log has been idle for ``metadata.max.idle.interval.ms``
         (KIP-835).
         """
-        idle = controller.idle(wall_ms())
+        idle = controller.idle(self._steady_ms())
         if idle is not None:
             self._propose(idle)
 

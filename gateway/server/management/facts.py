@@ -67,7 +67,8 @@ class Facts:
     stale_after_s: float = 10.0  #: a quorum that is silent for longer makes the server not ready
     clock: Callable[[], float] = trio.current_time
     wall: Callable[[], float] = time.time
-    began: float = field(default_factory=time.time)  #: s since the Unix epoch
+    #: When the server began, on the clock of the event loop (s), which is never set.
+    began: float = field(default_factory=trio.current_time)
 
     def at_one_moment(self) -> Facts:
         """The same facts, with one status of the quorum for all values of a page."""
@@ -133,7 +134,7 @@ class Facts:
 
     def _seconds_since(self, moment: float | None) -> float:
         """Seconds since ``moment`` on the event loop's clock; None: since the start."""
-        return max(0.0, self.wall() - self.began if moment is None else self.clock() - moment)
+        return max(0.0, self.clock() - (self.began if moment is None else moment))
 
     def _loading(self) -> str:
         status = self.quorum_status()

@@ -35,7 +35,7 @@ def status(facts: Facts) -> dict[str, Any]:
     """The document of ``/status``. Times of day are UTC; None: not known."""
     facts = facts.at_one_moment()
     quorum = facts.quorum_status()
-    up_s = facts.wall() - facts.began
+    up_s = facts.clock() - facts.began
     return {
         "version": facts.version,
         "node_id": facts.node_id,

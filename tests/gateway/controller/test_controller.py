@@ -139,6 +139,15 @@ def test_idle_controller_writes_a_no_op_record() -> None:
     assert one.idle(10_000) is None
 
 
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_step_of_the_wall_clock_neither_delays_nor_hastens_no_op_records(step_ms: int) -> None:
+    wall_ms = 10_000_000
+    one = controller(max_idle_interval_ms=500)
+    one.activate(Image(), wall_ms, steady_ms=1000)
+    one.handle(create(TOPIC), 7, allowing(), wall_ms + step_ms, steady_ms=1900)
+    assert one.idle(2399) is None and one.idle(2400) is not None
+
+
 def test_no_op_records_can_be_switched_off() -> None:
     one = controller(max_idle_interval_ms=0)
     one.activate(Image(), 0)

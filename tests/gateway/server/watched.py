@@ -83,7 +83,7 @@ def facts(
         "quorum": None if quorum is None else lambda: quorum,
         "clock": lambda: NOW,
         "wall": lambda: WALL,
-        "began": WALL - 60,
+        "began": NOW - 60,
     }
     return Facts(**{**settled, **more})
 
