@@ -36,6 +36,7 @@ COMMANDS = (
     "decode",
     "dissect",
     "apis",
+    "conform",
     "generate",
 )
 

@@ -133,7 +133,9 @@ def describe(
             " --bootstrap-controller"
         )
     try:
-        quorum = ask(servers or controllers or (), bool(controllers), _security(config), timeout)
+        quorum = ask(
+            servers or controllers or (), bool(controllers), client_security(config), timeout
+        )
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     if wants_json(output):
@@ -145,7 +147,10 @@ def describe(
         click.echo(view.replication_text(quorum, now_ms=wall_ms() if human_readable else None))
 
 
-def _security(config: Path | None) -> ClientSecurity:
+def client_security(config: Path | None) -> ClientSecurity:
+    """Return the security of ``--command-config``, PLAINTEXT without one. Warnings go to standard
+    error. Raises click.ClickException.
+    """
     from gateway.security.client_properties import (
         ClientPropertiesError,
         ClientSecurity,

@@ -1,0 +1,231 @@
+"""Implements ``kwire conform``: checks a server against the rules of ``kwire.conformance``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from gateway.address import Address
+from gateway.cli.address import parse_address, parse_seconds
+
+if TYPE_CHECKING:
+    from kwire.conformance.outcome import Report
+    from kwire.conformance.rule import Rule
+
+_INTERRUPTED: Final = 130
+_FORMS: Final = ("text", "json", "junit", "html")
+
+
+@click.command(
+    "conform",
+    short_help="Check a server against the rules of the protocol.",
+    epilog="""\b
+Examples:
+  kwire conform localhost:9092
+  kwire conform localhost:9092 --html report.html
+  kwire conform localhost:9092 --rule framing --rule 'schema.Fetch.*'
+  kwire conform ctl1:9093 --command-config client.properties --junit conform.xml
+  kwire conform localhost:9092 --allow known.txt -o json > report.json
+  kwire conform --list --api Metadata
+  kwire conform --explain api-versions.too-new
+
+\b
+Exit status: 0 every rule is kept; 1 a rule is not, or a request was not answered in time;
+2 the server could not be tried; 130 interrupted, what was made is removed.""",
+)
+@click.argument("server", required=False, metavar="[HOST:PORT]", type=parse_address)
+@click.option("-b", "--bootstrap-server", "broker", metavar="HOST:PORT", type=parse_address,
+    help="The same as the argument.")  # fmt: skip
+@click.option("--bootstrap-controller", "controller", metavar="HOST:PORT", type=parse_address,
+    help="The same; a controller is recognized by the APIs that it offers.")  # fmt: skip
+@click.option("--command-config", "config", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A properties file with Kafka's client keys: security.protocol, ssl.*, sasl.*.")  # fmt: skip
+@click.option("--rule", "patterns", multiple=True, metavar="ID",
+    help="Run only this rule; also a family, or a pattern with *. May be repeated.")  # fmt: skip
+@click.option("--api", "apis", multiple=True, metavar="NAME|KEY",
+    help="Run only rules of this API, such as Fetch or 1. May be repeated.")  # fmt: skip
+@click.option("--as-of", metavar="RELEASE",
+    help="Run only rules that Kafka kept in this release already, such as 4.1.")  # fmt: skip
+@click.option("--allow", "allow", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Rules that are known to fail: one a line, an id and a reason. One that passes is an "
+    "error.")  # fmt: skip
+@click.option("--destructive", is_flag=True,
+    help="Run also rules that change more than names of their own.")  # fmt: skip
+@click.option("--timeout", default=10.0, show_default=True, metavar="SECONDS", type=parse_seconds,
+    help="How long one rule may take.")  # fmt: skip
+@click.option("--workers", default=8, show_default=True, metavar="N", type=click.IntRange(1, 64),
+    help="Rules that run at the same time.")  # fmt: skip
+@click.option("--list", "list_rules", is_flag=True, help="List the rules, and ask no server.")
+@click.option("--explain", metavar="ID", help="Print everything about one rule.")
+@click.option("-o", "--output", type=click.Choice(_FORMS), default="text", show_default=True,
+    help="The form of the report on standard output.")  # fmt: skip
+@click.option("--json", "json_file", metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the report as JSON to this file, too.")  # fmt: skip
+@click.option("--junit", "junit_file", metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the report as JUnit XML to this file, too.")  # fmt: skip
+@click.option("--html", "html_file", metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the report as one HTML file, too.")  # fmt: skip
+def command(
+    server: Address | None,
+    broker: Address | None,
+    controller: Address | None,
+    list_rules: bool,
+    explain: str | None,
+    output: str,
+    json_file: Path | None,
+    junit_file: Path | None,
+    html_file: Path | None,
+    **how: Any,
+) -> None:
+    """Check a Kafka server, of any make, against the rules of the protocol.
+
+    Each rule sends requests on connections of its own and judges what comes back. Without
+    --destructive nothing changes but topics and groups whose names begin with kwire-conform-, and
+    these are deleted again.
+    """
+    wanted = Wanted(**how)
+    if explain is not None:
+        click.echo(_explain(explain), nl=False)
+        return
+    rules = _select(wanted)
+    if list_rules:
+        from kwire.conformance.output.text import rule_list
+
+        click.echo(rule_list(rules), nl=False)
+        return
+    addresses = [one for one in (server, broker, controller) if one is not None]
+    if len(addresses) != 1:
+        raise click.UsageError("give one server: HOST:PORT")
+    files = {"json": json_file, "junit": junit_file, "html": html_file}
+    for file in files.values():
+        if file is not None and not file.absolute().parent.is_dir():
+            raise click.UsageError(f"{file}: there is no such directory")
+    report = _run(addresses[0], rules, wanted)
+    for form, file in files.items():
+        if file is not None:
+            file.write_text(_formed(report, form), encoding="utf-8")
+    click.echo(_formed(report, output), nl=False)
+    sys.exit(_INTERRUPTED if report.interrupted else report.exit_status())
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The options of a run."""
+
+    config: Path | None
+    patterns: Sequence[str]
+    apis: Sequence[str]
+    as_of: str | None
+    allow: Path | None
+    destructive: bool
+    timeout: float
+    workers: int
+
+
+def _explain(rule_id: str) -> str:
+    import difflib
+
+    from kwire.conformance.catalog import all_rules, find_rule
+    from kwire.conformance.output.text import rule_text
+
+    rule = find_rule(rule_id)
+    if rule is None:
+        near = difflib.get_close_matches(rule_id, [rule.id for rule in all_rules()], n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise click.UsageError(f"there is no rule {rule_id}{hint}")
+    return rule_text(rule)
+
+
+def _select(wanted: Wanted) -> list[Rule]:
+    from kwire.conformance.catalog import all_rules, select
+    from kwire.protocol import ApiKey
+
+    titles = {api.title.lower(): api for api in ApiKey} | {str(int(api)): api for api in ApiKey}
+    unknown = [name for name in wanted.apis if name.lower() not in titles]
+    if unknown:
+        raise click.UsageError(
+            f"no API is called {unknown[0]}; names are like Fetch, numbers like 1"
+        )
+    try:
+        rules = select(
+            all_rules(),
+            patterns=wanted.patterns,
+            apis=[titles[name.lower()] for name in wanted.apis],
+            as_of=wanted.as_of,
+        )
+    except ValueError:
+        raise click.UsageError(f"--as-of {wanted.as_of} is no release such as 4.1") from None
+    if not rules:
+        raise click.UsageError("no rule is selected: kwire conform --list shows them")
+    return rules
+
+
+def _run(address: Address, rules: Sequence[Rule], wanted: Wanted) -> Report:
+    from gateway.cli.conform_connect import target_of
+    from gateway.cli.conform_progress import progress
+    from gateway.cli.quorum import client_security
+    from kwire.conformance.runner import Options, run_rules
+    from kwire.conformance.session import CannotTry, open_session
+
+    security = client_security(wanted.config)
+    try:
+        session = open_session(target_of(address, security), wanted.timeout)
+    except CannotTry as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    options = Options(wanted.workers, wanted.destructive, _allowed(wanted.allow))
+    with progress(len(rules)) as told:
+        report = run_rules(session, rules, options, told)
+    config = "" if wanted.config is None else f" --command-config {wanted.config}"
+    report.command = f"kwire conform {address}{config}"
+    return report
+
+
+def _allowed(file: Path | None) -> dict[str, str]:
+    """Return rule ids and reasons from the file of ``--allow``. Raises click.ClickException."""
+    from kwire.conformance.catalog import all_rules
+
+    if file is None:
+        return {}
+    known = {rule.id for rule in all_rules()}
+    allowed = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        rule_id, _, reason = line.partition("#")[0].strip().partition(" ")
+        if not rule_id:
+            continue
+        if rule_id not in known:
+            raise click.ClickException(f"{file}, line {number}: there is no rule {rule_id}")
+        if not reason.strip():
+            raise click.ClickException(f"{file}, line {number}: {rule_id} has no reason")
+        allowed[rule_id] = reason.strip()
+    return allowed
+
+
+def _formed(report: Report, form: str) -> str:
+    if form == "json":
+        import json
+
+        from kwire.conformance.output.as_json import report_json
+
+        return json.dumps(report_json(report), indent=1, ensure_ascii=False) + "\n"
+    if form == "junit":
+        from kwire.conformance.output.junit import report_junit
+
+        return report_junit(report)
+    if form == "html":
+        from kwire.conformance.output.html import report_html
+
+        return report_html(report)
+    from kwire.conformance.output.text import report_text
+
+    return report_text(report)

@@ -1,0 +1,153 @@
+"""Knows the server of a run: connections, versions, and the things that the run made there.
+
+The checks of a run share one session, in several threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kwire.conformance.connection import Connection, Opener, PeerClosed
+from kwire.conformance.outcome import CheckEnd
+from kwire.conformance.rule import Role
+from kwire.errors import WireError
+from kwire.header import decode_response_header, encode_request_header
+from kwire.messages import BY_KEY
+from kwire.messages.api_versions_request import ApiVersionsRequest
+from kwire.messages.api_versions_response import ApiVersionsResponse
+from kwire.protocol import ApiKey, ErrorCode
+from kwire.registry import request_type
+
+CLIENT_ID: Final = "kwire-conform"
+#: Names of everything that a run creates begin with this.
+PREFIX: Final = "kwire-conform-"
+
+
+class CannotTry(Exception):
+    """The server cannot be tested at all: it does not answer, or is no Kafka server."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A listener of a server. ``open`` gives a connection on which requests can be sent at once;
+    ``open_unauthenticated`` one before SASL, the same on listeners without SASL.
+    """
+
+    name: str
+    open: Opener
+    open_unauthenticated: Opener
+    has_tls: bool = False
+    has_sasl: bool = False
+
+
+def codec_versions(api: ApiKey) -> range:
+    """The versions of ``api`` that the codec has; none of APIs that were removed."""
+    return request_type(api).VERSIONS if ("request", int(api)) in BY_KEY else range(0)
+
+
+@dataclass
+class Session:
+    """The state that all probes of a run share. ``timeout_s`` is the time of one probe."""
+
+    target: Target
+    offered: Mapping[int, tuple[int, int]]
+    timeout_s: float
+    prefix: str = field(default_factory=lambda: f"{PREFIX}{secrets.token_hex(4)}-")
+    _cleanups: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
+    _values: dict[str, object] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """The roles of the server, judged by what it offers."""
+        found = set()
+        if ApiKey.METADATA in self.offered:
+            found.add(Role.BROKER)
+        if ApiKey.VOTE in self.offered or ApiKey.BROKER_REGISTRATION in self.offered:
+            found.add(Role.CONTROLLER)
+        return frozenset(found)
+
+    def versions(self, api: ApiKey) -> range:
+        """The versions of ``api`` that both the server and the codec have."""
+        low, high = self.offered.get(api, (0, -1))
+        known = codec_versions(api)
+        return range(max(low, known.start), min(high, known.stop - 1) + 1)
+
+    def new_name(self) -> str:
+        """Return a name of the run's prefix that was not used before."""
+        return f"{self.prefix}{next(self._numbers)}"
+
+    def shared(self, name: str, make: Callable[[], object]) -> object:
+        """Return what ``make`` returned in the first call with this name. Others wait for it.
+
+        An exception of ``make`` is not kept: the next caller tries again.
+        """
+        with self._lock:
+            if name not in self._values:
+                self._values[name] = make()
+            return self._values[name]
+
+    def on_end(self, what: str, undo: Callable[[], None]) -> None:
+        """Call ``undo`` at the end of the run, also after Ctrl-C. ``what`` names the thing."""
+        with self._lock:
+            self._cleanups.append((what, undo))
+
+    def clean_up(self) -> list[str]:
+        """Undo what the run made, newest first. Returns a sentence for each thing that is left."""
+        left = []
+        while self._cleanups:
+            with self._lock:
+                what, undo = self._cleanups.pop()
+            try:
+                undo()
+            except (CheckEnd, PeerClosed, WireError, OSError) as error:
+                left.append(f"{what} could not be removed: {error}")
+        return left
+
+
+def open_session(target: Target, timeout_s: float) -> Session:
+    """Ask the server for its versions. Raises CannotTry, with the reason."""
+    deadline = time.monotonic() + timeout_s
+    try:
+        answer = _ask(target, 3, deadline)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            answer = _ask(target, 0, deadline)
+    except PeerClosed:
+        try:
+            answer = _ask(target, 0, deadline)
+        except (PeerClosed, CheckEnd, OSError, WireError) as error:
+            raise CannotTry(f"{target.name}: ApiVersions is not answered: {error}") from None
+    except (CheckEnd, OSError, WireError, UnicodeError) as error:
+        raise CannotTry(f"{target.name}: {error}") from None
+    if answer.error_code:
+        raise CannotTry(f"{target.name}: ApiVersions is answered with error {answer.error_code}")
+    offered = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+    if not offered:
+        raise CannotTry(f"{target.name}: offers no API")
+    return Session(target, offered, timeout_s)
+
+
+def _ask(target: Target, version: int, deadline: float) -> ApiVersionsResponse:
+    request = ApiVersionsRequest(
+        client_software_name=CLIENT_ID if version >= 3 else "",
+        client_software_version="1" if version >= 3 else "",
+    )
+    key = ApiKey.API_VERSIONS
+    stream = target.open(max(deadline - time.monotonic(), 0.01))
+    with contextlib.closing(Connection(stream, deadline)) as connection:
+        connection.send_request(
+            encode_request_header(key, version, 1, CLIENT_ID) + request.encode(version)
+        )
+        received = connection.receive()
+    _, body = decode_response_header(key, version, received)
+    if received[body : body + 2] == b"\0\x23":  # 35: the rest is in version 0 (KIP-511)
+        version = 0
+    return ApiVersionsResponse.decode(received[body:], version)

@@ -1,0 +1,68 @@
+"""Every seeded fault is found by the rule that is named for it, which passes without the fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kwire.conformance.catalog import find_rule
+from kwire.conformance.connection import open_plain
+from kwire.conformance.outcome import Outcome, Result
+from kwire.conformance.runner import run_rule
+from kwire.conformance.session import Target, open_session
+from tests.conformance_faults.faults import FAULTS
+from tests.conformance_faults.proxy import Fault, Proxy
+from tools.gateway_process import gateway
+
+#: Enough for a loaded machine, and short enough to wait for answers that never come.
+_TIMEOUT_S = 4.0
+#: Faults that are tried at a time: most of them wait.
+_AT_A_TIME = 8
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """``kwire serve`` over the log that the package ships."""
+    with gateway("--source", "sample") as running:
+        yield running.bootstrap
+
+
+def _run(server: str, rule_id: str, fault: Fault) -> Result:
+    rule = find_rule(rule_id)
+    assert rule is not None
+    host, _, port = server.rpartition(":")
+    plain = open_plain(host, int(port))
+    # The versions are asked without the fault: it is the rule that has to find it.
+    session = open_session(Target(server, plain, plain), _TIMEOUT_S)
+    with Proxy(server, fault) as proxy:
+        faulty = open_plain("127.0.0.1", proxy.port)
+        session.target = Target(proxy.address, faulty, faulty)
+        return run_rule(session, rule)
+
+
+@pytest.fixture(scope="module")
+def results(server: str) -> dict[str, Result]:
+    """The result of each fault's rule, by the name of the fault."""
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        found = pool.map(lambda one: _run(server, one[1], one[2]), FAULTS)
+        return {name: result for (name, _, _), result in zip(FAULTS, found, strict=True)}
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in FAULTS])
+def test_a_fault_is_found_by_its_rule(results: dict[str, Result], name: str) -> None:
+    result = results[name]
+    wanted = Outcome.TIMEOUT if _fault(name).loses_responses else Outcome.FAIL
+    assert result.outcome is wanted, result.sentence
+    assert result.sentence
+
+
+def _fault(name: str) -> Fault:
+    return next(fault for known, _, fault in FAULTS if known == name)
+
+
+def test_a_proxy_without_a_fault_is_not_noticed(server: str) -> None:
+    for rule_id in sorted({rule for _, rule, _ in FAULTS}):
+        result = _run(server, rule_id, Fault())
+        assert result.outcome is Outcome.PASS, f"{rule_id}: {result.sentence}"

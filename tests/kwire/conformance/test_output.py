@@ -1,0 +1,123 @@
+"""The forms of a report."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from kwire.conformance.catalog import find_rule
+from kwire.conformance.outcome import Outcome, Report, Result, RoundTrip
+from kwire.conformance.output.as_json import report_json
+from kwire.conformance.output.facts import matrix
+from kwire.conformance.output.html import report_html
+from kwire.conformance.output.junit import report_junit
+from kwire.conformance.output.text import report_text, rule_list, rule_text
+from kwire.conformance.rule import Role, Rule
+from kwire.header import encode_request_header
+from kwire.messages.metadata_request import MetadataRequest
+from kwire.protocol import ApiKey
+
+_SAID = "the answer <has> 3 bytes\x1b too many"
+
+
+def the_rule(rule_id: str) -> Rule:
+    found = find_rule(rule_id)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def report() -> Report:
+    request = encode_request_header(3, 12, 7, "a") + MetadataRequest().encode(12)
+    trip = RoundTrip(3, 12, request, b"\0\0\0\7\0\0", "a note")
+    raw = RoundTrip(-1, -1, b"\xff\xff")
+    results = [
+        Result(the_rule("framing.size-zero"), Outcome.PASS, "", 0.25),
+        Result(the_rule("framing.size-negative"), Outcome.TIMEOUT, "nothing came", 1.0, [raw]),
+        Result(the_rule("schema.Metadata.v12.answered"), Outcome.FAIL, _SAID, 0.5, [trip]),
+        Result(the_rule("schema.Metadata.v11.answered"), Outcome.PASS, "", 0.5),
+        Result(the_rule("schema.Fetch.v4.answered"), Outcome.NOT_OFFERED, "not there"),
+    ]
+    return Report(
+        "host:9092", frozenset({Role.BROKER}), {3: (0, 12)}, results, 2.0,
+        command="kwire conform host:9092", remarks=["topic t could not be removed: gone"],
+    )  # fmt: skip
+
+
+def test_the_text_has_a_table_and_each_failure(report: Report) -> None:
+    text = report_text(report)
+    assert re.search(r"^framing +1 +- +1 ", text, re.MULTILINE)
+    assert "FAIL  schema.Metadata.v12.answered\n" in text
+    assert "  again   kwire conform host:9092 --rule schema.Metadata.v12.answered\n" in text
+    assert text.endswith(
+        "topic t could not be removed: gone\n"
+        "host:9092: broker: 2 pass, 1 fail, 1 not offered, 1 timeout; 2.0 s\n"
+    )
+
+
+def test_json_has_every_result_and_the_bytes_of_failures(report: Report) -> None:
+    value = report_json(report)
+    assert value["counts"] == {"pass": 2, "fail": 1, "timeout": 1, "not offered": 1}
+    by_id = {line["rule"]: line for line in value["results"]}
+    assert len(by_id) == 5
+    assert by_id["schema.Metadata.v12.answered"]["roundTrips"][0]["received"] == "000000070000"
+    assert by_id["framing.size-negative"]["roundTrips"][0]["received"] is None
+    assert "roundTrips" not in by_id["framing.size-zero"]
+    [row] = [row for row in value["matrix"] if row["api"] == "Metadata"]
+    assert row["versions"]["12"] == "fail"
+
+
+def test_the_matrix_has_the_worst_outcome_of_each_version(report: Report) -> None:
+    cells = matrix(report)[ApiKey.METADATA]
+    assert cells[12] is Outcome.FAIL
+    assert cells[11] is Outcome.PASS
+    assert cells[0] is Outcome.NOT_TRIED
+
+
+def test_junit_has_a_case_for_each_rule(report: Report) -> None:
+    root = ElementTree.fromstring(report_junit(report))
+    assert len(root.findall(".//testcase")) == 5
+    assert len(root.findall(".//failure")) == 2
+    assert len(root.findall(".//skipped")) == 1
+    suite = root.find("testsuite[@name='schema']")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+
+
+def test_html_is_one_file_that_loads_nothing(report: Report) -> None:
+    page = report_html(report)
+    assert "the answer &lt;has&gt; 3 bytes" in page
+    assert "schema.Metadata.v12.answered" in page
+    assert 'title="Metadata v12: fail"' in page
+    assert "AllowAutoTopicCreation" in page
+    assert "ff ff" in page
+    assert not re.search(r"(src|href|@import|url\()", page)
+
+
+def test_a_rule_is_explained() -> None:
+    text = rule_text(the_rule("api-versions.too-new"))
+    assert "KIP-511" in text
+    assert "since    Kafka 2.4" in text
+    assert rule_list([the_rule("framing.size-zero")]) == (
+        "framing.size-zero  must    A frame of size 0 closes the connection.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "status"),
+    [
+        ([Outcome.PASS, Outcome.NOT_OFFERED], 0),
+        ([Outcome.PASS, Outcome.DEVIATION, Outcome.ADVICE, Outcome.ALLOWED], 0),
+        ([Outcome.PASS, Outcome.FAIL], 1),
+        ([Outcome.TIMEOUT], 1),
+        ([Outcome.PASS, Outcome.ERROR], 2),
+        ([Outcome.FAIL, Outcome.ERROR], 1),
+        ([Outcome.NO_LONGER_FAILS], 1),
+    ],
+)
+def test_the_exit_status_follows_from_the_outcomes(outcomes: list[Outcome], status: int) -> None:
+    rule = the_rule("framing.size-zero")
+    report = Report("x:1", frozenset(), {}, [Result(rule, outcome) for outcome in outcomes])
+    assert report.exit_status() == status

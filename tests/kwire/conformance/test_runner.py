@@ -1,0 +1,245 @@
+"""The runner: outcomes, limits of time and memory, cleaning up, known failures."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kwire.conformance.outcome import Outcome
+from kwire.conformance.probe import Probe
+from kwire.conformance.rule import (
+    BROKER,
+    CONTROLLER,
+    Changes,
+    Family,
+    Level,
+    Need,
+    Role,
+    Rule,
+)
+from kwire.conformance.runner import Options, run_rules
+from kwire.conformance.session import CannotTry, Target, open_session
+from kwire.messages.metadata_request import MetadataRequest
+from kwire.protocol import ApiKey
+from tests.kwire.conformance.scripted import Script, server
+
+
+def rule(check: Callable[[Probe], None], **more: object) -> Rule:
+    values: dict[str, object] = {"id": "test.rule", "says": "A rule.", "source": "test", **more}
+    return Rule(check=check, **values)  # type: ignore[arg-type]
+
+
+def ask(probe: Probe) -> None:
+    probe.call(MetadataRequest(), 12)
+
+
+def silent(connection: socket.socket, request: bytes) -> bool:
+    return True
+
+
+def closing(connection: socket.socket, request: bytes) -> bool:
+    return False
+
+
+def outcome_of(one: Rule, script: Script = silent, timeout_s: float = 5.0) -> tuple[Outcome, str]:
+    with server(script) as target:
+        report = run_rules(open_session(target, timeout_s), [one], Options())
+    [result] = report.results
+    return result.outcome, result.sentence
+
+
+def test_a_check_that_returns_passes() -> None:
+    assert outcome_of(rule(lambda probe: None)) == (Outcome.PASS, "")
+
+
+@pytest.mark.parametrize(
+    ("check", "outcome", "sentence"),
+    [
+        (lambda probe: probe.fail("it is so"), Outcome.FAIL, "it is so"),
+        (lambda probe: probe.expect(False, "not so"), Outcome.FAIL, "not so"),
+        (lambda probe: probe.expect_error(3, 0), Outcome.FAIL,
+         "the answer has error UNKNOWN_TOPIC_OR_PARTITION, not NONE"),
+        (lambda probe: probe.not_applicable("no"), Outcome.NOT_APPLICABLE, "no"),
+        (lambda probe: probe.need(ApiKey.FETCH, 4), Outcome.NOT_OFFERED,
+         "Fetch is not offered in version 4"),
+        (lambda probe: probe.deviates("odd", "SocketServer"), Outcome.DEVIATION,
+         "odd (as Kafka's SocketServer)"),
+        (lambda probe: 1 / 0, Outcome.ERROR,
+         "the check itself failed: ZeroDivisionError('division by zero')"),
+    ],
+)  # fmt: skip
+def test_a_check_ends_with_its_outcome(
+    check: Callable[[Probe], None], outcome: Outcome, sentence: str
+) -> None:
+    assert outcome_of(rule(check)) == (outcome, sentence)
+
+
+def test_a_failed_recommendation_is_advice() -> None:
+    one = rule(lambda probe: probe.fail("it is so"), level=Level.SHOULD)
+    assert outcome_of(one)[0] is Outcome.ADVICE
+
+
+def test_a_server_that_closes_fails() -> None:
+    outcome, sentence = outcome_of(rule(ask), closing)
+    assert outcome is Outcome.FAIL
+    assert sentence == "the connection was closed in place of an answer to Metadata v12"
+
+
+def test_a_server_that_never_answers_ends_in_its_time() -> None:
+    began = time.monotonic()
+    assert outcome_of(rule(ask), silent, 0.5)[0] is Outcome.TIMEOUT
+    assert time.monotonic() - began < 3
+
+
+def test_a_server_that_drips_ends_in_its_time() -> None:
+    def drip(connection: socket.socket, request: bytes) -> bool:
+        connection.sendall(struct.pack(">i", 1000))
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                connection.sendall(b"\0")
+                time.sleep(0.05)
+        return False
+
+    began = time.monotonic()
+    assert outcome_of(rule(ask), drip, 0.5)[0] is Outcome.TIMEOUT
+    assert time.monotonic() - began < 3
+
+
+def test_a_response_of_gigabytes_is_not_read() -> None:
+    def flood(connection: socket.socket, request: bytes) -> bool:
+        connection.sendall(struct.pack(">i", 2_000_000_000))
+        with contextlib.suppress(OSError):
+            for _ in range(2000):
+                connection.sendall(bytes(1_000_000))
+        return False
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcome, sentence = outcome_of(rule(ask), flood)
+    assert outcome is Outcome.FAIL
+    assert sentence == ("the server sent a frame of 2000000000 bytes, above the limit of 8388608")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
+
+
+def test_a_response_cut_off_fails() -> None:
+    def cut(connection: socket.socket, request: bytes) -> bool:
+        connection.sendall(struct.pack(">i", 1000) + bytes(10))
+        return False
+
+    assert outcome_of(rule(ask), cut) == (
+        Outcome.FAIL,
+        "the server closed the connection in the middle of a frame",
+    )
+
+
+def test_rubbish_fails() -> None:
+    def rubbish(connection: socket.socket, request: bytes) -> bool:
+        connection.sendall(struct.pack(">i", 20) + request[4:8] + b"\xff" * 16)
+        return True
+
+    outcome, sentence = outcome_of(rule(ask), rubbish)
+    assert outcome is Outcome.FAIL
+    assert sentence.startswith("the answer to Metadata v12 does not follow the schema: ")
+
+
+@pytest.mark.parametrize(
+    ("more", "outcome"),
+    [
+        ({"roles": CONTROLLER}, Outcome.NOT_APPLICABLE),
+        ({"roles": BROKER}, Outcome.PASS),
+        ({"apis": (ApiKey.FETCH,)}, Outcome.NOT_OFFERED),
+        ({"apis": (ApiKey.METADATA,), "version": 13}, Outcome.NOT_OFFERED),
+        ({"needs": frozenset({Need.SASL})}, Outcome.NOT_APPLICABLE),
+        ({"changes": Changes.CLUSTER}, Outcome.NOT_TRIED),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_not_run(more: dict[str, object], outcome: Outcome) -> None:
+    assert outcome_of(rule(lambda probe: None, **more))[0] is outcome
+
+
+def test_an_allowed_failure_passes_and_an_allowed_pass_fails() -> None:
+    with server(silent) as target:
+        session = open_session(target, 5)
+        failing = rule(lambda probe: probe.fail("it is so"), id="test.failing")
+        passing = rule(lambda probe: None, id="test.passing")
+        options = Options(allowed={"test.failing": "issue 7", "test.passing": "issue 8"})
+        report = run_rules(session, [failing, passing], options)
+    assert [result.outcome for result in report.results] == [
+        Outcome.ALLOWED,
+        Outcome.NO_LONGER_FAILS,
+    ]
+    assert report.results[0].sentence == "it is so (allowed: issue 7)"
+    assert report.exit_status() == 1
+
+
+def test_everything_made_is_removed_newest_first_also_after_an_interruption() -> None:
+    removed: list[str] = []
+
+    def make(probe: Probe) -> None:
+        probe.session.on_end("topic a", lambda: removed.append("a"))
+        probe.session.on_end("topic b", lambda: removed.append("b"))
+
+    def interrupt(result: object) -> None:
+        raise KeyboardInterrupt
+
+    with server(silent) as target:
+        report = run_rules(open_session(target, 5), [rule(make)], Options(), interrupt)
+    assert removed == ["b", "a"]
+    assert report.interrupted
+
+
+def test_what_cannot_be_removed_is_reported() -> None:
+    def make(probe: Probe) -> None:
+        probe.session.on_end("topic a", lambda: probe.fail("gone"))
+
+    with server(silent) as target:
+        report = run_rules(open_session(target, 5), [rule(make)], Options())
+    assert report.remarks == ["topic a could not be removed: gone"]
+
+
+def test_a_shared_value_is_made_once() -> None:
+    made: list[int] = []
+
+    def use(probe: Probe) -> None:
+        probe.session.shared("topic", lambda: made.append(1))
+
+    with server(silent) as target:
+        rules = [rule(use, id=f"test.{number}") for number in range(20)]
+        report = run_rules(open_session(target, 5), rules, Options())
+    assert made == [1]
+    assert report.exit_status() == 0
+
+
+def test_the_roles_of_a_server_follow_from_its_apis() -> None:
+    with server(silent) as target:
+        assert open_session(target, 5).roles == {Role.BROKER}
+
+
+def test_no_listener_cannot_be_tried() -> None:
+    with server(silent) as target:
+        pass
+    with pytest.raises(CannotTry, match="refused"):
+        open_session(target, 5)
+
+
+def test_a_server_that_is_not_kafka_cannot_be_tried() -> None:
+    def refused(timeout_s: float) -> socket.socket:
+        one, other = socket.socketpair()
+        other.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        other.close()
+        return one
+
+    with pytest.raises(CannotTry):
+        open_session(Target("web:80", refused, refused), 2)
+
+
+def test_two_rules_of_one_id_are_refused() -> None:
+    family = Family("test", "Tests")
+    family.add(rule(lambda probe: None))
+    with pytest.raises(ValueError, match=r"two rules have the id test\.rule"):
+        family.add(rule(lambda probe: None))
