@@ -33,6 +33,7 @@ class PendingFlush:
             self.disk.sync(self.file)
         finally:
             self.file.close()
+        # After the sync, which it describes.
         self.checkpoint.write(self.end_offset)
         return self.end_offset
 
@@ -47,6 +48,7 @@ class Checkpoint:
 
     def __init__(self, directory: Path, disk: Disk, problems: list[str]) -> None:
         """Read it. Raises DiskFailed."""
+        # A flush runs in a thread of its own while the log may write the checkpoint at a roll.
         self._lock = threading.Lock()
         try:
             self._file = HighWatermarkFile(directory, disk, problems)
@@ -54,6 +56,8 @@ class Checkpoint:
             problems.append(
                 f"{directory / CHECKPOINT}: neither of its two slots is whole; begun anew"
             )
+            # The audit log is not worth a refusal to start, which the metadata log's high watermark
+            # is.
             disk.remove(directory / CHECKPOINT)
             self._file = HighWatermarkFile(directory, disk, problems)
 
@@ -65,6 +69,7 @@ class Checkpoint:
     def write(self, offset: int) -> None:
         """Store ``offset``. May be called from any thread."""
         with self._lock, contextlib.suppress(DiskFailed):
+            # Two flushes may end in any order, and the checkpoint must not fall.
             if offset > self._file.offset:
                 self._file.write(offset)
 

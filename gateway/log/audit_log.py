@@ -105,6 +105,8 @@ class AuditLog:
         when ``is_full``, in a thread, as that waits for the disk.
         """
         self._guard.check()
+        # Joined: one write, so that a killed process leaves all of these records or a prefix of the
+        # batches.
         data = memoryview(b"".join(self._batches(changes)))
         checked = check_batches(data, Tail(self.end_offset, EPOCH))
         assert checked.end == len(data), "an encoded batch is whole and follows the last one"
@@ -116,6 +118,8 @@ class AuditLog:
             self._active.append(data, checked.batches)
         except BaseException as error:
             if self._active.torn or not isinstance(error, DiskFailed):
+                # A full disk was undone, and the next append may succeed; a torn segment has to be
+                # opened again.
                 self._guard.fail(error)
             raise
 
@@ -123,6 +127,7 @@ class AuditLog:
         part: list[Record] = []
         size = 0
         for offset, change in enumerate(changes, self.end_offset):
+            # ``part``: a value that is larger than a batch has one of its own.
             if part and size + len(change.value) > _BATCH_BYTES_MAX:
                 yield encode_batch(part, partition_leader_epoch=EPOCH)
                 part, size = [], 0
@@ -134,6 +139,7 @@ class AuditLog:
         """Return what was written since the last flush, to be flushed beside further writes; None
         if nothing was. Raises DiskFailed.
         """
+        # No sync without a write: an idle cluster has no changes for hours.
         if self.end_offset == self.flushed:
             return None
         path = self.directory / segment_name(self._active.base_offset)
@@ -148,6 +154,7 @@ class AuditLog:
 
     def on_flushed(self, end_offset: int) -> None:
         """Note that everything before ``end_offset`` is on disk."""
+        # ``max``: a flush that began earlier may end later, when the segment was rolled meanwhile.
         self.flushed = max(self.flushed, end_offset)
 
     def close(self) -> None:
@@ -158,6 +165,7 @@ class AuditLog:
             if not self._guard.reason:
                 self._active.seal()
                 self.flushed = self._active.end_offset
+                # Behind the sync: the checkpoint never claims what the disk has not.
                 self._checkpoint.write(self.flushed)
         finally:
             self._guard.fail("it was closed")
@@ -172,6 +180,7 @@ class AuditLog:
         first record.
         """
         first = self._active.first_timestamp
+        # By the clock, unlike the metadata log: no other replica has to roll at the same offset.
         aged = first is not None and first < now_ms - self._settings.segment_ms
         return self._active.size >= self._settings.segment_bytes or aged
 
@@ -180,6 +189,7 @@ class AuditLog:
         self._guard.check()
         with self._guard.several_steps():
             old = self._active
+            # Synced before the next segment exists, as ``UnifiedLog._roll`` does.
             old.seal()
             self._active = self._create(old.end_offset)
             self.flushed = old.end_offset
@@ -201,6 +211,7 @@ class AuditLog:
             sizes = {
                 base: (self.directory / segment_name(base)).stat().st_size for base in self._bases()
             }
+            # Never the active one, which has to exist for the next record.
             for base in list(sizes)[:-1]:
                 too_large = 0 <= self._settings.retention_bytes < sum(sizes.values())
                 if not too_large and not self._is_too_old(base, now_ms):
@@ -224,6 +235,8 @@ class AuditLog:
             behind = [base for base in bases if base > end_offset]
             if before and behind and before[-1] != self._active.base_offset:
                 salvaged = self._salvage(before[-1], behind[0])
+                # Only then does the repaired segment lead to the next one without a gap or an
+                # overlap.
                 if salvaged.end_offset == behind[0] and salvaged.losses:
                     return self._replace(before[-1], salvaged)
             return [f"set aside: {', '.join(self._set_aside(end_offset))}"]
@@ -234,6 +247,7 @@ class AuditLog:
             self.roll()
         for base in self._bases():
             if base <= end_offset and base != self._active.base_offset:
+                # Before the deletion: a crash leaves the segment, its copy, or both.
                 aside.append(self._keep_copy(base))
                 delete_segment(self.directory, self._disk, base)
         self._disk.sync_directory(self.directory)
@@ -255,9 +269,12 @@ class AuditLog:
                         f"{self._checkpoint.offset} is missing"
                     )
                 return self._create(self._checkpoint.offset)
+            # The others were sealed, so that damage in them is found when they are read
+            # (``repair``).
             scan = self._scan(bases[-1])
             segment = Segment(self._disk, self.directory, scan)
         try:
+            # Before the flush, so that one sync covers both.
             self._fill_lost_offsets(segment)
             segment.flush()
         except BaseException:

@@ -37,6 +37,7 @@ def gap(start: int, end: int) -> bytes:
     """Encode empty batches for the offsets from ``start`` to ``end`` (exclusive)."""
     parts = []
     while start < end:
+        # A log may have lost more offsets than one batch can span.
         last = min(end - 1, start + _DELTA_MAX)
         parts.append(
             encode_batch(
@@ -63,6 +64,8 @@ def salvage(data: bytes, base_offset: int, end_offset: int | None) -> Salvaged:
     expected, position = base_offset, 0
     limit = _DELTA_MAX + base_offset if end_offset is None else end_offset
     for start, batches, next_offset, reason in _runs(data, base_offset, limit):
+        # Bytes without offsets are lost too: they may have been a batch whose offsets another one
+        # has.
         if start > position or batches.base > expected:
             losses.append(
                 f"bytes {position} to {start}, with offsets {expected} to {batches.base - 1}: "
@@ -100,6 +103,7 @@ def _runs(data: bytes, base_offset: int, limit: int) -> Iterator[tuple[int, _Run
             yield position, _Run(first.base_offset, end), checked.tail.next_offset, reason
             expected, position = checked.tail.next_offset, end
         reason = checked.fault.reason if checked.fault else "a batch that is cut off"
+        # From the next byte on, because nothing in a damaged batch can be trusted.
         found = _next_batch(data, position + 1, expected, limit)
         if found is None:
             return

@@ -84,6 +84,7 @@ def check_batches(data: Buffer, tail: Tail, base: int = 0) -> Checked:
         if magic != 2 or size < BATCH_OVERHEAD:
             fault = _bad_header(magic, length, base + position)
             break
+        # No fault: the end of a Fetch response, or of a file that is being written.
         if size > limit - position:
             break
         # The header is checked before the CRC, because the CRC covers as many bytes as the length

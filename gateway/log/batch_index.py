@@ -98,6 +98,8 @@ class BatchIndex(IndexedBlocks):
         done = 0
         self.status, self.problem = Status.BEHIND, None
         while self.status is Status.BEHIND and done < budget:
+            # With the size from before the scan: a file that grows meanwhile is read by the next
+            # step.
             if self.end >= seen[0]:
                 self.status = Status.AT_END
             else:
@@ -132,6 +134,7 @@ class BatchIndex(IndexedBlocks):
         while limit - position >= BATCH_OVERHEAD:
             offset, length, epoch, magic, crc, _, delta, _, max_timestamp = unpack(data, position)
             end = position + LOG_OVERHEAD + length
+            # Before the CRC, because the length says how far that reads.
             if end > limit or magic != 2 or end - position < BATCH_OVERHEAD:
                 break
             if crc_of(view[position + CRC_START : end]) != crc:
@@ -204,6 +207,7 @@ class BatchIndex(IndexedBlocks):
         if batch > left:
             self._torn(f"{left} of the {batch} bytes of the batch at offset {offset}")
             return 0
+        # In pieces: the length of a batch is an int32, so that one may have 2 GiB.
         if self._crc(data[CRC_START:], batch) != crc:
             self._refuse(f"the batch of {batch} bytes at offset {offset} has a wrong CRC")
         elif self._follows(offset, delta, epoch):
@@ -241,6 +245,7 @@ class BatchIndex(IndexedBlocks):
         self, offset: int, delta: int, epoch: int, crc: int, max_timestamp: int, size: int
     ) -> None:
         position, self.end, self.next_offset = self.end, self.end + size, offset + delta + 1
+        # Checked all the same: the batches above it continue from here.
         if self.next_offset <= self.floor:
             return
         if not self.epochs or epoch > self.epochs[-1][0]:
@@ -306,6 +311,7 @@ class BatchIndex(IndexedBlocks):
         copy = BatchIndex(self.file, self.base_offset, self.floor)
         if low > 0:  # the last of them may have lost batches behind its first one: scan it again
             copy._take_blocks(self, 0, low - 1)
+            # Back to the start of that block, which ``scan`` reads again.
             copy.end, copy.next_offset = self.positions[low - 1], self.offsets[low - 1]
             copy.epochs = [entry for entry in self.epochs if entry[1] < copy.next_offset]
         return copy

@@ -50,6 +50,7 @@ def read_control_records(directory: Path) -> ControlRecords:
     OSError.
     """
     listing = list_directory(str(directory))
+    # Kafka reads it as the first snapshot, too, until the log has the voters (KIP-853).
     found = _snapshot_records(directory, BOOTSTRAP_SNAPSHOT, FORMATTING)
     start = listing.segments[0][0] if listing.segments else 0
     if listing.snapshots:
@@ -126,9 +127,11 @@ def _control_batches(path: Path) -> Iterator[tuple[bytes, int, int]]:
     size = file.status()[0]
     start, at, data = 0, 0, b""
     while size - start - at >= BATCH_OVERHEAD:
+        # Chunk by chunk: a segment may have a GiB, and one batch in thousands is a control batch.
         if len(data) - at < BATCH_OVERHEAD:
             start, at, data = start + at, 0, file.read(start + at, _CHUNK_BYTES)
         header = read_header(data, at)
+        # Recovery has checked every batch of the last segment, and where each one before it ends.
         if header.size > size - start - at:
             reason = f"a batch of {header.size} bytes, and {size - start - at} are left"
             raise DecodeError(reason, offset=start + at, rule="batch-length")
@@ -161,6 +164,8 @@ def _messages(records: list[Record], position: int) -> _Found:
                 offset=position,
                 rule=error.rule,
             ) from error
+        # Not the leader changes: they name ids alone, which the configuration of a static quorum
+        # has.
         if isinstance(message, KRaftVersionRecord | VotersRecord):
             found.append((record.offset, message))
     return found

@@ -31,8 +31,10 @@ class DirectoryLock:
         path = directory / FILE_NAME
         try:
             self._identity = _identity(path)
+            # By inode: the same directory may be given under two paths.
             if self._identity in _held:
                 raise LogLocked(_sentence(directory, "this process"))
+            # Never deleted: a second process could lock a file without a name.
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._lock(path)
         except OSError as error:
@@ -46,6 +48,7 @@ class DirectoryLock:
     def _lock(self, path: Path) -> None:
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Once more, because the file may have been created by the open.
             self._identity = _identity(path)
         except OSError as error:
             os.close(self._fd)

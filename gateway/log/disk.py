@@ -56,6 +56,7 @@ class DiskFile:
         """
         with doing("read", self.path):
             data = os.pread(self.fd, length, position)
+            # A signal, or a file system over a network, may end a read early.
             while len(data) < length and (
                 more := os.pread(self.fd, length - len(data), position + len(data))
             ):
@@ -65,6 +66,7 @@ class DiskFile:
     def close(self) -> None:
         """Close the descriptor. Idempotent."""
         if self.fd >= 0:
+            # First: after a failed close the number may belong to another file already.
             fd, self.fd = self.fd, -1
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -89,6 +91,8 @@ class Disk:
         with doing("make directory", path):
             if path.is_dir():
                 return
+            # Parents first, each durable before its child: a crash must not leave a child whose
+            # parent is lost.
             self.make_directory(path.parent)
             path.mkdir(exist_ok=True)
         self.sync_directory(path.parent)
@@ -124,6 +128,8 @@ class Disk:
         ``sync_directory``.
         """
         with doing("rename to", target):
+            # Kafka falls back to a move that is not atomic (``Utils.atomicMoveWithFallback``). Here
+            # the failure is reported: half a vote is worse than none.
             os.rename(source, target)
 
     def remove(self, path: Path) -> None:
@@ -159,6 +165,7 @@ class Disk:
         temporary = path.with_name(path.name + TEMPORARY)
         file = self.open(temporary)
         try:
+            # A crashed process may have left a longer one.
             self.truncate(file, 0)
             self.write(file, 0, data)
             self.sync(file)

@@ -22,6 +22,7 @@ def read_end(directory: Path) -> int | None:
     """Return the end offset that was stored last, or None."""
     try:
         with (directory / END_CHECKPOINT).open("rb") as file:
+            # A longer file is not one of this kind; it fails the test below.
             text = file.read(_BYTES_MAX)
     except OSError:
         return None

@@ -35,4 +35,5 @@ class EpochCache(LeaderEpochs):
         # Epochs change with elections, and appends come much more often: most calls write nothing.
         if self._saved != self._entries:
             disk.replace(directory / FILE_NAME, format_leader_epochs(self._entries))
+            # After the disk: a failed write is repeated with the next call.
             self._saved = list(self._entries)

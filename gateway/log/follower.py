@@ -60,6 +60,7 @@ class DirectoryFollower:
         # The time is read before the listing: a change during the listing then leads to another
         # one.
         changed = os.stat(self._directory).st_mtime_ns
+        # A directory that changed within the last tick may change again without a new time.
         listed = (changed, time.monotonic_ns()) if time.time_ns() - changed > TICK_NS else None
         listing = list_directory(self._directory)
         if listing != self._listing:
@@ -78,6 +79,7 @@ class DirectoryFollower:
                 or any(one.maybe_changed() for one in self._segments[-1:])
             )
         except OSError:
+            # The step finds out, and reports it.
             return True
 
     def step(self, budget: int = STEP_BYTES) -> bool:
@@ -92,6 +94,7 @@ class DirectoryFollower:
             self.unreachable, self._raced = None, False
         except OSError as error:
             return self._failed(error)
+        # After the scan, so that one publication covers all that it found.
         if self._dirty:
             self._publish(behind)
         return behind
@@ -100,6 +103,7 @@ class DirectoryFollower:
         """Handle an OSError. A file may go between the listing and the open, so the first failure
         is tried again at once; a lasting one is reported.
         """
+        # The directory may have changed since it was listed.
         self._listed = None
         if (
             isinstance(error, FileNotFoundError)
@@ -131,14 +135,18 @@ class DirectoryFollower:
             index = known.get(base_offset)
             if (
                 index is None
+                # A segment of the same name and another inode: the log was replaced, or restored
+                # from a copy.
                 or index.file.identity[1] != inode
                 or index.floor > max(start.offset, base_offset)
             ):
                 path = os.path.join(self._directory, segment_name(base_offset))
                 index = BatchIndex(OpenFile(path), base_offset, start.offset)
+            # Without a new scan: the batches are the same, and fewer of them are served.
             elif index.floor != start.offset and base_offset < start.offset:
                 index = index.with_floor(start.offset)
             segments.append(index)
+        # The index of a deleted snapshot holds its file open.
         self._snapshots = {
             one: index for one, index in self._snapshots.items() if one in listing.snapshots
         }
@@ -179,6 +187,8 @@ class DirectoryFollower:
             index = self._snapshots[snapshot] = BatchIndex(OpenFile(path), 0)
         if index.status is not Status.BEHIND:
             return False
+        # At least one chunk, or a large segment before it would keep the snapshot from being
+        # scanned at all.
         index.scan(max(budget, 1))
         self._dirty = True
         if index.end >= index.file.status()[0] and not has_footer(index):
@@ -190,6 +200,7 @@ class DirectoryFollower:
     def _start(self) -> LogStart:
         """Return the log start, moved to a later snapshot if that supersedes the whole log."""
         last = self._segments[-1] if self._segments else None
+        # The end of the log is not known yet, so no snapshot can be said to lie beyond it.
         if any(index.status in (Status.BEHIND, Status.CORRUPT) for index in self._segments):
             return self._log_start
         epoch = max((index.epochs[-1][0] for index in self._segments if index.epochs), default=-1)
@@ -212,10 +223,12 @@ class DirectoryFollower:
         )
         if not behind or grown or (old is not None and self._truncated):
             self.view, self._truncated = view, False
+        # A view that was held back is composed again by the next step.
         self._dirty = behind
 
     def _compose(self) -> LogView:
         start = self._start()
+        # A snapshot that supersedes the log ends behind all of them.
         segments = self._segments if start == self._log_start else []
         slices, broken, notices = _join(segments, start.offset)
         end = max(start.offset, slices[-1].end_offset if slices else 0)
@@ -237,6 +250,7 @@ class DirectoryFollower:
         if index.problem:
             return None, [index.problem]
         count = index.next_offset
+        # The records get the offsets just below the log start, and there is none below 0.
         if count > start.offset:
             reason = (
                 f"{count} records do not fit below its end offset {start.offset}; "
@@ -354,6 +368,8 @@ def _join(
         if index.status is Status.BEHIND:
             return slices, None, []
         if index.problem:
+            # In the last segment the writer may be about to finish it; before another segment it is
+            # damage.
             torn = index.status is Status.TORN and at + 1 == len(segments)
             return (slices, None, [index.problem]) if torn else (slices, index.problem, [])
         expected = index.next_offset

@@ -39,6 +39,7 @@ from kwire.records import encode_metadata_record
 from kwire.uuid import Uuid
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+# A directory with first voters begins as a dynamic quorum; a static one has no voters in its log.
 _KRAFT_VERSION: Final = 1
 
 
@@ -92,12 +93,15 @@ def format_directory(data_dir: Path, formatting: Formatting, *, disk: Disk | Non
     """
     disk = disk or Disk()
     disk.make_directory(data_dir)
+    # A running server must not lose the directory under it.
     lock = DirectoryLock(data_dir)
     try:
         if read_meta(data_dir) is not None:
             raise AlreadyFormatted(
                 f"{data_dir} is formatted already: --ignore-formatted leaves it as it is"
             )
+        # Kafka's ``Formatter`` looks at meta.properties alone, and formats a log whose file was
+        # lost.
         _refuse_used(data_dir)
         _write(data_dir, formatting, disk)
     finally:
@@ -184,6 +188,7 @@ def _refuse_used(data_dir: Path) -> None:
         if directory.is_dir():
             listing = list_directory(str(directory))
             logs = [directory / segment_name(base) for base, _ in listing.segments]
+            # An empty segment is what a first start leaves that did not get far.
             used += [path for path in logs if path.stat().st_size]
             used += [directory / snapshot.file_name for snapshot in listing.snapshots]
     if used:
@@ -200,6 +205,7 @@ def _write(data_dir: Path, formatting: Formatting, disk: Disk) -> None:
     for name, level in formatting.features:
         file.append(encode_metadata_record(FeatureLevelRecord(name=name, feature_level=level), 0))
     file.finish()
+    # Encoded in memory and written as a whole, so that a crash leaves no half of it.
     disk.replace(data_dir / BOOTSTRAP_FILE, bytes(bootstrap.data))
     voters = data_dir / PARTITION_DIRECTORY / BOOTSTRAP_SNAPSHOT.file_name
     disk.make_directory(voters.parent)
@@ -217,6 +223,7 @@ def _write(data_dir: Path, formatting: Formatting, disk: Disk) -> None:
         disk.remove(voters)
         disk.sync_directory(voters.parent)
     disk.remove(voters.with_name(voters.name + TEMPORARY))
+    # Last: with it the directory counts as formatted.
     write_meta(
         data_dir,
         MetaProperties(1, formatting.cluster_id, formatting.node_id, formatting.directory_id),

@@ -56,9 +56,11 @@ class HighWatermarkFile:
         if self._file is None:
             self._file = self._open()
         assert offset >= 0, "an offset is not negative"
+        # ``<=``: of two equal slots either may be written.
         older = 0 if self._offsets[0] <= self._offsets[1] else 1
         self._disk.write(self._file, older * BLOCK_BYTES, format_slot(offset))
         self._disk.sync(self._file)
+        # After the sync: a failed write leaves the old offset in force.
         self._offsets[older] = offset
         assert self.offset == max(self._offsets) >= 0
 
@@ -93,6 +95,7 @@ class HighWatermarkFile:
         """
         file = self._disk.open(self._path)
         try:
+            # A new file: its name and both slots are on disk before the first offset counts.
             if max(self._offsets) == _NONE:
                 self._disk.write(file, 0, format_slot(0).ljust(BLOCK_BYTES, b"\0") * 2)
                 self._disk.sync(file)

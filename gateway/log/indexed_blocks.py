@@ -67,6 +67,7 @@ class IndexedBlocks:
         while position <= last and position < left:
             offset, length, delta, max_timestamp = _SLOT.unpack_from(data, position)
             size = LOG_OVERHEAD + length
+            # The file was truncated or rewritten since: the rows before are still right.
             if size < BATCH_OVERHEAD or position + size > left:
                 break
             yield start + position, size, offset, offset + delta + 1, max_timestamp
@@ -121,6 +122,8 @@ class IndexedBlocks:
         stop = min(self.positions[block + 1], end) if block + 1 < len(self.positions) else end
         return (
             start,
+            # All batches of a block begin within its first 4 KiB; the last header may end behind
+            # that.
             self.file.read(start, min(stop - start, BLOCK_BYTES + BATCH_OVERHEAD)),
             stop - start,
         )

@@ -36,13 +36,17 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
     """
     if len(data) > _BYTES_MAX:
         raise DecodeError(f"more than {_BYTES_MAX} bytes are no {FILE_NAME}")
+    # A byte that is not ASCII becomes one that no number contains, and is refused below.
     lines = data.decode("ascii", "replace").splitlines()
     if len(lines) < 2 or lines[0].strip() != "0":
         raise DecodeError(f"does not begin with version 0 and a count: {lines[:1]}")
     entries = [_entry(number, line) for number, line in enumerate(lines[2:], 3)]
+    # The count shows a file that was cut (``CheckpointFile`` throws IOException).
     if lines[1].strip() != str(len(entries)):
         raise DecodeError(f"announces {lines[1]!r} entries and has {len(entries)}")
     for number, (before, after) in enumerate(itertools.pairwise(entries), 4):
+        # Equal offsets are fine: Kafka enters an epoch before its first record
+        # (``initializeLeaderEpoch``).
         if after[0] <= before[0] or after[1] < before[1]:
             raise DecodeError(
                 f"line {number}: epoch {after[0]} at {after[1]} follows epoch {before[0]} at "

@@ -43,6 +43,7 @@ def list_directory(path: str) -> Listing:
                 segments.append((base_offset, entry.inode()))
             elif (snapshot := parse_snapshot_name(entry.name)) and snapshot != BOOTSTRAP_SNAPSHOT:
                 snapshots.append(snapshot)
+    # ``scandir`` has no order.
     return Listing(tuple(sorted(segments)), tuple(sorted(snapshots)))
 
 
@@ -61,9 +62,11 @@ def log_start(listing: Listing) -> LogStart:
             else LogStart(0)
         )
     first = listing.segments[0][0]
+    # Snapshots are there long before the log start moves: 0 is the start while its segment exists.
     if first == 0:
         return LogStart(0)
     for snapshot in listing.snapshots:
+        # The cleaner deletes whole segments, so the first one may begin below the snapshot's end.
         if snapshot.end_offset >= first:
             return LogStart(snapshot.end_offset, snapshot)
     return LogStart(first)

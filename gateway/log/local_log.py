@@ -55,6 +55,7 @@ class LocalLog(UnifiedLog):
         self._lock = lock
         self._files = files
         super().__init__(directory, disk, settings, problems, durable_end)
+        # Reached without fsync alone: with it ``_check_high_watermark`` has refused the directory.
         if self.end_offset < files.high_watermark:
             problems.append(
                 f"{directory}: the log ends at {self.end_offset}, before the high watermark "
@@ -90,6 +91,7 @@ class LocalLog(UnifiedLog):
             disk.make_directory(directory)
             problems: list[str] = []
             files = MetadataFiles(data_dir, directory, disk, problems)
+            # Under the lock and before recovery, which would cut a bad end off.
             durable = durable_end(directory, files) if durable_end else files.high_watermark
             return cls(directory, disk, settings, lock, files, problems, durable)
         except BaseException:
@@ -138,6 +140,7 @@ class LocalLog(UnifiedLog):
         """
         with doing("read", self.directory):
             snapshots = list_directory(str(self.directory)).snapshots
+        # By epoch first, as ``OffsetAndEpoch.compareTo`` does.
         return max(
             snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset), default=None
         )
@@ -170,6 +173,8 @@ class LocalLog(UnifiedLog):
                 f"{self.directory}: {snapshot_id.file_name} is not the newest complete snapshot "
                 "there"
             )
+        # ``<=``: at exactly the log's end there is nothing to replace. Kafka answers False and its
+        # caller throws.
         if (snapshot_id.epoch, snapshot_id.end_offset) <= (self.last_epoch, self.end_offset):
             raise SnapshotNotNewer(
                 f"{self.directory}: the log, which ends at {self.end_offset} in epoch "
@@ -179,6 +184,8 @@ class LocalLog(UnifiedLog):
             snapshot_id.end_offset, f"begin anew at {snapshot_id.file_name}"
         )
         with self._guard.several_steps():
+            # Before its file is deleted: a later flush must not count bytes of a file without a
+            # name.
             self._active.close()
             bases = [*self._closed, self._active.base_offset]
             self._active = recovery.truncate_fully_and_start_at(
@@ -211,6 +218,7 @@ class LocalLog(UnifiedLog):
             deleted = retention.delete_before(self.directory, self._disk, bases, snapshot)
             self._closed = [base for base in self._closed if segment_name(base) not in deleted]
             self._start = log_start(list_directory(str(self.directory)))
+            # After the segments: the next start drops entries below the log start.
             self._epochs.truncate_from_start(self._start.offset)
             self._epochs.save(self._disk, self.directory)
         assert before <= self.start_offset <= self.high_watermark <= self.end_offset == end_offset
@@ -259,8 +267,10 @@ class LocalLog(UnifiedLog):
         """
         try:
             if not self._guard.reason:
+                # So that Kafka finds the time index of a closed log complete.
                 self._active.seal()
         finally:
+            # In ``finally``: a second ``close`` must not seal files that are closed.
             self._guard.fail("it was closed")
             self._active.close()
             self._files.close()

@@ -69,6 +69,8 @@ class LogCursor:
                 # committed: only the files in the directory count.
                 pass
         bases = self._bases()
+        # The newest segment that begins at or below the offset: the log has no gaps between
+        # segments.
         fitting = [base for base in bases if base <= self.next_offset]
         if not fitting:
             begin = f"begins at offset {bases[0]}" if bases else "has no segments"
@@ -88,6 +90,7 @@ class LogCursor:
         if entry is not None:
             last_offset, position = entry
             try:
+                # The index may be of another file of this name: only the batch tells.
                 header = read_header(file.read(position, BATCH_OVERHEAD))
             except DecodeError:
                 return 0
@@ -102,6 +105,7 @@ class LogCursor:
         """Open the segment after ``file``, which was read to its end; False if there is none.
         Raises LogGap.
         """
+        # Names have 20 digits, so that their order is that of the offsets.
         pending = [
             base for base in self._bases() if segment_name(base) > os.path.basename(file.path)
         ]
@@ -121,12 +125,14 @@ class LogCursor:
         while len(data) - at >= BATCH_OVERHEAD and self.next_offset < below:
             try:
                 header = read_header(data, at)
+                # Above the high watermark the batch may still be truncated.
                 if header.next_offset > below:
                     break
                 if header.size > len(data) - at:
                     if batches or at:
                         break
                     data = self._whole(file, header)
+                # The index points to a batch before the one that is asked for.
                 if header.next_offset > self.next_offset:
                     batches.append(self._decode(data, at, header))
                     self.next_offset = header.next_offset
@@ -150,6 +156,7 @@ class LogCursor:
         return file.read(self._position, header.size)
 
     def _decode(self, data: bytes, at: int, header: BatchHeader) -> Batch:
+        # A gap: cleaning removes whole segments, so within one it is damage.
         if header.base_offset > self.next_offset:
             reason = (
                 f"a batch at offset {header.base_offset} stands where offset "

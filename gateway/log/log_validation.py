@@ -76,6 +76,7 @@ def _without_damaged_snapshots(
     A damaged snapshot at the log start raises LogDamaged: nothing else has the state before it.
     """
     damaged_snapshots: list[DecodeError] = []
+    # From the newest down, until one is whole: a damaged one must not supersede the log.
     while listing.snapshots:
         start = log_start(listing).snapshot
         latest = max(listing.snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset))
@@ -102,13 +103,16 @@ def _validate_segments(directory: Path, settings: LogSettings, found: LogValidat
     listing = found.listing
     bases = [base for base, _ in listing.segments]
     start = log_start(listing)
+    # ``recoverSnapshots`` throws IllegalStateException in this case.
     if start.offset and start.snapshot is None:
         reason = (
             f"the log starts at offset {start.offset} and there is no snapshot of what was before"
         )
         raise LogDamaged(str(directory), -1, reason, _ANEW)
     # The first segment that does not lead to the next one becomes the active segment; the ones
-    # behind it are unreachable. Kafka's LogLoader deletes them likewise.
+    # behind it are unreachable. Kafka's LogLoader deletes them likewise. Kafka reads every batch of
+    # every segment at each start (``recoveryPoint = 0`` in ``KafkaMetadataLog``). Here a closed
+    # segment is trusted by its indexes, which were synced with it.
     for base, following in itertools.pairwise(bases):
         if not _is_complete(directory, base, following, settings, found):
             break
@@ -123,11 +127,13 @@ def _validate_segments(directory: Path, settings: LogSettings, found: LogValidat
         for epoch, offset in found.active.epochs:
             found.epochs.assign(epoch, offset)
         found.epochs.truncate_from_start(start.offset)
+    # At last, because it compares with the log's end after the repair.
     found.superseded_by = _superseding(found, start)
 
 
 def _superseding(found: LogValidation, start: LogStart) -> SnapshotId | None:
     """Return the snapshot beyond the log's end, at which the log must restart; None without one."""
+    # -1 without segments: any snapshot lies beyond that.
     end_offset = found.active.tail.next_offset if found.active else -1
     if start.snapshot is not None and end_offset < start.offset:
         return max(
@@ -151,7 +157,9 @@ def _is_complete(
     entry = _last_entries(path, base, following)
     if entry is not None and _leads_to(entry, file, size, following, settings):
         return True
+    # The indexes are missing or wrong, so only the batches themselves can tell.
     scan = scan_segment(directory, base, settings.index_interval_bytes, 0)
+    # Both: a segment may be whole and end too early, because batches were removed from its end.
     if scan.size != size or scan.tail.next_offset != following:
         return False
     found.unindexed.append(scan)
@@ -177,6 +185,7 @@ def _leads_to(
         for batch in checked.batches:
             if batch.position == entry.position != 0 and batch.last_offset != entry.last_offset:
                 return False
+            # Such a batch has an entry of its own, so these are not the last ones of the segment.
             if (
                 batch.position - entry.position > settings.index_interval_bytes
                 or batch.max_timestamp > entry.timestamp
@@ -195,6 +204,7 @@ def _last_entries(path: Path, base: int, following: int) -> _Entries | None:
         times = path.with_suffix(TIME_INDEX_SUFFIX).read_bytes()
     except FileNotFoundError:
         return None
+    # A sealed segment has at least one time entry: ``seal`` adds it.
     if len(index) % OFFSET_ENTRY.size or len(times) % TIME_ENTRY.size or not times:
         return None
     timestamp, time_offset = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY.size)
@@ -221,6 +231,8 @@ def _epochs_before(
     except (FileNotFoundError, DecodeError):
         saved = None
     entries = [entry for entry in saved or () if entry[1] < active]
+    # The file of an interrupted truncation may have epochs that the log has not, or lack newer
+    # ones.
     if not all(_begins_with(directory, base, entries, start.offset) for base in closed):
         entries = []
         for base in closed:
@@ -252,6 +264,7 @@ def _begins_with(
 
 def _check_high_watermark(directory: Path, found: LogValidation, high_watermark: int) -> None:
     end_offset = found.active.tail.next_offset if found.active else 0
+    # The snapshot has everything below its end, whatever the segments have lost.
     if found.superseded_by:
         end_offset = found.superseded_by.end_offset
     # A torn write is always behind the high watermark, as records are synced before they count. A

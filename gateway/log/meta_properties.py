@@ -54,6 +54,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
     if len(data) > _BYTES_MAX:
         raise DecodeError(f"more than {_BYTES_MAX} bytes are no {FILE_NAME}")
     try:
+        # ``java.util.Properties`` reads and writes ISO 8859-1, and escapes all else.
         values = javaproperties.loads(data.decode("iso-8859-1"))
     except javaproperties.InvalidUEscapeError as error:
         raise DecodeError(str(error)) from None
@@ -62,6 +63,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
         raise DecodeError(f"version {version} is not 0 or 1", path="version")
     node_id = _number(values, "node.id" if version else "broker.id")
     cluster_id = values.get("cluster.id")
+    # Version 0 may lack either (``MetaProperties.Builder``).
     if version == 1 and (node_id is None or cluster_id is None):
         raise DecodeError("version 1 must have node.id and cluster.id")
     return MetaProperties(version, cluster_id, node_id, _directory_id(values.get("directory.id")))
@@ -89,6 +91,8 @@ def _number(values: Mapping[str, str], key: str) -> int | None:
         if key == "version":
             raise DecodeError("is missing", path=key)
         return None
+    # ``int`` takes more than Java's ``Integer.parseInt``: underscores, spaces, digits of other
+    # scripts.
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 11:
         raise DecodeError(f"{text!r} is not a number", path=key)
     return int(text)

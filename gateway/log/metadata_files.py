@@ -41,9 +41,11 @@ class MetadataFiles:
         self.quorum_state: tuple[int, QuorumStateData] | None = _read(
             self._quorum,
             quorum_state.read_quorum_state,
+            # A voter gets other advice (``with_voter_advice``).
             "restore it, or remove it: an observer learns the epoch anew",
         )
         self._high_watermark = HighWatermarkFile(data_dir, disk, problems)
+        # After the others, because it may write, and a directory that is refused stays unchanged.
         self._check_topic_id(directory / partition_metadata.FILE_NAME)
         disk.remove(self._meta.with_name(self._meta.name + TEMPORARY))
 
@@ -108,6 +110,8 @@ def _read(path: Path, reader: Callable[[Path], _T], advice: str) -> _T | None:
     with doing("read", path):
         try:
             return reader(path)
+        # A missing file is a fresh directory to most callers; a voter decides for itself what is
+        # missing.
         except FileNotFoundError:
             return None
         except DecodeError as error:

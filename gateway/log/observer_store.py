@@ -53,7 +53,8 @@ class ObserverStore:
         known = log.meta_properties
         self.cluster_id = (known.cluster_id if known else None) or ""
         #: Identity of this copy (KIP-853): random, and stored in meta.properties with the cluster
-        #: id.
+        #: id. Kept over restarts: Kafka lists an observer once for each directory id that it has
+        #: seen.
         self.directory_id = (known.directory_id if known else None) or Uuid(uuid.uuid4().bytes)
 
     @classmethod
@@ -65,9 +66,11 @@ class ObserverStore:
 
         Raises WrongCluster, LogLocked, LogDamaged, DiskFailed.
         """
+        # Without ``durable_end``: beside the committed records nothing here counts for others.
         log = LocalLog.open(data_dir, settings)
         store = cls(log, node_id=node_id)
         try:
+            # Before a request is sent: a log of two clusters could not be separated.
             if cluster_id is not None and store.cluster_id not in ("", cluster_id):
                 raise WrongCluster(
                     f"{data_dir} holds the log of cluster {store.cluster_id}, not of {cluster_id}: "
@@ -114,6 +117,8 @@ class ObserverStore:
             if self._log.quorum_state
             else QuorumStateData(leader_id=-1, leader_epoch=0)
         )
+        # The file is behind the log when it was lost or restored; the leader of the newer epoch is
+        # not known.
         if state.leader_epoch < self._log.last_epoch:
             return Election(self._log.last_epoch)
         return Election(state.leader_epoch, state.leader_id)
@@ -150,11 +155,13 @@ class ObserverStore:
         """Replace ``quorum-state``, durable when this returns. Raises LogError."""
         assert voted_id == -1, "an observer gives no vote"
         state = QuorumStateData(leader_id=leader_id, leader_epoch=epoch, voted_id=-1)
+        # In the form without voters whatever ``kraft_version`` is.
         self._log.write_quorum_state(state, _QUORUM_STATE_VERSION)
 
     def learn_cluster_id(self, cluster_id: str) -> None:
         """Write the cluster's id to meta.properties, durable when this returns. Raises LogError."""
         self._log.write_meta_properties(cluster_id, self._node_id, self.directory_id)
+        # After the disk, so that a failed write is tried again.
         self.cluster_id = cluster_id
 
     def append(self, base_offset: int, data: bytes | memoryview) -> int:
@@ -182,6 +189,8 @@ class ObserverStore:
         """Store that everything below ``offset`` is committed; offset and records are durable when
         this returns.
         """
+        # Durable at once, which a voter's is not: a voter learns it again from a quorum that cannot
+        # lose it.
         self._log.set_high_watermark(offset)
 
     def new_snapshot(self, snapshot_id: SnapshotId) -> SnapshotWriter:

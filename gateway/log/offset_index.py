@@ -30,6 +30,7 @@ def find_entry(path: str, base_offset: int, offset: int) -> tuple[int, int] | No
             if len(entry) < _SIZE:
                 return None  # it was cut a moment ago
             relative, position = OFFSET_ENTRY.unpack(entry)
+            # Zeros behind the entries look like offset 0 at position 0.
             if position > 0 and base_offset + relative < offset:
                 low, found = middle + 1, (base_offset + relative, position)
             else:  # no batch that has an entry stands at 0

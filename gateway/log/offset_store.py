@@ -90,6 +90,7 @@ class OffsetStore:
         self._size = 0
         self._file = -1
         directory.mkdir(parents=True, exist_ok=True)
+        # Before the first read: another process could be rewriting the file.
         self._lock = _lock(directory)
         try:
             self._open(rewrite)
@@ -139,11 +140,15 @@ class OffsetStore:
         data = b"".join(_batches(appended))
         try:
             _write_all(self._file, data)
+            # One sync for all: committed offsets are acknowledged when ``append`` returns.
             _sync(self._file)
         except OSError:
+            # After a failed sync the pages count as clean, so a second one would succeed for data
+            # that is lost.
             self._close_file()
             raise
         self._size += len(data)
+        # After the sync: memory never has an offset that a crash could take back.
         self._apply(appended)
         assert self._next_offset == appended[-1].offset + 1
         self._end = self._next_offset
@@ -154,6 +159,7 @@ class OffsetStore:
     @property
     def needs_compaction(self) -> bool:
         """Whether most of the file is records that newer ones replaced."""
+        # Four times: a rewrite then costs a fraction of the appends that made it necessary.
         return self._size > max(self._compact_bytes_min, 4 * self._live_bytes)
 
     def compact(self) -> None:
@@ -173,6 +179,7 @@ class OffsetStore:
             )
             for key, k in self._live.items()
         )
+        # The file names groups and what they read, which is no business of other users.
         file = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
@@ -206,10 +213,12 @@ class OffsetStore:
 
     def _open(self, rewrite: bool) -> None:
         with contextlib.suppress(FileNotFoundError):
+            # A rewrite that a crash interrupted: the old file is still the one in use.
             os.unlink(self._path.with_name(SEGMENT + CLEANED))
         is_new = not self._path.exists()
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         data = self._path.read_bytes()
+        # Read as a whole: compaction keeps the file within a few times the live records.
         end, damages = self._read(data)
         if end < len(data):
             # An append that a crash interrupted: no client was told that it succeeded.
@@ -217,11 +226,14 @@ class OffsetStore:
                 f"{self._path}: {len(data) - end} bytes of an unfinished write cut off at byte "
                 f"{end}"
             )
+            # The next append would otherwise stand behind bytes that no reader gets past.
             os.ftruncate(self._file, end)
             os.fsync(self._file)
         self._size = end
         self._compare_end()
         if damages:
+            # By a hard link: ``compact`` renames over the name, and the old file stays under the
+            # new one.
             self._keep_damaged()
         if damages or rewrite:
             self.compact()
@@ -264,6 +276,7 @@ class OffsetStore:
             self._next_offset = record.offset + 1
             if record.key is None:
                 continue
+            # Popped and put back, so that the dict stays ordered by offset.
             before = self._live.pop(record.key, None)
             if before is not None:
                 self._live_bytes -= _RECORD_OVERHEAD + len(record.key) + len(before.value)
@@ -298,12 +311,14 @@ def _next_batch(data: bytes, position: int, least_offset: int) -> RecordBatch | 
         return decode_batch(data, position)
     except DecodeError:
         pass
+    # From the next byte on: the length of a damaged batch cannot be trusted.
     found = data.find(_MARK, position + _MARK_AT + 1)
     while found >= 0:
         try:
             batch = decode_batch(data, found - _MARK_AT)
         except DecodeError:
             batch = None
+        # The CRC has been checked, so five bytes that happen to match are not taken for a batch.
         if batch is not None and batch.header.base_offset >= least_offset:
             return batch
         found = data.find(_MARK, found + 1)
@@ -338,6 +353,8 @@ def _lock(directory: Path) -> int:
     path = directory / LOCK
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        # ``flock`` and not a record lock as for Kafka's directory: no JVM opens this store, and a
+        # second open in the same process is refused, too.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(file)

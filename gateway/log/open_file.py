@@ -26,6 +26,7 @@ class OpenFile:
         # Without O_NONBLOCK opening a named pipe waits for a writer, perhaps for ever.
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(self.fd)
+        # After the open and by the descriptor: the name may stand for another file by now.
         if stat.S_ISDIR(status.st_mode):
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(status.st_mode):
@@ -49,5 +50,6 @@ class OpenFile:
         return status.st_size, status.st_mtime_ns
 
     def __del__(self) -> None:
+        # The open may have failed.
         if self.fd >= 0:
             os.close(self.fd)

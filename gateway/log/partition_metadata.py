@@ -28,6 +28,7 @@ def read_topic_id(path: Path) -> Uuid:
 
 def parse_topic_id(data: bytes) -> Uuid:
     """Parse the file's bytes; version 0 is the only one. Raises DecodeError."""
+    # Both line ends: ``BufferedReader.readLine`` of Kafka takes them.
     match = _LINES.fullmatch(data.decode("ascii", "replace").replace("\r\n", "\n"))
     if match is None:
         raise DecodeError("not the two lines 'version: 0' and 'topic_id: ID'")
@@ -41,4 +42,5 @@ def parse_topic_id(data: bytes) -> Uuid:
 
 def format_topic_id(topic_id: Uuid) -> bytes:
     """Return the file's bytes, which end without a newline, as Kafka's do."""
+    # The tests compare it with a file of Kafka byte for byte.
     return f"version: 0\ntopic_id: {topic_id}".encode("ascii")

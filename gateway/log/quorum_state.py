@@ -24,6 +24,7 @@ _BYTES_MAX: Final = MIB
 def read_quorum_state(path: Path) -> tuple[int, QuorumStateData]:
     """Return (data version, state). Raises OSError, and DecodeError with the file as ``path``."""
     with path.open("rb") as file:
+        # One byte more than allowed shows that the file is larger.
         data = file.read(_BYTES_MAX + 1)
     try:
         return parse_quorum_state(data)
@@ -47,6 +48,8 @@ def parse_quorum_state(data: bytes) -> tuple[int, QuorumStateData]:
     if not isinstance(value, dict) or "data_version" not in value:
         raise DecodeError("not an object with data_version")
     version = value.pop("data_version")
+    # ``type`` and not ``isinstance``: True is an int. Kafka takes the ``shortValue`` of any JSON
+    # value, which is 0 for a text.
     if type(version) is not int or version not in QuorumStateData.VERSIONS:
         raise DecodeError(f"data_version {version!r} is not 0 or 1", path="data_version")
     return version, QuorumStateData.from_json(_known(value, version), version)
@@ -56,6 +59,7 @@ def format_quorum_state(state: QuorumStateData, version: int) -> bytes:
     """Return the file's bytes as Jackson writes them: one line of compact JSON without a newline.
     Raises EncodeError.
     """
+    # Last, as ``writeElectionStateToFile`` puts it: the files are compared byte for byte.
     value = {**state.to_json(version), "data_version": version}
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 

@@ -65,6 +65,7 @@ class RaftStore:
         self._point = point
         self._static_voters = [Voter(voter_id=voter) for voter in static_voters]
         self._guard = WriteGuard(log.directory, "; the process has to be started again")
+        # The note may be newer than ``high-watermark``, which only ``close`` and ``clean`` write.
         self._high_watermark = max(
             log.high_watermark, log.start_offset, min(point.point.high_watermark, log.end_offset)
         )
@@ -88,6 +89,7 @@ class RaftStore:
         changed; LogLocked, DiskFailed.
         """
         disk = disk or Disk(fsync=settings.fsync)
+        # Before ``LocalLog.open``, which would create the directory of an unformatted node.
         with doing("look at", data_dir):
             if not (data_dir / meta_properties.FILE_NAME).exists():
                 raise not_formatted(data_dir)
@@ -199,6 +201,8 @@ class RaftStore:
             quorum_state.check_moves_forward(
                 self.directory / quorum_state.FILE_NAME, self._log.quorum_state[1], state
             )
+            # Not the same state in another version of the file: after an upgrade of kraft.version
+            # it is rewritten.
             if self._log.quorum_state == (version, state):
                 return
         with self._guard.several_steps():
@@ -251,6 +255,7 @@ class RaftStore:
         self._guard.check()
         if offset >= self._log.end_offset:
             return
+        # Kafka's ``KafkaMetadataLog.truncateTo`` throws IllegalArgumentException for it.
         self._refuse_committed(offset, f"truncate to offset {offset}")
         with self._guard.several_steps():
             # The point first, durably: with the old one, a start after a crash in between would
@@ -301,6 +306,7 @@ class RaftStore:
         anything is changed; LogDamaged, DiskFailed, LogFailed.
         """
         self._guard.check()
+        # Kafka's ``truncateToLatestSnapshot`` does not compare the two.
         self._refuse_committed(snapshot_id.end_offset, f"begin anew at {snapshot_id.file_name}")
         try:
             self._log.truncate_to_snapshot(snapshot_id)
@@ -355,6 +361,8 @@ class RaftStore:
     def _begin(self) -> None:
         """Write the files that a voter needs. Raises QuorumStateLost, LogDamaged, DiskFailed."""
         log = self._log
+        # A voter without the file is refused before (``VoterDirectoryCheck``), unless it has never
+        # run.
         if log.quorum_state is not None:
             check_epoch(self.directory, log.quorum_state[1], log.last_epoch)
         # Kafka before KIP-858, and version 0 of the file, have no directory id.
@@ -365,6 +373,7 @@ class RaftStore:
         if log.quorum_state is None:
             with doing("read", self.directory):
                 versions = read_control_records(self.directory).kraft_versions
+            # So that a missing file means a lost one from now on.
             self.persist(0, kraft_version=versions[-1][1] if versions else 0)
         self._point.settle(self._here())
 

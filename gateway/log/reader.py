@@ -43,12 +43,14 @@ def read_log_file(
                 return
         try:
             size = read_header(data, at).size
+            # Before the read: a damaged length may claim 2 GiB.
             if size > batch_bytes_max:
                 raise DecodeError(
                     f"a batch of {size} bytes, more than the {batch_bytes_max} allowed",
                     rule="batch-length",
                 )
             if size > len(data) - at:
+                # From the batch's own position, so that its bytes are in one piece.
                 start, at, data = start + at, 0, file.read(start + at, max(size, _CHUNK_BYTES))
             batch = decode_batch(data, at)
         except DecodeError as error:

@@ -51,7 +51,11 @@ def recover(
     LogDamaged, DiskFailed.
     """
     with doing("read", directory):
+        # All reading before the first change: a directory that is refused stays as it was, for a
+        # copy.
         found = validate_log(directory, settings, high_watermark)
+        # A download begins anew, so half a snapshot is of no use
+        # (``KafkaMetadataLog.recoverSnapshots``).
         _remove_leftovers(directory, disk)
         for fault in found.damaged_snapshots:
             problems.append(f"{fault}; a snapshot that the log does not need: removed")
@@ -76,6 +80,8 @@ def truncate_fully_and_start_at(
     remove_segments(directory, disk, bases)
     segment = Segment.create(disk, directory, snapshot.end_offset, settings.index_interval_bytes)
     try:
+        # After the segment: a crash in between leaves entries of the old log, which the next
+        # recovery drops.
         epochs.clear()
         epochs.save(disk, directory)
     except BaseException:
@@ -108,18 +114,25 @@ def delete_segment(directory: Path, disk: Disk, base_offset: int) -> str:
 def _repair(
     directory: Path, disk: Disk, settings: LogSettings, found: LogValidation, problems: list[str]
 ) -> LoadedLog:
+    # Before the segments are looked at: the snapshot replaces all of them.
     if found.superseded_by:
         return _restarted(directory, disk, settings, found, problems)
     if found.active is None:
         active = Segment.create(disk, directory, 0, settings.index_interval_bytes)
     else:
+        # The problems are collected before the change, which may fail.
         _report_truncation(directory, found, found.active, problems)
+        # Before the active segment is opened for appends: otherwise its new batches and the old
+        # segments could have the same offsets.
         remove_segments(directory, disk, found.unreachable)
         for scan in found.unindexed:
             rebuilt = Segment(disk, directory, scan)
+            # A closed segment needs its last time entry, and its indexes on disk (``_is_complete``
+            # trusts them).
             rebuilt.seal()
             rebuilt.close()
         active = Segment(disk, directory, found.active)
+        # For the files that ``Segment`` created: an index that was missing.
         disk.sync_directory(directory)
     try:
         found.epochs.save(disk, directory)
@@ -141,6 +154,7 @@ def _remove_leftovers(directory: Path, disk: Disk) -> None:
     names = {entry.name for entry in directory.iterdir()}
     for name in sorted(names):
         index = _INDEX.fullmatch(name)
+        # ``.txnindex`` too: Kafka writes it, kwire does not.
         if _LEFTOVER.fullmatch(name) or (index and f"{index[1]}.log" not in names):
             disk.remove(directory / name)
 

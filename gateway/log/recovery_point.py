@@ -57,6 +57,7 @@ class RecoveryPointFile:
         with doing("read", self._path):
             self.exists = self._path.exists()
             data = _head(self._path) if self.exists else b""
+        # The largest, because every note was true when it was written.
         self.point = best_of(data)
         self._slots = slots_of(data)
         self._is_synced = False
@@ -65,6 +66,7 @@ class RecoveryPointFile:
         """Write the point without a sync; it must not lie behind the last one. Raises
         DiskFailed.
         """
+        # One write and no sync: a sync here would double the time of each commit.
         assert 0 <= point.high_watermark <= point.synced, "committed records are synced"
         # The older of the two slots: a torn write leaves the newer one.
         self._write(min(_NOTES, key=self._slots.__getitem__), point)
@@ -75,7 +77,11 @@ class RecoveryPointFile:
 
         Raises DiskFailed.
         """
+        # The notes before it may be unsynced. One of them could reach the disk after the lower
+        # point.
         self._sync()
+        # Without these syncs ``tests/gateway/log/test_raft_store_crashes.py`` finds a crash that
+        # makes a start impossible.
         for slot in sorted(range(_SLOTS), key=self._slots.__getitem__):
             self._write(slot, point)
             self._sync()
@@ -97,6 +103,7 @@ class RecoveryPointFile:
         """Wait until every write is on disk. A file that was only read may have unsynced writes of
         a crashed process.
         """
+        # A directory without the file has nothing to wait for.
         if self._is_synced or not (self._file or self.exists):
             return
         self._file = self._file or self._open()
@@ -108,6 +115,7 @@ class RecoveryPointFile:
         file = self._disk.open(self._path)
         if not self.exists:
             try:
+                # Its existence is what shows that a voter has run here (``VoterDirectoryCheck``).
                 self._disk.sync_directory(self._path.parent)
             except BaseException:
                 file.close()

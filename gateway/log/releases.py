@@ -57,6 +57,7 @@ def level_of(release: str) -> int:
             f"{release!r} is no release: the oldest is {release_of(LEVEL_MIN)}, "
             f"the newest {release_of(LEVEL_MAX)}"
         )
+    # The newest of a release: ``LEVELS`` ascends.
     return fitting[-1]
 
 
@@ -87,6 +88,8 @@ def features_of(level: int, chosen: Mapping[str, int] | None = None) -> tuple[tu
                 f"{name}={feature_level} needs {METADATA_VERSION} {release_of(needed)}, and "
                 f"{release_of(level)} was chosen"
             )
+        # A record of level 0 removes a feature (``FeatureControlManager.replay``), and there is
+        # none to remove.
         if feature_level:
             found.append((name, feature_level))
     return tuple(found)

@@ -35,17 +35,24 @@ def oldest_to_keep(
     one must lie within the high watermark. Raises OSError.
     """
     snapshots = list_directory(str(directory)).snapshots
+    # Once, as ``loadSnapshotSizes`` does: a file may go while the rules are applied.
     sizes = {snapshot: (directory / snapshot.file_name).stat().st_size for snapshot in snapshots}
     segments = {base: (directory / segment_name(base)).stat().st_size for base in bases}
     kept: SnapshotId | None = None
+    # In pairs (``cleanSnapshots``), so that the newest one is never deleted.
     for snapshot, following in itertools.pairwise(snapshots):
         left = [one for one in snapshots if one >= snapshot]
+        # Without the segments that the snapshots chosen so far make superfluous: Kafka deletes them
+        # on the way.
         total = sum(sizes[one] for one in left) + sum(
             segments[base] for base in _segments_from(bases, kept)
         )
+        # ``<``: a log of exactly this size is not too large, as in ``cleanSnapshotsRetentionSize``.
         too_large = 0 <= settings.retention_bytes < total
         if not (too_large or _is_too_old(directory / snapshot.file_name, settings, now_ms)):
             break
+        # The log would start beyond what is committed here (``maybeIncrementLogStartOffset`` throws
+        # then).
         if following.end_offset > high_watermark:
             break
         kept = following
@@ -98,4 +105,5 @@ def _is_too_old(path: Path, settings: LogSettings, now_ms: int) -> bool:
     index = BatchIndex(OpenFile(str(path)), 0)
     index.scan(_HEADER_WORK)
     timestamp = last_contained_log_timestamp(index)
+    # A snapshot whose header cannot be read is kept: nothing is known of its age.
     return timestamp is not None and now_ms - timestamp > settings.retention_ms

@@ -55,6 +55,8 @@ def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: 
     """Check the batches of a segment up to the first bad one; none may have an epoch below
     ``epoch``. Raises OSError.
     """
+    # A descriptor for reading: the scan also serves directories that are refused and stay
+    # unchanged.
     file = OpenFile(str(directory / segment_name(base_offset)))
     scan = SegmentScan(
         SegmentIndex(base_offset, interval_bytes),
@@ -70,6 +72,7 @@ def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: 
 
 def note_epochs(epochs: list[tuple[int, int]], batches: Sequence[Batch]) -> None:
     """Add to ``epochs`` each epoch that begins with one of ``batches``."""
+    # Epochs never decrease, so the last batch tells for all of them.
     if not batches or (epochs and epochs[-1][0] == batches[-1].epoch):
         return
     for batch in batches:
@@ -162,10 +165,13 @@ class Segment:
         """
         start, end = batches[0].position, batches[-1].position + batches[-1].size
         try:
+            # At the known size and not at the end of the file: bytes of a failed write may lie
+            # behind it.
             self._disk.write(self._log, self.size, data[start:end])
             self._index.add(batches, self.size - start)
             self._write_entries()
         except BaseException:
+            # Until ``_undo`` has worked: the caller asks for it when that failed, too.
             self.torn = True
             with contextlib.suppress(DiskFailed):
                 self._undo()
@@ -181,6 +187,8 @@ class Segment:
         everything if no batch does. Raises DiskFailed.
         """
         found = _find(self._log, self._index, offset, self.size)
+        # The start of the batch, not ``offset``: a batch is cut as a whole, as in
+        # ``FileRecords.truncateTo``.
         return (found.position, found.base_offset) if found else (self.size, self.end_offset)
 
     def truncate_to(self, offset: int) -> None:
@@ -193,6 +201,7 @@ class Segment:
         # The log before its indexes: an index entry behind the end is found at start (Kafka's
         # sanityCheck), a batch without entry would be too. Neither loses a record.
         self._disk.truncate(self._log, size)
+        # Before the epochs are cut: ``UnifiedLog.truncate_to`` relies on this order.
         self._disk.sync(self._log)
         self.size = self.flushed_size = size
         self.end_offset = self.flushed_offset = end_offset
@@ -217,6 +226,7 @@ class Segment:
 
     def seal(self) -> None:
         """Complete and sync the segment, which gets no more batches. Raises DiskFailed."""
+        # ``LogSegment.onBecomeInactiveSegment`` does so: look-ups by time rely on the last entry.
         self.add_latest_time()
         self.flush()
         # A closed segment is trusted by its last index entries, so these must be on disk before the
@@ -240,6 +250,8 @@ class Segment:
         return file
 
     def _set_index(self, file: DiskFile, data: bytes) -> None:
+        # An index that is right already is not written: Kafka's preallocated one is longer, and is
+        # trimmed.
         if file.size != len(data) or file.read(0, len(data)) != data:
             self._disk.truncate(file, 0)
             self._disk.write(file, 0, data)

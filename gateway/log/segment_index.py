@@ -39,6 +39,7 @@ class SegmentIndex:
         self._positions = array("q")
         self._times = array("q")
         self._time_offsets = array("q")
+        # ``TimestampOffset.UNKNOWN`` of Kafka: an entry with timestamp -1 is never written.
         self._latest = (_NO_TIMESTAMP, base_offset)
 
     @property
@@ -55,6 +56,7 @@ class SegmentIndex:
         due = (self._positions[-1] if self._positions else 0) + self._interval - shift
         latest = self._latest[0]
         for position, _, _, last_offset, _, timestamp in batches:
+            # The first batch with the largest timestamp stays, as in ``LogSegment.append``.
             if timestamp > latest:
                 latest = timestamp
                 self._latest = (timestamp, last_offset)
@@ -71,6 +73,7 @@ class SegmentIndex:
         (``TimeIndex.maybeAppend``).
         """
         timestamp, offset = self._latest
+        # ``>``: ``TimeIndex.maybeAppend`` writes no second entry of the same timestamp.
         if timestamp > (self._times[-1] if self._times else _NO_TIMESTAMP):
             self._times.append(timestamp)
             self._time_offsets.append(offset)
@@ -79,6 +82,8 @@ class SegmentIndex:
         """Return the position of the last batch with an entry that ends before ``offset``, 0 if
         there is none (``OffsetIndex.lookup``).
         """
+        # An entry holds the last offset of its batch, so the batch with ``offset`` is behind the
+        # entry found.
         at = bisect.bisect_left(self._offsets, offset)
         return self._positions[at - 1] if at else 0
 

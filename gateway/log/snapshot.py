@@ -72,6 +72,7 @@ def _control_record(index: BatchIndex, at: int) -> Record | None:
 
 
 def _control_type(record: Record) -> int | None:
+    # ``ControlRecordType.parseTypeId`` takes a longer key, too; Kafka writes none.
     if record.key is None or len(record.key) != _CONTROL_KEY.size:
         return None
     return int(_CONTROL_KEY.unpack(record.key)[1])

@@ -65,7 +65,9 @@ class SnapshotFile:
                 SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_log_timestamp),
             )
         ]
-        # In the same batch as the header, as Kafka's ``RecordsSnapshotWriter`` writes them.
+        # In the same batch as the header, as Kafka's ``RecordsSnapshotWriter`` writes them. A
+        # snapshot of a static quorum names no voters: they are in the configuration of each node
+        # (KIP-853).
         if kraft_version > 0:
             first.append(("KRAFT_VERSION", KRaftVersionRecord(k_raft_version=kraft_version)))
             if voters is not None:
@@ -76,13 +78,16 @@ class SnapshotFile:
         """Add a metadata record by its value, frame included."""
         self._values.append(value)
         self._bytes += len(value)
+        # After the record and not before it: a batch holds at least one, however large it is.
         if len(self._values) >= BATCH_RECORDS_MAX or self._bytes >= BATCH_BYTES:
+            # The footer is a batch of its own, because the others are no control batches.
             self._flush()
 
     def finish(self) -> None:
         """Write the remaining records and the footer, and freeze the sink."""
         self._flush()
         self._control([("SNAPSHOT_FOOTER", SnapshotFooterRecord())])
+        # Last: a snapshot without its footer never gets its name (KIP-630).
         self._sink.freeze()
 
     def _flush(self) -> None:
@@ -106,6 +111,7 @@ class SnapshotFile:
         self._write(records, is_control=True)
 
     def _write(self, records: list[Record], *, is_control: bool = False) -> None:
+        # All batches have the epoch of the id, and not those of the records that they stand for.
         data = encode_batch(records, partition_leader_epoch=self._epoch, is_control=is_control)
         self._next_offset += len(records)
         self._sink.write(self._sink.size, data)

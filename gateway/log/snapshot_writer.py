@@ -46,6 +46,8 @@ class SnapshotWriter:
         self._path = directory / snapshot_id.file_name
         self._disk = disk
         self._file = disk.open(self._part)
+        # An abandoned download of the same snapshot may have left bytes; the leader is asked from
+        # position 0.
         disk.truncate(self._file, 0)
 
     @property
@@ -73,12 +75,16 @@ class SnapshotWriter:
         snapshot, which is then removed; DiskFailed, and what ``before_freeze`` raises.
         """
         try:
+            # Kafka's ``FileRawSnapshotWriter.freeze`` checks nothing: a reader finds a bad byte
+            # later.
             if (fault := snapshot_fault(self._part)) is not None:
                 self._disk.remove(self._part)
                 raise fault
             # Sync before rename: a complete name must never stand for incomplete bytes, because
             # readers trust every file that has one.
             self._disk.sync(self._file)
+            # Between sync and rename: once it has its name, the next start drops a log that ends
+            # before it.
             self._before_freeze(self.snapshot_id)
         finally:
             self._file.close()
@@ -100,6 +106,7 @@ def snapshot_fault(path: Path) -> DecodeError | None:
     with doing("read", path):
         index = BatchIndex(OpenFile(str(path)), 0)
         index.scan(_EVERYTHING)
+        # Every CRC was checked on the way to the end.
         if index.status is not Status.AT_END:
             reason = index.problem.reason if index.problem else "it changes while it is read"
             return DecodeError(reason, path=str(path), offset=index.end, rule="snapshot")

@@ -125,13 +125,18 @@ class UnifiedLog(abc.ABC):
         self._guard.check()
         before = self.end_offset
         view = memoryview(records)
+        # Checked again, although the core has checked what a leader sent: no path may bring a bad
+        # batch to the disk.
         checked = check_batches(view, Tail(before, self.last_epoch))
         if checked.fault is not None:
             raise checked.fault
         run: list[Batch] = []
+        # Counted here, because the batches of a run are not written before the segment is full.
         size, first_timestamp = self._active.size, self._active.first_timestamp
         for batch in checked.batches:
             if self._needs_roll(batch, size, first_timestamp):
+                # One write for all batches of a segment: a Fetch response of 1 MiB may hold
+                # thousands of them.
                 self._write(view, run)
                 self._roll()
                 run, size, first_timestamp = [], 0, None
@@ -169,6 +174,8 @@ class UnifiedLog(abc.ABC):
         self._guard.check()
         if offset >= self.end_offset:
             return
+        # Before the batch is looked for, and once more with its start: a committed offset may be in
+        # its middle.
         self._refuse_below_high_watermark(offset, f"truncate to offset {offset}")
         scan = self._scan_closed(offset)
         with doing("read", self.directory):
@@ -205,8 +212,12 @@ class UnifiedLog(abc.ABC):
             return False
         aged = (
             first_timestamp is not None
+            # A batch without timestamps, -1, has no age. Kafka takes that of the file
+            # (``LogSegment.timeWaitedForRoll``).
             and 0 <= first_timestamp < batch.max_timestamp - self._settings.segment_ms
         )
+        # ``>``: a batch that fills the segment exactly stays in it, as in
+        # ``LogSegment.shouldRoll``.
         return (
             size + batch.size > self._settings.segment_bytes
             or aged
@@ -228,6 +239,7 @@ class UnifiedLog(abc.ABC):
             self._epochs.save(self._disk, self.directory)
             self._active.append(view, batches)
         except BaseException as error:
+            # Memory alone: the entries on disk begin at the log's end, where recovery drops them.
             self._epochs.truncate_from_end(batches[0].base_offset)
             # A plain DiskFailed (a full disk) was undone: the log continues. Anything else leaves
             # bytes behind that nothing in memory accounts for.
@@ -245,6 +257,8 @@ class UnifiedLog(abc.ABC):
         with self._guard.several_steps():
             self._active.seal()
             old = self._active
+            # Assigned before the old segment is closed: if the creation fails, the old one is still
+            # active.
             self._active = self._create(old.end_offset)
             self._closed.append(old.base_offset)
             old.close()
@@ -259,6 +273,7 @@ class UnifiedLog(abc.ABC):
         """Scan the closed segment that contains ``offset``; None if the active one does."""
         if offset >= self._active.base_offset:
             return None
+        # The caller has refused offsets below the high watermark, so there is such a segment.
         base_offset = max(base for base in self._closed if base <= offset)
         with doing("read", self.directory):
             return scan_segment(self.directory, base_offset, self._settings.index_interval_bytes, 0)

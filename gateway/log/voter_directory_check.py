@@ -43,6 +43,7 @@ class VoterDirectoryCheck:
 
         Raises NotFormatted, WrongNode, QuorumStateLost; LogDamaged for impossible values.
         """
+        # The owner first: the files of another node say nothing about this one's vote.
         self._check_owner(directory.parent, files)
         path = directory / quorum_state.FILE_NAME
         if files.quorum_state is None:
@@ -74,6 +75,7 @@ class VoterDirectoryCheck:
         # A formatted directory has no quorum-state yet. A log, a snapshot or a recovery point shows
         # that a node has run on it, and may have voted.
         listing = list_directory(str(path.parent))
+        # A first start creates an empty segment at 0 before it writes quorum-state.
         has_log = any(
             base or (path.parent / f"{base:020d}.log").stat().st_size
             for base, _ in listing.segments
@@ -92,7 +94,8 @@ class VoterDirectoryCheck:
 
 def check_epoch(directory: Path, state: QuorumStateData, last_epoch: int) -> None:
     """Refuse a state that is older than the log. Raises QuorumStateLost."""
-    # An epoch is on disk before its first record is appended, so only an old copy is behind.
+    # An epoch is on disk before its first record is appended, so only an old copy is behind. ``<``:
+    # the epoch of a candidate or a new leader may be ahead of its log.
     if state.leader_epoch < last_epoch:
         raise QuorumStateLost(
             f"{directory / quorum_state.FILE_NAME} is of epoch {state.leader_epoch}, and the log "

@@ -53,6 +53,7 @@ class WriteGuard:
         """
         try:
             yield
+        # Any other error leaves the old file, because the rename is the last step.
         except SyncFailed as error:
             self.fail(error)
             raise
