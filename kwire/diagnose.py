@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kwire.errors import DecodeError, EncodeError
-from kwire.message import FieldInfo, Message, Struct, generated_class
+from kwire.structs import FieldInfo, Struct, generated_class
 from kwire.wire import STRING_BYTES_MAX, more_varint
+
+if TYPE_CHECKING:
+    from kwire.message import Message
 
 _CODES = {
     "bool": "?",

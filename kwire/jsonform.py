@@ -15,7 +15,7 @@ import math
 from typing import Any
 
 from kwire.errors import DecodeError, EncodeError
-from kwire.message import FieldInfo, Message, Struct, generated_class, unsupported
+from kwire.structs import FieldInfo, Struct, generated_class
 from kwire.uuid import Uuid
 
 _BLOBS = ("bytes", "records", "Header", "ApiMessage")
@@ -30,10 +30,8 @@ _RANGES = {
 _FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def to_json(message: Message, version: int) -> dict[str, Any]:
-    """See :meth:`kwire.message.Message.to_json`."""
-    if version not in message.VERSIONS:
-        raise unsupported(type(message), version)
+def to_json(message: Struct, version: int) -> dict[str, Any]:
+    """See :meth:`kwire.message.Message.to_json`, which checks ``version``."""
     return _struct_to_json(message, version, message.NAME)
 
 
@@ -94,13 +92,9 @@ def _value_to_json(f: FieldInfo, one: Any, version: int, path: str) -> Any:
     return one
 
 
-def from_json(cls: type[Message], value: Any, version: int) -> Message:
-    """See :meth:`kwire.message.Message.from_json`."""
-    if version not in cls.VERSIONS:
-        raise unsupported(cls, version)
-    made = _struct_from_json(cls, value, version, cls.NAME)
-    assert isinstance(made, Message)
-    return made
+def from_json(cls: type[Struct], value: Any, version: int) -> Struct:
+    """See :meth:`kwire.message.Message.from_json`, which checks ``version``."""
+    return _struct_from_json(cls, value, version, cls.NAME)
 
 
 def _struct_from_json(cls: type[Struct], value: Any, version: int, path: str) -> Struct:

@@ -1,8 +1,8 @@
-"""Provides the base of every generated class: fields, equality, repr, copies, encode and decode,
-JSON form.
+"""Provides the base of every generated message: encode, decode and the JSON form at a version.
 
 The classes themselves are generated; their readers and writers are flat functions, found here by
-version.
+version. ``kwire.structs`` has the part that the structs inside a message share with it; this module
+exports its names too, so that generated code has one import.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from __future__ import annotations
 import gc
 import struct
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 from kwire.errors import DecodeError, EncodeError, UnsupportedVersion
+from kwire.structs import FieldInfo, Struct, bare, frozen_default, generated_class
+
+__all__ = ["FieldInfo", "Message", "Struct", "bare", "frozen_default", "generated_class"]
 
 #: Errors that generated readers raise on bad bytes; ``_WRITE_FAULTS``: writers on bad values.
 _READ_FAULTS = (DecodeError, struct.error, IndexError, UnicodeDecodeError)
@@ -32,133 +35,6 @@ _WRITE_FAULTS = (
     IndexError,
     OverflowError,
 )
-
-
-_S = TypeVar("_S", bound="Struct")
-
-
-class FieldInfo(NamedTuple):
-    """The facts of one field, as a generated class holds them in ``FIELDS``. Ranges are (low,
-    high), both included.
-    """
-
-    name: str  #: Kafka's name
-    attr: str  #: the Python attribute
-    json: str  #: the member in Kafka's JSON form
-    type: str  #: a primitive type, or the class name of an inner struct
-    is_struct: bool
-    array: bool
-    versions: tuple[int, int]
-    nullable: tuple[int, int]
-    tagged: tuple[int, int]
-    tag: int | None
-    default: Any
-    ignorable: bool
-    map_key: bool
-    flexible: tuple[int, int] | None
-    entity: str | None
-
-    def at(self, version: int) -> bool:
-        """True if the field exists at ``version``."""
-        return self.versions[0] <= version <= self.versions[1]
-
-    def nullable_at(self, version: int) -> bool:
-        """True if it may be null at ``version``."""
-        return self.nullable[0] <= version <= self.nullable[1]
-
-    def tagged_at(self, version: int) -> bool:
-        """True if it is a tagged field at ``version``."""
-        return self.tagged[0] <= version <= self.tagged[1]
-
-
-class _Maker(type):
-    """Lets readers make an object without its constructor: three quarters of the time, and they
-    make most objects there are.
-
-    The generated ``__init__`` is kept under another name, so that ``type.__call__`` finds none;
-    calling the class runs it.
-    """
-
-    def __new__(meta, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _Maker:
-        if "__init__" in namespace:
-            namespace["_fill"] = namespace.pop("__init__")
-        return super().__new__(meta, name, bases, namespace)
-
-    if not TYPE_CHECKING:  # to type checkers the classes are what they look like
-
-        def __call__(cls, **values):
-            made = type.__call__(cls)
-            made._fill(**values)
-            return made
-
-        @property
-        def __signature__(cls):
-            import inspect
-
-            parameters = list(inspect.signature(cls._fill).parameters.values())
-            return inspect.Signature(parameters[1:])
-
-
-def bare(cls: type[_S]) -> Callable[[], _S]:
-    """A factory of objects of ``cls`` with nothing set, for generated readers, which set every
-    attribute.
-    """
-    made: Callable[[], _S] = type.__call__.__get__(cls)
-    return made
-
-
-class Struct(metaclass=_Maker):
-    """A struct inside a message. Attributes are plain; ``unknown_tags`` keeps unknown tagged
-    fields, in order.
-    """
-
-    __slots__ = ()
-    NAME: ClassVar[str]
-    FIELDS: ClassVar[tuple[tuple[Any, ...], ...]]
-    unknown_tags: Sequence[tuple[int, bytes]]
-
-    @classmethod
-    def fields(cls) -> tuple[FieldInfo, ...]:
-        """The facts of every field, in the order of the schema."""
-        return tuple(FieldInfo(*row) for row in cls.FIELDS)
-
-    @classmethod
-    def struct_class(cls, name: str) -> type[Struct]:
-        """The class of an inner struct, by the name that ``FieldInfo.type`` gives."""
-        found: type[Struct] = getattr(sys.modules[cls.__module__], name)
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Struct) or self.FIELDS is not other.FIELDS:
-            return NotImplemented
-        return all(getattr(self, row[1]) == getattr(other, row[1]) for row in self.FIELDS) and list(
-            self.unknown_tags
-        ) == list(other.unknown_tags)
-
-    def __repr__(self) -> str:
-        blank = generated_class(type(self))()
-        shown = [
-            f"{row[1]}={_short(getattr(self, row[1]))}"
-            for row in self.FIELDS
-            if getattr(self, row[1]) != getattr(blank, row[1])
-        ]
-        if self.unknown_tags:
-            shown.append(f"unknown_tags={list(self.unknown_tags)!r}")
-        return f"{self.NAME}({', '.join(shown)})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        base = generated_class(type(self))
-        values = [getattr(self, row[1]) for row in self.FIELDS] + [self.unknown_tags]
-        return _rebuild, (base, [bytes(v) if isinstance(v, memoryview) else v for v in values])
-
-    def copy(self, **changes: Any) -> Self:
-        """A copy that shares no struct and no list with this one, with ``changes`` made. Raises
-        TypeError for an unknown name.
-        """
-        values = {row[1]: _copy(getattr(self, row[1])) for row in self.FIELDS}
-        values["unknown_tags"] = list(self.unknown_tags) or ()
-        made: Self = generated_class(type(self))(**(values | changes))
-        return made
 
 
 class Message(Struct):
@@ -207,6 +83,7 @@ class Message(Struct):
         return parts
 
     def _write_fault(self, version: int, error: Exception) -> EncodeError:
+        # Imported at the first fault, because the import takes a millisecond of a command's start.
         from kwire.diagnose import explain_encode
 
         return explain_encode(self, version, error)
@@ -282,6 +159,8 @@ class Message(Struct):
 
         Raises EncodeError for a value the version cannot carry, UnsupportedVersion.
         """
+        if version not in self.VERSIONS:
+            raise unsupported(type(self), version)
         from kwire.jsonform import to_json
 
         return to_json(self, version)
@@ -291,6 +170,8 @@ class Message(Struct):
         """Read the form of :meth:`to_json`. Raises DecodeError naming the member,
         UnsupportedVersion.
         """
+        if version not in cls.VERSIONS:
+            raise unsupported(cls, version)
         from kwire.jsonform import from_json
 
         message = from_json(cls, value, version)
@@ -302,48 +183,3 @@ def unsupported(cls: type[Message], version: int) -> UnsupportedVersion:
     """The error for a version that ``cls`` does not have."""
     low, high = cls.VERSIONS[0], cls.VERSIONS[-1]
     return UnsupportedVersion(f"{cls.NAME} has versions {low} to {high}, not {version}")
-
-
-def frozen_default(cls: type[_S]) -> _S:
-    """The one default that readers put where a tagged struct is absent: equal to ``cls()``, but it
-    cannot be changed.
-    """
-    frozen = _Maker(
-        cls.__name__,
-        (cls,),
-        {"__slots__": (), "__setattr__": _refuse_change, "__module__": cls.__module__},
-    )
-    value = cls()
-    value.__class__ = frozen  # type: ignore[assignment]
-    return value
-
-
-def _refuse_change(self: Struct, name: str, value: Any) -> None:
-    raise AttributeError(
-        f"this {self.NAME} is the shared default of an absent field: assign a new"
-        f" {self.NAME}({name}=...) instead"
-    )
-
-
-def generated_class(cls: type[Any]) -> type[Any]:
-    """The generated class behind a frozen default's."""
-    return cls.__base__ if "__setattr__" in cls.__dict__ else cls  # type: ignore[return-value]
-
-
-def _rebuild(cls: type[Struct], values: list[Any]) -> Struct:
-    made = bare(cls)()
-    for row, value in zip((*cls.FIELDS, (None, "unknown_tags")), values, strict=True):
-        setattr(made, row[1], value)
-    return made
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Struct):
-        return value.copy()
-    if isinstance(value, list):
-        return [_copy(one) for one in value]
-    return value
-
-
-def _short(value: Any) -> str:
-    return f"<{len(value)} bytes>" if isinstance(value, memoryview) else repr(value)
