@@ -62,8 +62,10 @@ class Acl(NamedTuple):
         # The broker checks the name of the cluster before it forwards the request (AclApis).
         if self.resource_type == _CLUSTER and self.resource_name != _CLUSTER_NAME:
             raise _invalid(f"The only valid name for the CLUSTER resource is {_CLUSTER_NAME}")
+        # As an empty prefix it would match every resource of its type.
         if not self.resource_name:
             raise _invalid("Invalid empty resource name")
+        # ANY and UNKNOWN are for filters: an ACL that has one would match by accident, or never.
         if self.resource_type not in _TYPES:
             raise _invalid(f"Invalid resourceType {_told(self.resource_type)}")
         if self.pattern_type not in _PATTERNS:
@@ -84,6 +86,8 @@ class Acl(NamedTuple):
         """Raise ApiError unless an ACL can have this host at ``level`` of metadata.version."""
         if not self.host:
             raise _invalid("Host pattern cannot be null or empty")
+        # Any other text is compared with the client's address as it is, so that nothing is to be
+        # checked.
         if "/" not in self.host:
             return
         if not is_cidr_acl_supported(level):
@@ -166,6 +170,7 @@ class AclFilter(NamedTuple):
             return name == acl.resource_name
         if acl.pattern_type == PREFIXED:
             return name.startswith(acl.resource_name)
+        # A literal "*" stands for all names, and in a prefix it is a character like others.
         return acl.resource_name in (name, WILDCARD)
 
 

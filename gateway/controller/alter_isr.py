@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 def alter_isr(request: AlterIsrRequest, context: ControllerRequestContext) -> SlicedDecision:
     """Return a record for each partition that changes. Raises ApiError STALE_BROKER_EPOCH."""
+    # The whole request fails: a broker that was replaced has no say about any partition.
     check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     changes = PartitionChanges(context)
     answer = AlterIsrResponse()
@@ -68,5 +69,6 @@ def _alter(
             context,
         )
     except ApiError as refusal:
+        # A broker of that time knows none of the codes that came with topic ids.
         return OLD_ERRORS.get(refusal.error, refusal.error)
     return ErrorCode.NONE

@@ -67,6 +67,8 @@ def check_by_hand(replicas: Sequence[int], expected_count: int | None, nodes: No
     Raises ApiError INVALID_REPLICA_ASSIGNMENT
     (``ReplicationControlManager.validateManualPartitionAssignment``).
     """
+    # In the order of ``validateManualPartitionAssignment``, because the client sees the first fault
+    # alone.
     if not replicas:
         raise bad_assignment("The manual partition assignment includes an empty replica list.")
     seen: set[int] = set()
@@ -116,7 +118,9 @@ def _new_partition(
         topic_id=topic_id,
         replicas=list(replicas),
         isr=isr,
+        # The first active one of the assignment, which is the preferred one if it is active.
         leader=isr[0],
+        # A topic that is created again has another id, so both epochs may begin at 0 again.
         leader_epoch=0,
         partition_epoch=0,
         directories=directories,

@@ -36,6 +36,7 @@ def check_broker_epoch(broker_id: int, epoch: int, image: Image) -> RegisterBrok
 
     The epoch keeps a broker that was replaced by a new incarnation from changing anything.
     """
+    # One error for both cases: real Kafka 4.3 answers STALE_BROKER_EPOCH to an unknown id, too.
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise ApiError(
@@ -93,6 +94,7 @@ def expire_one(context: ControllerRequestContext) -> Slices[list[Message]]:
     One broker at a time, so that the elections for the next one know that this one is fenced.
     """
     while (silent := context.sessions.expired(context.steady_ms)) is not None:
+        # Before it is looked at: a session without a registration must not be found again.
         context.sessions.forget(silent)
         broker = context.image.brokers.get(silent.broker_id)
         # A broker that has registered again, or was unregistered, has another session or none.

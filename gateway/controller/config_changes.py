@@ -105,6 +105,7 @@ def alter_configs(
     ``changes_of`` is :func:`increments` or :func:`replacement`. It turns the entries of a resource
     into changes, given the keys that are set now.
     """
+    # All of them first: whether a resource is there twice is not known before the last one.
     asked = [(Resource(one.resource_type, one.resource_name), one.configs) for one in resources]
     count = Counter(resource for resource, _ in asked)
     records: list[Message] = []
@@ -139,12 +140,15 @@ def _alter_one(
             ErrorCode.INVALID_REQUEST,
             f"Configurations of resource type {resource.type} cannot be changed here.",
         )
+    # Before the keys are looked at: their faults would tell what the requester may not see.
     check_allowed(resource, context)
     if len({config.name for config in configs}) < len(configs):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     before = context.image.configs.get(resource, {})
+    # Against the proposals and not the committed image, so that two requests in a row add up.
     changes = changes_of(resource, configs, before)
     after = {name: value for name, value in {**before, **changes}.items() if value is not None}
+    # Refused here: the record could not be encoded, and ``encode`` has no key to name.
     _check_sizes(changes)
     _check_min_isr(resource, changes, context)
     # The whole configuration after the change is checked, not the changed keys: keys limit one
@@ -190,6 +194,7 @@ def replacement(resource: Resource, configs: Iterable[Any], before: Mapping[str,
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(unset)}"
         )
     given: _Changes = {config.name: config.value for config in configs}
+    # Behind the keys that are set, as ``legacyAlterConfigResource`` orders its records.
     left_out: _Changes = dict.fromkeys(name for name in before if name not in given)
     return _worth_a_record(resource, given, before) | left_out
 
@@ -199,6 +204,7 @@ def _worth_a_record(resource: Resource, changes: _Changes, before: Mapping[str, 
         # A record with the same value makes the broker reload the file that the value names, such
         # as a key store (KAFKA-14136).
         return changes
+    # A key that is unset already needs no record either: ``get`` gives None for it.
     return {name: value for name, value in changes.items() if value != before.get(name)}
 
 
@@ -229,8 +235,10 @@ def _listed(
     parts = [part for part in (text or "").split(",") if part]
     for value in _split(config.value or ""):
         if operation is Operation.SUBTRACT:
+            # A value that is not in the list is no error (``List.remove``).
             if value in parts:
                 parts.remove(value)
+        # Once only: an APPEND that a client repeats changes nothing.
         elif value not in parts:
             parts.append(value)
     return ",".join(parts)
@@ -249,6 +257,7 @@ def _split(text: str) -> list[str]:
 
 def _check_sizes(changes: _Changes) -> None:
     for name, value in changes.items():
+        # In bytes of UTF-8, as the length in the record is counted.
         if value is not None and len(value.encode()) > _VALUE_BYTES_MAX:
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,
@@ -268,6 +277,7 @@ def _check_min_isr(
     """
     if resource.type != ResourceType.BROKER or MIN_ISR not in changes or not has_elr(context.image):
         return
+    # The value of one broker would make two controllers decide differently.
     if resource.name:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,

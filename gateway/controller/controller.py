@@ -140,21 +140,26 @@ class Controller:
         Here and below ``now_ms`` is wall-clock time since the epoch, and ``steady_ms`` is the same
         moment on a monotonic clock.
         """
+        # A copy: what this controller proposes may never be committed, and must leave no trace in
+        # the image that other readers of the node have (KAFKA-14457, 15048).
         state = State()
         yield from state.copy(image)
         if image.brokers:  # the first of their heartbeats needs it
             yield from state.index_partitions()
+        # After the slices before it: until the state is whole, requests get NOT_CONTROLLER.
         self._state = state
         steady_ms = now_ms if steady_ms is None else steady_ms
         self._idle_since_ms = steady_ms
         self._next_offset = image.next_offset
         self._kraft_proposed = 0
+        # Sessions of an earlier leadership would fence brokers that another leader has heard since.
         self._sessions = Sessions(self.settings.broker_session_timeout_ms)
         # Heartbeats are not in the log: every unfenced broker gets a full session timeout to find
         # the new controller (ClusterControlManager.activate).
         for broker in unfenced(image):
             self._sessions.touch(broker, steady_ms)
         self._periodic = Periodic(self.settings, steady_ms)
+        # Before any request, so that no record precedes the metadata.version that it is read at.
         operations = activation(image, self.settings, transaction_open=transaction_open)
         for one in operations:
             yield from self._apply(one)
@@ -162,6 +167,8 @@ class Controller:
 
     def deactivate(self) -> None:
         """Drop the state: the node has lost leadership."""
+        # Not reverted but dropped: Kafka reverts to an in-memory snapshot, which was missing at
+        # some offsets (KAFKA-13114, 17608).
         self._state = None
 
     def log_ends(self, next_offset: int) -> None:
@@ -203,18 +210,24 @@ class Controller:
         state = self._state
         if state is None:
             why = "This node is not the active controller."
+            # NOT_CONTROLLER and no other error: brokers look for the new controller for this one
+            # only (KAFKA-12677).
             return Decision(None, refused(request, version, ErrorCode.NOT_CONTROLLER, why))
         context = self._context(state, version, allows, now_ms, steady_ms, principal)
         try:
             result, decided = yield from _decided(request, context)
         except ApiError as refusal:
             return Decision(None, refused(request, version, refusal.error, refusal.message))
+        # Before ``_apply``: later requests must not see what was only tried.
         if getattr(request, "validate_only", False):
             # The records were made to find every error, and are dropped.
             return Decision(None, result.answer)
         if decided is not None:
+            # Before the records are committed, so that the next decision builds on this one: two
+            # brokers that are fenced in turn must not each see the other one alive (KAFKA-13173).
             yield from self._apply(decided)
             self._idle_since_ms = context.steady_ms
+        # After ``_apply``, which has counted the records: sessions need the offset of the last one.
         result.written(self._next_offset - 1)
         return Decision(decided, result.answer, result.needs_confirmation)
 
@@ -239,8 +252,11 @@ class Controller:
         state, moment = self._state, now_ms if steady_ms is None else steady_ms
         for task in self._periodic.due(moment) if state is not None else ():
             assert state is not None
+            # The controller acts for itself, so there is no principal to ask about.
             context = self._context(state, 0, _allow_all, now_ms, moment, ANONYMOUS)
             records = yield from task.run(context)
+            # The records of a task are not atomic: a fenced broker may have more partitions than
+            # one operation may have records, and each change leaves a valid state.
             if records:
                 decided = yield from operation_in_slices(
                     task.name, records, context.level, atomic=False
@@ -248,6 +264,7 @@ class Controller:
                 yield from self._apply(decided)
                 self._idle_since_ms = moment
                 operations.append(decided)
+            # Also without records, or the task would be due for ever.
             self._periodic.done(task, moment, found=bool(records))
         return operations
 
@@ -260,6 +277,7 @@ class Controller:
         state, interval_ms = self._state, self.settings.max_idle_interval_ms
         if state is None or not interval_ms or steady_ms - self._idle_since_ms < interval_ms:
             return None
+        # Nodes at an older level cannot read the record, and would stop.
         if state.image.metadata_version < NO_OP_LEVEL:
             return None
         return self.confirmation(steady_ms)
@@ -270,6 +288,7 @@ class Controller:
         """
         assert self._state is not None, "only an active controller confirms that it leads"
         self._idle_since_ms = steady_ms
+        # It goes past ``_apply``: the record changes nothing but the end of the log.
         self._next_offset += 1
         return operation("noOpRecord", [NoOpRecord()], self._state.image.metadata_version)
 
@@ -280,6 +299,7 @@ class Controller:
                 self._state.apply(record.message)
             yield
         self._next_offset += decided.offsets
+        # Until the quorum has appended it ``kraft.kraft_version`` is still the old one.
         self._kraft_proposed = max(self._kraft_proposed, decided.kraft_version or 0)
 
     def _context(
@@ -308,6 +328,7 @@ class Controller:
         )
 
     def _random_below(self, below: int) -> int:
+        # 64 bits: the bias of the remainder is below 2^-40 for up to 2^24 nodes.
         return int.from_bytes(self._random(8), "big") % below
 
     def _new_id(self) -> Uuid:
@@ -336,12 +357,14 @@ def _decided(
     Raises ApiError.
     """
     assert request.API_KEY is not None, "only requests are decided"
+    # The cluster's permission is asked before the request is looked at, as in ``ControllerApis``.
     api = admin_api(request.API_KEY)
     if api.cluster_operation is not None and not context.may_on_cluster(api.cluster_operation):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     result = api.decide(request, context)
     if isinstance(result, Generator):
         result = yield from result
+    # No operation: the quorum refuses a proposal without records.
     if not result.records:
         return result, None
     decided = yield from operation_in_slices(

@@ -48,6 +48,7 @@ def expiry_api(
 
     def decide(request: Any, context: ControllerRequestContext) -> SlicedDecision:
         try:
+            # Known by its HMAC alone: the id is no secret, and would let anyone end the token.
             token = yield from find_token(request.hmac, context)
             expiry_ms = expiry_of(token, request, context)
         except ApiError as refusal:
@@ -79,6 +80,7 @@ def token_secret(context: ControllerRequestContext) -> Secret:
     """Return the secret key of the tokens' HMACs. Raises ApiError if delegation tokens are
     disabled.
     """
+    # Without the secret no node can compute an HMAC, so no token could be used.
     if context.settings.token_secret is None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     if not is_delegation_token_supported(context.level):
@@ -99,6 +101,7 @@ def sweep_expired_tokens(context: ControllerRequestContext) -> Slices[list[Messa
 
     They are as many as one operation holds: the task runs again at once if it found some.
     """
+    # A node of an older release could not read the record.
     if not is_delegation_token_supported(context.level):
         return []
     records: list[Message] = []
@@ -114,6 +117,7 @@ def sweep_expired_tokens(context: ControllerRequestContext) -> Slices[list[Messa
 
 def check_may_renew(token: DelegationTokenRecord, context: ControllerRequestContext) -> None:
     """Raise ApiError unless the requester is the owner or a renewer of the token."""
+    # The requester that created it for another owner is neither (KIP-373, ``allowedToRenew``).
     if context.principal != token.owner and context.principal not in token.renewers:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
@@ -133,4 +137,5 @@ def later(now_ms: int, duration_ms: int) -> int:
     """Return the sum, or the last time that 64 bits hold: clients send ``Long.MAX_VALUE`` to ask
     for the longest lifetime (``DelegationTokenControlManager.sum``).
     """
+    # Python's sum does not overflow, but the field of the record is an int64.
     return min(now_ms + duration_ms, _LONG_MAX)

@@ -16,4 +16,5 @@ class ApiError(Exception):
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         self.error = error
         self.message = error_text(message)
+        # The name is for the log of a test that fails; a response has the number.
         super().__init__(error.name, self.message)

@@ -33,6 +33,7 @@ def default_features(metadata_version: int) -> dict[str, int]:
     levels = {
         name: feature.default_level(metadata_version) for name, feature in sorted(FEATURES.items())
     }
+    # Level 0 has no record: the feature is off.
     return {name: level for name, level in levels.items() if level and name != KRAFT_VERSION}
 
 

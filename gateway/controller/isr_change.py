@@ -61,16 +61,21 @@ def alter(
     before = changes.partition(wanted.topic_id, wanted.partition_index)
     if before is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    # The epochs before the ISR, in Kafka's order: a leader that lags gets the error that makes it
+    # catch up, and not one for an ISR that was right when it sent it.
     _check_epochs(broker_id, wanted, before)
     isr = [replica.broker_id for replica in wanted.isr]
     _check_isr(isr, wanted.recovery_state, before)
     if not all(_is_eligible(replica, context) for replica in wanted.isr):
+        # A fenced replica in the ISR could be elected before it has caught up again (KAFKA-13916).
         raise ApiError(ErrorCode.INELIGIBLE_REPLICA)
     election = changes.election(wanted.topic_id)
     after = changes.make(
         before, Target(isr=isr, recovery_state=wanted.recovery_state, election=election)
     )
     if after.leader != broker_id:
+        # After the record was made: the sender reads the new leader in the log before it tries
+        # again.
         raise ApiError(ErrorCode.NEW_LEADER_ELECTED)
     return after
 
@@ -81,8 +86,11 @@ def _check_epochs(broker_id: int, wanted: NewState, before: PartitionRecord) -> 
         # by now. NOT_CONTROLLER makes the leader look for it.
         raise ApiError(ErrorCode.NOT_CONTROLLER)
     if wanted.leader_epoch < before.leader_epoch:
+        # A new leader epoch has begun since: the sender leads no longer, or has to read that it
+        # leads again.
         raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
     if broker_id != before.leader:
+        # In the right epoch there is one leader, so the sender has a fault that no retry mends.
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if wanted.partition_epoch < before.partition_epoch:
         # The leader has not seen a change of this controller, which its ISR would undo (KIP-497).
@@ -90,6 +98,7 @@ def _check_epochs(broker_id: int, wanted: NewState, before: PartitionRecord) -> 
 
 
 def _check_isr(isr: Sequence[int], recovery_state: int, before: PartitionRecord) -> None:
+    # ``Replicas.validateIsr``, and the leader itself: it has every record that it acknowledges.
     is_isr = len(set(isr)) == len(isr) and set(isr) <= set(before.replicas) and before.leader in isr
     is_state = recovery_state == RECOVERED or (
         # A leader that recovers is alone in the ISR, and a leader that has recovered cannot be

@@ -70,6 +70,8 @@ def on_unfenced(broker_id: int, context: ControllerRequestContext) -> Slices[lis
     """Elect leaders of partitions without one, now that the broker is unfenced."""
     yield from context.state.index_partitions()
     changes = PartitionChanges(context)
+    # The partitions with a leader keep it: the new broker joins an ISR by AlterPartition, when it
+    # has caught up.
     for topic_id, index in context.state.partitions.leaderless:
         partition = changes.partition(topic_id, index)
         if partition is not None:
@@ -92,6 +94,7 @@ def on_restart(
         return records
     yield from context.state.index_partitions()
     index = context.state.partitions
+    # A partition is in one of the two at most, because the ELR has no member of the ISR.
     keys = index.in_isr(broker_id) + index.eligible(broker_id)
     records = yield from _without(broker_id, context, keys, lost=(broker_id,))
     return records
@@ -118,8 +121,10 @@ def elect_unclean(
     changes = PartitionChanges(context)
     for topic_id, index in context.state.partitions.leaderless:
         partition = changes.partition(topic_id, index)
+        # The rest comes in the next round, which is due at once: ``Periodic.done``.
         if len(changes.records) >= elections_max:
             break
+        # Asked for each partition: the configuration belongs to the topic.
         if partition is not None and changes.election(topic_id) is Election.UNCLEAN:
             changes.make(partition, Target(election=Election.UNCLEAN))
         yield
@@ -139,6 +144,8 @@ def elect_preferred(
         if len(changes.records) >= elections_max:
             break
         if partition is not None:
+            # No record where the first replica cannot lead, so that such partitions do not use up
+            # the round.
             changes.make(partition, Target(election=Election.PREFERRED))
         yield
     return changes.records

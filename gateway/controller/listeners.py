@@ -43,6 +43,7 @@ def checked_listeners(listeners: Iterable[_L]) -> list[_L]:
             raise _invalid(
                 f"Unknown security protocol {one.security_protocol} in listener {one.name}."
             )
+        # ``ListenerInfo`` takes 0 for a port that was not resolved yet.
         if not one.port:
             raise _invalid(f"Listener {one.name} has no port.")
     return list(named.values())

@@ -32,6 +32,7 @@ class Nodes:
         takes replicas (``ClusterControlManager.usableBrokers``).
         """
         if not self._brokers:
+            # No brokers: the nodes of the quorum serve the topics themselves.
             return [UsableNode(node_id) for node_id in self._serving]
         return [
             UsableNode(node_id, broker.rack, broker.fenced)
@@ -63,6 +64,8 @@ class Nodes:
             return not self._brokers and node_id in self._serving
         if directory in (UNASSIGNED, MIGRATING):
             return True
+        # A broker of before KIP-858 has registered no directories, and all of its replicas are
+        # online.
         return directory != LOST and (not broker.log_dirs or directory in broker.log_dirs)
 
     def default_directory(self, node_id: int) -> Uuid:
@@ -74,6 +77,7 @@ class Nodes:
             return UNASSIGNED
         if not broker.log_dirs:
             return MIGRATING
+        # With several the broker chooses, and reports it by AssignReplicasToDirs (KIP-858).
         return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
 
 

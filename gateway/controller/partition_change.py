@@ -103,14 +103,18 @@ def leave_isr(
     # Last known leaders are cleared by the long way (maybeUpdateLastKnownLeader).
     if not simple or partition.last_known_elr or is_reassigning(partition):
         return None
+    # Both epochs are counted up by the readers of the record and are not in it
+    # (``PartitionRegistration.merge``).
     record = no_change(partition)
     record.isr = isr
     leader = partition.leader
+    # The leader stays if it can: writing the same one would begin a new leader epoch.
     if leader not in isr or not accepts(partition, leader):
         leader = next(
             (other for other in replicas if other in isr and accepts(partition, other)), NO_LEADER
         )
         if leader == NO_LEADER:
+            # No replica in sync is live: the long way decides about ELR and unclean elections.
             return None
         record.leader = leader
     known = partition.eligible_leader_replicas or []
@@ -173,6 +177,8 @@ class _Change:
         self._force_new_epoch()
         self._write_last_known_leader()
         self._write_assignment()
+        # At last, as in ``PartitionChangeBuilder.build``: the state that the leader reports
+        # replaces the one that an election has written.
         state = self._target.recovery_state
         if state is not None and state != self._before.leader_recovery_state:
             self._record.leader_recovery_state = state
@@ -217,6 +223,8 @@ class _Change:
         (``tryElection``).
         """
         elected = self._elected()
+        # A leader that stays is not written: the record's field raises the leader epoch, also if
+        # the id is the same.
         if elected.node_id != self._before.leader:
             if elected.node_id in self._elr:
                 # An eligible replica leads only if the ISR is empty: it is the first one in sync.
@@ -238,6 +246,8 @@ class _Change:
         # new one. Only a preferred election moves it.
         first = [self._before.leader]
         if self._target.election is Election.PREFERRED:
+            # The first of the new assignment: a reassignment that ends here prefers its own first
+            # replica.
             first.insert(0, self._replicas[0])
         for node_id in (*first, *self._replicas):
             if self._may_lead(node_id):
@@ -245,6 +255,7 @@ class _Change:
         last = self._last_known_leader()
         if last is not None:
             return _Elected(last, is_unclean=True)
+        # At last, and only where the topic allows it: the elected node may lack committed records.
         if self._target.election is Election.UNCLEAN:
             live = next(filter(self._rules.accepts, self._replicas), None)
             if live is not None:
@@ -304,7 +315,8 @@ class _Change:
         if not self._rules.elr:
             return
         known = self._before.last_known_elr
-        # Only when the leader is lost: later changes of a partition without one know no leader.
+        # Only when the leader is lost: later changes of a partition without one know no leader. One
+        # node: ``last_known_elr`` holds the last leader alone (``maybeUpdateLastKnownLeader``).
         if self._record.leader == NO_LEADER and not known and self._before.leader != NO_LEADER:
             self._record.last_known_elr = [self._before.leader]
         elif self._record.leader >= 0 and known:

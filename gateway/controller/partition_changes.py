@@ -92,6 +92,8 @@ class PartitionChanges:
         """
 
         def may_lead(node_id: int) -> bool:
+            # ``leaving`` first: an unclean election must not choose the node that goes, although it
+            # is still active in the state.
             return node_id != leaving and (node_id == joining or self._nodes.is_active(node_id))
 
         record = partition_change(partition, target, self._rules(partition, may_lead))
@@ -163,6 +165,8 @@ class PartitionChanges:
         found = self._min_isrs.get(topic_id)
         if found is None:
             partitions = self._context.image.partitions[topic_id]
+            # With more in-sync replicas required than there are, no partition could ever leave the
+            # ELR rules.
             most = len(partitions[min(partitions)].replicas)
             found = self._min_isrs[topic_id] = min(int(self._config(topic_id, MIN_ISR)), most)
         return found

@@ -87,6 +87,7 @@ class PartitionIndex:
             self._change(message)
             return
         maybe_changed = self._touched(message)
+        # Read before ``apply``, which removes a topic's partitions with it.
         before = {key: image.partitions.get(key[0], {}).get(key[1]) for key in maybe_changed}
         apply(image, message)
         for key, old in before.items():
@@ -106,6 +107,7 @@ class PartitionIndex:
             apply(self._image, change)  # raises FoldError
             raise AssertionError("a change of a partition that does not exist was applied")
         after = partitions[change.partition_id] = merge(before, change)
+        # -2 is no change and -1 no leader: neither is an election.
         if change.leader >= 0:
             self._count(before, change)
         self._put(before, after)
@@ -143,6 +145,8 @@ class PartitionIndex:
             (before and before.eligible_leader_replicas) or (),
             after.eligible_leader_replicas or (),
         )
+        # ``is not``: ``merge`` keeps the list of replicas that a change does not name, and a
+        # comparison of all lists would cost as much as the rest.
         if before is None or before.leader != after.leader or before.replicas is not after.replicas:
             _move(self._led_by, key, _leader(before), _leader(after))
             _mark(self.leaderless, key, after.leader == NO_LEADER)

@@ -37,6 +37,7 @@ class Periodic:
     """The moments at which tasks are due, in milliseconds on a monotonic clock."""
 
     def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
+        # An interval of 0 switches a task off.
         self._tasks = [task for task in _tasks(settings) if task.period_ms > 0]
         self._due_ms = {task.name: now_ms + task.period_ms for task in self._tasks}
 
@@ -57,12 +58,14 @@ class Periodic:
         A task that ``found`` work may have more: it is due at once, but the other tasks run first
         (``ReplicationControlManager.maybeBalancePartitionLeaders``: true reschedules the task).
         """
+        # Counted from now: a task that runs late is not made up for by several runs.
         self._due_ms[task.name] = now_ms if found else now_ms + task.period_ms
 
 
 def _tasks(settings: ControllerSettings) -> Iterator[Task]:
     yield Task(
         "maybeFenceStaleBroker",
+        # At least 1: an interval of 0 would switch it off.
         max(1, settings.broker_session_timeout_ms // _CHECKS_PER_SESSION),
         expire_one,
     )

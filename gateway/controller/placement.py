@@ -38,6 +38,8 @@ def place(
     Raises ApiError INVALID_REPLICATION_FACTOR if the nodes are too few, before it yields.
     """
     racks = _Racks(list(nodes), random_below)
+    # Before the first partition: a request is refused as a whole, and not after half of its
+    # partitions.
     racks.check(replicas)
     return (racks.next(replicas) for _ in range(partitions))
 
@@ -57,6 +59,7 @@ class _Ring:
         """Return the next node of this round; None when each had its turn."""
         if not self.nodes:
             return None
+        # A new round: every node may be chosen again, and the stripe moves by one.
         if self.round != round_:
             self.round, self.index, self.offset = round_, 0, (self.offset + 1) % len(self.nodes)
         if self.index >= len(self.nodes):
@@ -85,6 +88,8 @@ class _Racks:
         self._total = len(nodes)
         self._unfenced = sum(not node.fenced for node in nodes)
         by_name: dict[str | None, _Rack] = {}
+        # In a fixed order, so that the random numbers alone decide
+        # (``StripedReplicaPlacer.RackList``).
         for node in sorted(nodes, key=lambda node: node.node_id):
             rack = by_name.setdefault(node.rack, _Rack())
             (rack.fenced if node.fenced else rack.unfenced).nodes.append(node.node_id)
@@ -105,6 +110,7 @@ class _Racks:
             raise _impossible(
                 "All brokers are currently fenced, or have all their log directories cordoned."
             )
+        # Fenced nodes count: they take replicas, and come back.
         if replicas > self._total:
             raise _impossible(
                 f"The target replication factor of {replicas} cannot be reached because only "
@@ -135,6 +141,7 @@ class _Racks:
     def _leader(self) -> tuple[int, int]:
         """Return the first rack from the offset on that has an unfenced node left, and the node."""
         at = self._offset
+        # It ends: ``check`` has found an unfenced node, and each gets its turn in every round.
         while (node := self._racks[at].unfenced.next(self._round)) is None:
             at = (at + 1) % len(self._racks)
         return at, node
@@ -148,6 +155,7 @@ class _Racks:
 
 def _shuffle(items: list[_T], random_below: RandomBelow) -> None:
     for last in range(len(items) - 1, 0, -1):
+        # ``Collections.shuffle`` of Java: every order is equally probable.
         other = random_below(last + 1)
         items[last], items[other] = items[other], items[last]
 

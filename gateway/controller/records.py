@@ -114,6 +114,7 @@ def operation_in_slices(
     If it is not ``atomic`` the records take as many batches as they need, and each record leaves a
     valid state. Raises ApiError if the records are too many, too large, or cannot be encoded.
     """
+    # Counted before any is encoded: the count alone may refuse the request.
     messages = list(messages)
     if atomic:
         check_count(messages)
@@ -146,6 +147,7 @@ def check_count(messages: Sized) -> None:
     A decision that makes records for each element of a request checks after each of them: the
     request may have three times as many elements.
     """
+    # POLICY_VIOLATION as for ``BoundedListTooLongException`` in Kafka.
     if len(messages) > OPERATION_RECORDS_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
@@ -193,11 +195,13 @@ def _packed(values: list[bytes]) -> Iterable[tuple[bytes, ...]]:
     size = _BATCH_HEADER_BYTES
     for value in values:
         needed = len(value) + _RECORD_OVERHEAD_BYTES
+        # Refused here and not by the quorum, where it would fail the controller (KAFKA-14996).
         if needed > BATCH_BYTES_MAX - _BATCH_HEADER_BYTES:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION,
                 f"A record of {len(value)} bytes is larger than a batch may be.",
             )
+        # ``batch and``: a record that fits no batch was refused above, so a batch has at least one.
         if batch and (size + needed > BATCH_BYTES_MAX or len(batch) == OPERATION_RECORDS_MAX):
             yield tuple(batch)
             batch, size = [], _BATCH_HEADER_BYTES

@@ -63,6 +63,7 @@ class ControllerRequestContext:
     @property
     def kraft_version(self) -> int:
         """The kraft.version of the quorum, or a higher one that was proposed to it."""
+        # A second upgrade must not be decided while the first one is on its way to the log.
         return max(self.kraft.kraft_version, self.kraft_proposed)
 
     @property
@@ -72,6 +73,7 @@ class ControllerRequestContext:
 
     def may_on_cluster(self, operation: str) -> bool:
         """Whether the requester may do the operation on the cluster."""
+        # ``Resource.CLUSTER_NAME``.
         return self.allows(operation, "CLUSTER", "kafka-cluster")
 
     def may_on_topic(self, operation: str, name: str) -> bool:

@@ -43,6 +43,7 @@ class Sessions:
     def is_valid(self, broker: Registered, now_ms: int) -> bool:
         """Whether the broker sent a request within the session timeout."""
         touched_ms = self._touched_ms.get(broker)
+        # ``<=``: the session is valid in the millisecond of its end (``hasValidSession``).
         return touched_ms is not None and now_ms <= touched_ms + self._timeout_ms
 
     def expired(self, now_ms: int) -> Registered | None:

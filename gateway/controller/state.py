@@ -52,6 +52,7 @@ class State:
         meanwhile. Both images share the records, which are never changed in place.
         """
         for one in fields(committed):
+            # By the fields of the image, so that a new field cannot be forgotten here.
             value = getattr(committed, one.name)
             if isinstance(value, dict):
                 yield from _copy(value, getattr(self.image, one.name))
@@ -74,7 +75,8 @@ class State:
         """
         if isinstance(message, PartitionChangeRecord) and self._partitions is not None:
             # The short way: thousands of these come when a broker is fenced, and no other index
-            # depends on them.
+            # depends on them. The index applies the record to the image itself, because it needs
+            # the partition before and after.
             self._partitions.apply(message)
             return
         # Looked up before the record is applied, as the image loses the name with the topic.
@@ -91,8 +93,11 @@ class State:
             self._note(message.name)
         elif isinstance(message, ConfigRecord):
             if message.resource_type == BROKER_RESOURCE:
+                # Which keys a result depends on is not tracked: broker configurations change
+                # seldom.
                 self.memo.clear()
         elif isinstance(message, AccessControlEntryRecord):
+            # Counted: a log may hold one ACL under two ids, and each of them is removed alone.
             self._acls[Acl.of(message)] += 1
         elif isinstance(message, DelegationTokenRecord):
             self.token_index.add(message.token_id)
@@ -134,6 +139,7 @@ class State:
 
         Metric names have ``_`` for both, so the metrics of the two topics would be one.
         """
+        # The least of them, so that equal states give equal messages.
         return min(self._unified.get(unified(name), ()), default=None)
 
     def _forget_acl(self, message: RemoveAccessControlEntryRecord) -> None:

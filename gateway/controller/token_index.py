@@ -31,6 +31,7 @@ class TokenIndex:
 
     def add(self, token_id: str) -> None:
         """Add a token whose record was applied: a new one, or one with a new expiry."""
+        # A new expiry leaves the HMAC as it is: that depends on the id and the secret.
         if token_id not in self._hmacs:
             self._not_computed[token_id] = None
 
@@ -49,8 +50,10 @@ class TokenIndex:
         first one. The newest tokens come first.
         """
         while hmac not in self._ids and self._not_computed:
+            # From the end, where the newest is: a client renews a token soon after it was created.
             token_id, _ = self._not_computed.popitem()
             computed = self._hmacs[token_id] = token_hmac(secret, token_id)
             self._ids[computed] = token_id
+            # One HMAC takes microseconds, but an unknown token asks for all of them.
             yield
         return self._ids.get(hmac)

@@ -29,7 +29,11 @@ def allocate_producer_ids(
     """Return the next block. Raises ApiError where the broker is not registered, or no ids are
     left.
     """
+    # A block for a broker that was replaced would be lost: its new incarnation asks for another
+    # one.
     check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
+    # -1 before the first block. The record holds where the next block begins, and not the block
+    # given.
     first = max(0, context.image.next_producer_id)
     # Ids do not wrap around: brokers would take a second producer with an id for the first one.
     if first > _PRODUCER_ID_MAX - BLOCK_SIZE:

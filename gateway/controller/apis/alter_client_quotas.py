@@ -72,6 +72,7 @@ def alter_client_quotas(
         except ApiError as refusal:
             results[entity] = refusal
         else:
+            # After the whole entity was checked: its keys are set together or not at all.
             records += made
             check_count(records)
         yield
@@ -100,11 +101,14 @@ def _alter(
 
 def _keys_of(entity: QuotaEntity) -> _Keys:
     """Return the keys that an entity may have. Raises ApiError for an invalid entity."""
+    # An entity without parts would be the quota of all, which the defaults with a null name are
+    # for.
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in entity:
         if kind not in (USER, CLIENT_ID, IP):
             raise _invalid(f"Unhandled client quota entity type: {kind}")
+        # Null stands for the default of the type, and no client has an empty name.
         if name == "":
             raise _invalid(f"Empty {kind} not supported")
     given = dict(entity)
@@ -145,6 +149,7 @@ def _is_change(key: str, value: float | None, keys: _Keys, before: Mapping[str, 
     # Kafka accepts NaN and infinity for a key of type DOUBLE. No rate can be compared with NaN.
     if not math.isfinite(value):
         raise _invalid(f"Quota {key} must be a finite number")
+    # A rate of 0 would block the client. A quota is lifted by its removal.
     if value <= 0:
         raise _invalid(f"Quota {key} must be greater than 0")
     if (whole := keys[key]) is not None:
@@ -153,6 +158,7 @@ def _is_change(key: str, value: float | None, keys: _Keys, before: Mapping[str, 
             raise _invalid(f"Proposed value for {key} is too large for {type_name}.")
         if math.fmod(value, 1.0) > _FRACTION_MAX:
             raise _invalid(f"{key} cannot be a fractional value.")
+    # Only a new value makes a record (``alterClientQuotaEntity``).
     return before.get(key) != value
 
 

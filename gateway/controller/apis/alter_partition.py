@@ -52,8 +52,10 @@ def alter_partition(
     """Return a record for each partition that changes. Raises ApiError where the broker is not
     registered with this epoch.
     """
+    # The whole request fails: it comes from an incarnation that was replaced.
     check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     changes = PartitionChanges(context)
+    # Not atomic: each partition has a result of its own, and each record leaves a valid state.
     answer = yield from (
         _by_name(request, changes, context)
         if isinstance(request, OldAlterPartitionRequest)
@@ -113,6 +115,7 @@ def _answer(
 ) -> dict[str, Any]:
     index = partition.partition_index
     try:
+        # ``alter`` knows ids alone; version 1 gets the error for names (``OLD_ERRORS``).
         if topic_id is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         after = alter(broker_id, _wanted(topic_id, partition, context), changes, context)
@@ -125,6 +128,8 @@ def _answer(
         return {"partition_index": index, "error_code": error}
     return {
         "partition_index": index,
+        # The new state and not only an error, as KIP-497's text had it: the leader need not wait
+        # until it reads the record in the log.
         "leader_id": after.leader,
         "leader_epoch": after.leader_epoch,
         "isr": list(after.isr),

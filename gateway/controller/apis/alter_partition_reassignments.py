@@ -45,6 +45,8 @@ def alter_partition_reassignments(
         partitions = []
         for one in topic.partitions:
             partitions.append(_result(topic.name, one, may_resize, changes, context))
+            # Each time: the operation is atomic, and a request may name more partitions than it can
+            # hold.
             check_count(changes.records)
             yield
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
@@ -90,6 +92,7 @@ def _moved(
     """Return the partition during its move to ``wanted``, which replaces a move that is in
     progress.
     """
+    # Any number of replicas: a reassignment may change the replication factor (KIP-455).
     check_by_hand(wanted, None, context.nodes)
     # The factor that the partition will have when its current move ends, not that during the move.
     # Version 1 can forbid to change it (KIP-860).
@@ -115,6 +118,8 @@ def _moved(
 
 def _cancelled(name: str, before: PartitionRecord, election: Election) -> Target:
     """Return the partition as it was before the move (``PartitionReassignmentRevert``)."""
+    # NO_REASSIGNMENT_IN_PROGRESS, so that a tool can tell a move that has ended from one that it
+    # cancelled.
     if not is_reassigning(before):
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = [node_id for node_id in before.replicas if node_id not in before.adding_replicas]
@@ -128,7 +133,10 @@ def _cancelled(name: str, before: PartitionRecord, election: Election) -> Target
                 f"Unable to revert partition assignment for {name}:{before.partition_id} because "
                 "it would require an unclean leader election."
             )
+        # The first replica of before, as ``PartitionReassignmentRevert`` chooses; it leads
+        # uncleanly.
         isr = replicas[:1]
+    # Empty lists and not None: the record has to say that the move is over.
     return Target(isr=isr, replicas=replicas, removing=[], adding=[], election=election)
 
 

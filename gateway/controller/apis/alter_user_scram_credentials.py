@@ -43,6 +43,8 @@ def alter_user_scram_credentials(
 ) -> SlicedDecision:
     """Return one result for each user, and the record of its one change."""
     outcomes: dict[str, Message | ApiError] = {}
+    # Deletions first, as in ``ScramControlManager.alterCredentials``: a user in both lists is
+    # refused for the second mention.
     for deletion in request.deletions:
         _alter(deletion.name, partial(_removal, deletion, context), outcomes, context)
         yield
@@ -85,6 +87,7 @@ def _alter(
 
 def _removal(asked: ScramCredentialDeletion, context: ControllerRequestContext) -> Message:
     _check(asked.name, asked.mechanism)
+    # RESOURCE_NOT_FOUND and no silent success, so that a misspelt name is noticed.
     if (asked.mechanism, asked.name) not in context.image.scram:
         raise ApiError(
             ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
@@ -94,8 +97,10 @@ def _removal(asked: ScramCredentialDeletion, context: ControllerRequestContext) 
 
 def _credential(asked: ScramCredentialUpsertion) -> Message:
     _check(asked.name, asked.mechanism)
+    # ``ScramMechanism`` sets the least: few iterations make a stolen credential cheap to guess.
     if asked.iterations < ITERATIONS_MIN:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    # ``ScramControlManager.MAX_ITERATIONS``: clients compute them at each login.
     if asked.iterations > ITERATIONS_MAX:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not asked.salted_password:

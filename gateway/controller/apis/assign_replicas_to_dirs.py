@@ -39,12 +39,15 @@ def assign_replicas_to_dirs(
 
     Raises ApiError where the broker is not registered with this epoch, or the level is too old.
     """
+    # Before the broker's epoch, as in Kafka: the level decides whether the record can be read at
+    # all.
     if not is_directory_assignment_supported(context.level):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     assignment = _Assignment(request.broker_id, context)
     directories = []
     for directory in request.directories:
+        # The broker may report a directory that failed since: its replicas there must not lead.
         is_online = context.nodes.has_directory(request.broker_id, directory.id)
         topics = []
         for topic in directory.topics:
@@ -80,7 +83,10 @@ class _Assignment:
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self._broker_id not in partition.replicas:
+            # The error of a broker that is no replica: it was reassigned, and will delete the log.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        # Also without a change, which makes no record: brokers repeat a report whose response was
+        # lost.
         self._changes.make(partition, Target(directories={self._broker_id: directory}))
         # Leaders are elected after all assignments: a later one may name an online directory.
         if is_online:

@@ -65,6 +65,7 @@ def broker_heartbeat(
     """
     broker = check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     session, sessions = registered(broker), context.sessions
+    # Before the decision, which may take many slices: the broker is alive now.
     sessions.touch(session, context.steady_ms)
     yield from context.state.index_partitions()
     before = _state(broker, context)
@@ -72,16 +73,21 @@ def broker_heartbeat(
     records: list[Message] = []
     if after is not before:
         records += yield from _moves(broker, after, context)
+    # In the order of ``processBrokerHeartbeat``: the records of the new state assume the
+    # directories of before.
     records += yield from _failed(broker, request, context)
     records += _cordoned(broker, request, context)
 
     def written(last_offset: int) -> None:
+        # Only when the records are applied: ``_may_go`` of another broker counts by it.
         sessions.has_read(session, request.current_metadata_offset)
         if after is BrokerState.CONTROLLED_SHUTDOWN:
+            # The offset of the moves: the others must have read those before this broker stops.
             sessions.leave(session, last_offset)
         elif after.is_fenced:
             sessions.stay(session)
 
+    # ``>=``: the offset that a broker reports is the last one that it has applied.
     answer = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= sessions.registered_at(session),
         is_fenced=after.is_fenced,
@@ -94,6 +100,7 @@ def broker_heartbeat(
 
 
 def _state(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> BrokerState:
+    # Not by the registration: a new leader does not know the offset, and lets the broker ask again.
     if context.sessions.leaving_at(registered(broker)) is not None:
         return BrokerState.CONTROLLED_SHUTDOWN
     return BrokerState.FENCED if broker.fenced else BrokerState.UNFENCED
@@ -140,6 +147,7 @@ def _may_go(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> 
     """Whether the broker leads no partition and every broker that stays has read so: their metadata
     does not send clients to it any more.
     """
+    # Asked again each time: a leadership may have come back because no other replica was in sync.
     if leads_any(broker.broker_id, context.state):
         return False
     leaving_at, lowest = (
@@ -147,6 +155,7 @@ def _may_go(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> 
         context.sessions.lowest_read(unfenced(context.image)),
     )
     assert leaving_at is not None, "a broker in controlled shutdown without its offset"
+    # ``<=``: the others have read the last move itself. Without others there is none to wait for.
     return lowest is None or leaving_at <= lowest
 
 
@@ -156,9 +165,11 @@ def _moves(
     match after:
         case BrokerState.UNFENCED:
             changes = yield from on_unfenced(broker.broker_id, context)
+            # The broker first: a reader must not see a leader that is fenced.
             return [change(broker, fenced=UNFENCE), *changes]
         case BrokerState.CONTROLLED_SHUTDOWN:
             marked: list[Message] = []
+            # Heartbeats repeat the wish every two seconds, and one record is enough.
             if not broker.in_controlled_shutdown:
                 marked.append(change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN))
             changes = yield from on_controlled_shutdown(broker.broker_id, context)
@@ -177,6 +188,7 @@ def _failed(
     failed = [one for one in broker.log_dirs if one in request.offline_log_dirs]
     if not is_directory_assignment_supported(context.level) or not failed:
         return []
+    # Directories that failed stay away until the broker registers again.
     online = change(broker)
     online.log_dirs = [one for one in broker.log_dirs if one not in failed]
     changes = yield from on_directories_offline(broker.broker_id, failed, context)

@@ -54,12 +54,15 @@ def register_broker(
     if before is not None and same:
         # The broker has not restarted: it stays unfenced and in its ISRs.
         record.fenced, record.in_controlled_shutdown = before.fenced, before.in_controlled_shutdown
+        # The epoch stays, or the requests that the broker has in flight would be stale.
         record.broker_epoch = before.broker_epoch
         records: list[Message] = [record]
     else:
         clean = (
             before is not None
             and context.version >= _PREVIOUS_EPOCH
+            # The broker writes the epoch down at a clean shutdown only. An older one means that it
+            # has crashed since, and -1 that it does not know (KIP-966).
             and before.broker_epoch == request.previous_broker_epoch
         )
         # An offset is given once, and later ones are larger: every incarnation has a larger epoch.
@@ -72,6 +75,7 @@ def register_broker(
 
     def written(last_offset: int) -> None:
         if before is not None and not same:
+            # The session of the old incarnation would fence the new one when it ends.
             context.sessions.forget(registered(before))
         context.sessions.register(registered(record), last_offset)
 
@@ -84,6 +88,7 @@ def _check(
     before: RegisterBrokerRecord | None,
     context: ControllerRequestContext,
 ) -> None:
+    # First, as in Kafka: nothing is to be taken from a broker of another cluster (KAFKA-13528).
     if request.cluster_id != context.settings.cluster_id:
         raise ApiError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -124,6 +129,8 @@ def _check_directories(
     wanted = set(directories)
     for broker_id, broker in context.image.brokers.items():
         taken = wanted.intersection(broker.log_dirs)
+        # A directory that was moved to another broker with its disk must not have two owners
+        # (KIP-858).
         if taken and broker_id != request.broker_id:
             raise _invalid(f"Broker {broker_id} is already registered with directory {min(taken)}")
 
@@ -147,6 +154,7 @@ def _check_features(request: BrokerRegistrationRequest, context: ControllerReque
             raise _unsupported(
                 one.name, level, one.min_supported_version, one.max_supported_version
             )
+    # Kafka 4 refuses it too; before, such a broker was taken for one of the first release.
     if METADATA_VERSION not in offered:
         raise _invalid(f"Request features do not contain '{METADATA_VERSION}'")
     for name, level in finalized.items():

@@ -28,11 +28,15 @@ def register_controller(
     request: ControllerRegistrationRequest, context: ControllerRequestContext
 ) -> ControllerResult:
     """Return the registration, which replaces an earlier one with the same id. Raises ApiError."""
+    # At a lower level the record has no place in the log, and controllers do not register
+    # (KIP-919).
     if not is_controller_registration_supported(context.level):
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             "The current MetadataVersion is too old to support controller registrations.",
         )
+    # Without a look at the old one: a controller has no epoch, and the newest registration is
+    # right.
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

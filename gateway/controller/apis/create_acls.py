@@ -31,6 +31,7 @@ def create_acls(request: CreateAclsRequest, context: ControllerRequestContext) -
     results = []
     for creation in request.creations:
         results.append(_create(creation, made, context))
+        # Counted without those that exist: they make no record.
         check_count(made)
         yield
     records: list[Message] = []
@@ -57,6 +58,7 @@ def _create(
         acl.check_host(context.level)
     except ApiError as refusal:
         return AclCreationResult(error_code=refusal.error, error_message=refusal.message)
+    # ``made`` too: a request may name an ACL twice.
     if acl not in made and not context.state.has_acl(acl):
         made[acl] = _new_id(context)
     return AclCreationResult()

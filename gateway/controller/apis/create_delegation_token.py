@@ -38,8 +38,11 @@ def _decide(
     """
     try:
         owner = _owner_of(request, context.principal)
+        # A token of another user is a login as that user, so it takes a permission on that user
+        # (KIP-373).
         if owner != context.principal and not context.allows("CREATE_TOKENS", "USER", owner):
             raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+        # ``createDelegationToken`` accepts users alone as renewers.
         if any(renewer.principal_type != _USER for renewer in request.renewers):
             raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     except ApiError as refusal:
@@ -65,6 +68,7 @@ def _decide(
         renewers=[f"{_USER}:{renewer.principal_name}" for renewer in request.renewers],
         issue_timestamp=context.now_ms,
         max_timestamp=latest_ms,
+        # Two times: the first can be moved by a renewal, ``max_timestamp`` never (KIP-48).
         expiration_timestamp=min(
             latest_ms, later(context.now_ms, context.settings.token_expiry_time_ms)
         ),
@@ -81,6 +85,7 @@ def _owner_of(request: CreateDelegationTokenRequest, requester: str) -> str:
 
     Such a principal, written as ``type:name``, would be read as another one.
     """
+    # An empty name too, as in ``createDelegationToken``.
     if not request.owner_principal_name:
         return requester
     if request.owner_principal_type is None or ":" in request.owner_principal_type:
@@ -124,6 +129,7 @@ def _created(token: DelegationTokenRecord, hmac: bytes, version: int) -> Message
 def _people(owner: str, requester: str, version: int) -> dict[str, Any]:
     owner_type, _, owner_name = owner.partition(":")
     people = {"principal_type": owner_type, "principal_name": owner_name}
+    # Older versions have no field for it.
     if version >= REQUESTER_VERSION:
         requester_type, _, requester_name = requester.partition(":")
         people |= {
@@ -134,6 +140,7 @@ def _people(owner: str, requester: str, version: int) -> dict[str, Any]:
 
 
 def _new_id(context: ControllerRequestContext) -> str:
+    # ``new_id`` looks at the ids of topics only.
     while (made := str(context.new_id())) in context.image.tokens:
         pass
     return made

@@ -39,6 +39,7 @@ def create_partitions(
     count = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results = []
+    # One result for a name that is there twice.
     for topic in {topic.name: topic for topic in request.topics}.values():
         result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
         try:
@@ -64,8 +65,10 @@ class _TooMany(ApiError):
 def _check_request(
     topic: CreatePartitionsTopic, times: int, context: ControllerRequestContext
 ) -> None:
+    # None of them counts: which number of partitions is meant is not known.
     if times > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    # Before the topic is looked up: the error must not tell whether it exists.
     if not context.may_on_topic("ALTER", topic.name):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic.name == CLUSTER_METADATA_TOPIC:
@@ -88,6 +91,7 @@ def _add(
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     partitions = context.image.partitions[topic_id]
     additional = _additional(topic, len(partitions))
+    # Before any partition is made: the count in a request is an int32.
     if additional > records_max:
         raise _TooMany(
             ErrorCode.POLICY_VIOLATION,
@@ -111,6 +115,7 @@ def _add(
 
 
 def _additional(topic: CreatePartitionsTopic, existing: int) -> int:
+    # INVALID_PARTITIONS and no success, as in ``ReplicationControlManager.createPartitions``.
     if topic.count == existing:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {existing} partition(s).")
     if topic.count < existing:
@@ -120,6 +125,7 @@ def _additional(topic: CreatePartitionsTopic, existing: int) -> int:
             "not be an increase.",
         )
     additional = topic.count - existing
+    # Assignments are for the new partitions alone; those that exist are moved by a reassignment.
     if topic.assignments is not None and len(topic.assignments) != additional:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -65,6 +65,7 @@ def create_topics(
         if count[name] == 1 and _is_allowed(name, may_all, context):
             creatable.append(topic)
         yield
+    # Only topics that may be created count: a forbidden one must not fail the others.
     _check_size(creatable, context)
     yield
     records: list[Message] = []
@@ -90,8 +91,10 @@ def _is_allowed(name: str, may_all: bool, context: ControllerRequestContext) -> 
 
 
 def _check_request(name: str, times: int, may_all: bool, context: ControllerRequestContext) -> None:
+    # None of them is created: their settings may differ.
     if times > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    # Before the permission is asked, as in ``ControllerApis.createTopics``.
     if name in RESERVED_TOPICS:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
@@ -152,6 +155,7 @@ def _check_name(name: str, state: State) -> None:
     if name in state.image.topic_ids:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     other = state.colliding(name)
+    # Kafka refuses it although both topics would work: their metrics would have one name.
     if other is not None:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -182,6 +186,7 @@ def _configs(topic: CreatableTopic) -> dict[str, str]:
 def _by_hand(
     topic: CreatableTopic, topic_id: Uuid, context: ControllerRequestContext
 ) -> Slices[list[PartitionRecord]]:
+    # -1 has to be sent, because an assignment with counts could contradict them.
     if topic.replication_factor != UNSET:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -208,6 +213,7 @@ def _by_hand(
         replicas_count = len(replicas)
         found[index] = by_hand_partition(topic_id, index, replicas, context)
         yield
+    # Partitions are numbered without gaps: clients count them up to the number in Metadata.
     if any(index not in found for index in range(len(found))):
         raise bad_assignment("partitions should be a consecutive 0-based integer sequence")
     return [found[index] for index in range(len(found))]
@@ -238,6 +244,7 @@ def _placed(
     except ApiError as refusal:
         # ReplicationControlManager.createTopic puts these words before the placer's reason.
         why = f"Unable to replicate the partition {factor} time(s): {refusal.message}"
+        # The error code stays: INVALID_REPLICATION_FACTOR.
         raise ApiError(refusal.error, why) from None
     return placed
 
@@ -255,6 +262,7 @@ def _result(
         # (KIP-525).
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return result
+    # Those that were made and not those that were asked for: -1 is no answer.
     result.num_partitions = len(partitions)
     result.replication_factor = len(partitions[0].replicas)
     if context.version >= _WITH_CONFIGS:

@@ -48,6 +48,7 @@ def delete_acls(request: DeleteAclsRequest, context: ControllerRequestContext) -
     for asked in request.filters:
         result = yield from _result(AclFilter.of(asked), search, doomed)
         yield
+        # ACLs that two filters match count twice: each result lists them.
         matches += len(result.matching_acls)
         if matches > OPERATION_RECORDS_MAX:
             raise _too_many_matches()
@@ -97,10 +98,12 @@ class _Search:
             for count, acl in enumerate(self._candidates(wanted)):
                 if wanted.matches(acl):
                     found[acl.id] = Acl.of(acl)
+                # During the search: one filter may match every ACL of the cluster.
                 if len(found) > OPERATION_RECORDS_MAX:
                     raise _too_many_matches()
                 if count % _LOOKS_PER_SLICE == 0:
                     yield
+            # A filter that the request repeats is not searched for again.
             self._found[wanted] = found
         return self._found[wanted]
 
@@ -112,6 +115,7 @@ class _Search:
             return
         names = {name}
         if wanted.pattern_type_filter == MATCH:  # patterns that cover the name: prefixes, wildcard
+            # Instead of all ACLs: a prefix that covers the name is one of its beginnings.
             names |= {
                 WILDCARD,
                 *(name[:length] for length in range(1, min(len(name), self._longest + 1))),

@@ -85,6 +85,8 @@ class _Deletion:
                 if topic.name is None
                 else self._by_name(topic.name)
             )
+            # After the permission: the response has name and id of a topic that the requester may
+            # see.
             result.name, result.topic_id = name, topic_id
             self._delete(topic_id)
         except ApiError as refusal:
@@ -94,10 +96,12 @@ class _Deletion:
     def _check_request(self, topic: _Asked) -> None:
         if topic.name is None and topic.topic_id == ZERO_UUID:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        # They could name two topics.
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
             )
+        # Neither mention counts, as in ``ControllerApis.deleteTopics``.
         if self._count[topic] > 1:
             what = "id" if topic.name is None else "name"
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
@@ -133,6 +137,8 @@ class _Deletion:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 "This server does not host this topic-partition.",
             )
+        # With DESCRIBE the requester knows that the topic exists, so the error may say what is
+        # missing.
         if not self._may("DELETE", name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
         return name, topic_id
@@ -147,6 +153,7 @@ class _Deletion:
                 "The provided topic name maps to an ID that was already supplied.",
             )
         self._doomed.add(topic_id)
+        # By its id: a topic of the same name that is created in between is another one (KIP-516).
         self.records.append(RemoveTopicRecord(topic_id=topic_id))
 
 

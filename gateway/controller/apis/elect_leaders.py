@@ -52,6 +52,7 @@ def elect_leaders(
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
         ) from None
+    # Null and not an empty list, which asks for no partition at all.
     of_all = request.topic_partitions is None
     changes = PartitionChanges(context)
     results = []
@@ -91,6 +92,7 @@ def _elect(name: str, index: int, kind: ElectionType, changes: PartitionChanges)
             raise ApiError(
                 ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
             )
+        # ``make`` returns the same object if there is no record: no replica could be elected.
         if changes.make(before, Target(election=_ELECTIONS[kind])) is before:
             raise _unavailable(kind)
     except ApiError as refusal:
@@ -102,6 +104,7 @@ def _is_led(partition: PartitionRecord, kind: ElectionType) -> bool:
     """Whether the partition has the leader that the election is for."""
     if kind is ElectionType.PREFERRED:
         return bool(partition.replicas) and partition.leader == partition.replicas[0]
+    # An unclean election never deposes a leader: it would lose records for nothing.
     return partition.leader != NO_LEADER
 
 

@@ -29,6 +29,8 @@ def _expiry_of(
     context: ControllerRequestContext,
 ) -> int | None:
     """Return the expiry after the requested milliseconds; None for a negative number."""
+    # First, and in RenewDelegationToken second: the order of ``DelegationTokenControlManager``,
+    # which decides on the error of an expired token of another owner.
     check_may_renew(token, context)
     if request.expiry_time_period_ms < 0:
         return None  # before the check of the expiry: an expired token can be removed

@@ -30,6 +30,7 @@ def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
     """Return the moves of the partitions asked, or of all; one that does not exist is left out."""
+    # Without the index every partition of the cluster would be looked at for the few that move.
     yield from context.state.index_partitions()
     topics = []
     for topic_id, indexes in _asked(request, context):
@@ -58,6 +59,7 @@ def _asked(
             for one in request.topics
             if one.name in topic_ids
         ]
+    # Grouped by topic, as the response has them.
     found: dict[Uuid, list[int]] = {}
     for topic_id, index in context.state.partitions.reassigning:
         found.setdefault(topic_id, []).append(index)
@@ -68,6 +70,7 @@ def _ongoing(
     topic_id: Uuid, index: int, context: ControllerRequestContext
 ) -> OngoingPartitionReassignment | None:
     partition = context.image.partitions[topic_id].get(index)
+    # Left out and no error: a move that has just ended looks the same to the tool.
     if partition is None or not is_reassigning(partition):
         return None
     return OngoingPartitionReassignment(
@@ -79,6 +82,7 @@ def _ongoing(
 
 
 def _refuse(request: ListPartitionReassignmentsRequest, refusal: Refusal) -> Message:
+    # The error of the whole: the request names no element that it could stand at.
     return ListPartitionReassignmentsResponse(
         error_code=refusal.error, error_message=refusal.message
     )

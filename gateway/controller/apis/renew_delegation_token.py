@@ -29,9 +29,11 @@ def _expiry_of(
     context: ControllerRequestContext,
 ) -> int:
     """Return the expiry: now and ``delegation.token.expiry.time.ms``, or less if requested."""
+    # Before the permission, unlike ExpireDelegationToken, as in ``renewDelegationToken``.
     check_not_expired(token, context)
     check_may_renew(token, context)
     period_ms = context.settings.token_expiry_time_ms
+    # -1 asks for the server's period. A longer one than that is cut down to it.
     if request.renew_period_ms > 0:
         period_ms = min(period_ms, request.renew_period_ms)
     return later(context.now_ms, period_ms)

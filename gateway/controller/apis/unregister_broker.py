@@ -29,6 +29,7 @@ def unregister_broker(
     Raises ApiError BROKER_ID_NOT_REGISTERED.
     """
     broker = context.image.brokers.get(request.broker_id)
+    # BROKER_ID_NOT_REGISTERED and no success: the id may be misspelt.
     if broker is None:
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
@@ -41,6 +42,7 @@ def unregister_broker(
     return ControllerResult(
         [*records, record],
         UnregisterBrokerResponse(),
+        # Only then: a decision that is dropped leaves the broker registered, with its session.
         written=lambda last_offset: context.sessions.forget(registered(broker)),
     )
 

@@ -33,6 +33,7 @@ def unregister_controller(
         raise ApiError(
             ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."
         )
+    # Nodes at a lower level cannot read the record.
     if not is_controller_unregistration_supported(context.level):
         why = "The current MetadataVersion is too old to support controller unregistration."
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)

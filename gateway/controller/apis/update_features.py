@@ -77,6 +77,7 @@ def update_features(
             "The update failed for all features since the following feature had an error: "
             f"{error.message}"
         )
+        # One error for all: the levels are raised together, and some of them depend on others.
         raise ApiError(error.error, why) from None
     # Before the feature's own record: once it is enabled every broker must have the one value.
     if asked.get(ELIGIBLE_LEADER_REPLICAS_VERSION, (0, 0))[0] > 0:
@@ -87,6 +88,7 @@ def update_features(
     if context.version >= _WITHOUT_RESULTS:
         results = []
     level = asked.get(KRAFT_VERSION, (0, 0))[0]
+    # An upgrade to the level that the quorum has is a success without control records.
     raised = level if level > context.kraft_version else None
     return ControllerResult(
         records, UpdateFeaturesResponse(error_message=None, results=results), kraft_version=raised
@@ -94,6 +96,7 @@ def update_features(
 
 
 def _check(name: str, level: int, upgrade: int, context: ControllerRequestContext) -> None:
+    # The order of the checks is that of ``FeatureControlManager.updateFeature``.
     if upgrade not in tuple(_Upgrade):
         raise _refused(name, level, "The controller does not support the given upgrade type.")
     now = context.kraft_version if name == KRAFT_VERSION else context.image.features.get(name, 0)
@@ -102,15 +105,19 @@ def _check(name: str, level: int, upgrade: int, context: ControllerRequestContex
     why = _why_unsupported(name, level, context)
     if why is not None:
         raise _refused(name, level, why)
+    # A mistyped level must not become a downgrade.
     if level < now and upgrade == _Upgrade.UPGRADE:
         wanted = "upgrade type to either safe or unsafe downgrade."
         raise _refused(
             name, level, f"Can't downgrade the version of this feature without setting the {wanted}"
         )
+    # Nor a downgrade an upgrade.
     if level > now and upgrade != _Upgrade.UPGRADE:
         raise _refused(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION and level < now:
         _check_downgrade(now, level, upgrade)
+    # The voters are in the log for good: their directory ids cannot go back to the configuration
+    # (KIP-853).
     if name == KRAFT_VERSION and level < now:
         raise _refused(name, level, "Can't downgrade the version of this feature.")
     why = context.kraft.upgrade_refusal(level) if name == KRAFT_VERSION and level > now else None
@@ -119,6 +126,8 @@ def _check(name: str, level: int, upgrade: int, context: ControllerRequestContex
 
 
 def _check_downgrade(now: int, level: int, upgrade: int) -> None:
+    # No level in between has introduced records or fields, so that nothing in the log would be
+    # unreadable.
     if LEVELS_WITH_NEW_METADATA.isdisjoint(range(level + 1, now + 1)):
         return
     why = (
@@ -138,6 +147,7 @@ def _check_dependencies(name: str, level: int, proposed: Mapping[str, int]) -> N
     not have.
     """
     needed = needed_metadata_version(name, level)
+    # Level 0 depends on nothing: it switches a feature off.
     if name != METADATA_VERSION and level >= 1 and proposed[METADATA_VERSION] < needed:
         raise _refused(
             name,
@@ -193,6 +203,7 @@ def _safe_min_isr(context: ControllerRequestContext) -> Iterator[Message]:
     """Write one ``min.insync.replicas`` for all brokers: eligibility needs it (KIP-966)."""
     if MIN_ISR not in context.image.configs.get((BROKER_RESOURCE, ""), {}):
         yield ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value="1")
+    # The values of single brokers go: one of them could contradict the value for all.
     for (kind, name), configs in sorted(context.image.configs.items()):
         if kind == BROKER_RESOURCE and name and MIN_ISR in configs:
             yield ConfigRecord(

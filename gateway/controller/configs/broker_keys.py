@@ -40,6 +40,7 @@ _KEYS: Final = (
     ),
     ConfigKey("compression.zstd.level", INT, "3", low=-131072, high=22),
     ConfigKey("config.providers", LIST, ""),
+    # KIP-1066.
     ConfigKey("cordoned.log.dirs", LIST, "", per_broker=True),
     ConfigKey("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, "false"),
     ConfigKey("errors.deadletterqueue.topic.name.prefix", STRING, "dlq."),
@@ -70,6 +71,7 @@ _KEYS: Final = (
     ConfigKey("log.cleaner.threads", INT, "1", low=0),
     ConfigKey("log.cleanup.policy", LIST, "delete", choices=("compact", "delete")),
     ConfigKey("log.flush.interval.messages", LONG, _LONG_MAX, low=1),
+    # No default: ``log.flush.scheduler.interval.ms``, which is not dynamic, counts then.
     ConfigKey("log.flush.interval.ms", LONG, None),
     ConfigKey("log.index.interval.bytes", INT, "4096", low=0),
     ConfigKey("log.index.size.max.bytes", INT, "10485760", low=4),
@@ -84,9 +86,12 @@ _KEYS: Final = (
     ConfigKey("log.remote.copy.lag.bytes", LONG, "-1", low=-1),
     ConfigKey("log.remote.copy.lag.ms", LONG, "0", low=-1),
     ConfigKey("log.retention.bytes", LONG, "-1"),
+    # No default: ``log.retention.minutes`` and ``log.retention.hours`` count then.
     ConfigKey("log.retention.ms", LONG, None),
     ConfigKey("log.roll.jitter.ms", LONG, None),
+    # No default: ``log.roll.hours`` counts then.
     ConfigKey("log.roll.ms", LONG, None),
+    # 1 MiB is the least since KIP-1030.
     ConfigKey("log.segment.bytes", INT, "1073741824", low=1048576),
     ConfigKey("log.segment.delete.delay.ms", LONG, "60000", low=0),
     ConfigKey("max.connection.creation.rate", INT, "2147483647", low=0),
@@ -99,6 +104,7 @@ _KEYS: Final = (
     ConfigKey("min.insync.replicas", INT, "1", low=1),
     ConfigKey("num.io.threads", INT, "8", low=1),
     ConfigKey("num.network.threads", INT, "3", low=1),
+    # Two since KIP-1030.
     ConfigKey("num.recovery.threads.per.data.dir", INT, "2", low=1),
     ConfigKey("num.replica.fetchers", INT, "1", low=1),
     ConfigKey(
@@ -118,6 +124,7 @@ _KEYS: Final = (
     ConfigKey("remote.log.manager.follower.thread.pool.size", INT, "2", low=1),
     ConfigKey("remote.log.reader.threads", INT, "10", low=1),
     ConfigKey("sasl.enabled.mechanisms", LIST, "GSSAPI", per_broker=True),
+    # Of one listener and mechanism: ``listener.name.NAME.MECHANISM.sasl.jaas.config``.
     ConfigKey("sasl.jaas.config", PASSWORD, None, per_broker=True),
     ConfigKey("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", per_broker=True),
     ConfigKey("sasl.kerberos.min.time.before.relogin", LONG, "60000", per_broker=True),

@@ -18,6 +18,7 @@ __all__ = ["ConfigError", "ConfigKey", "ConfigSource", "ConfigType", "Synonym", 
 
 Value = bool | int | float | str | list[str]
 
+#: Java's sizes: Python's integers have none.
 _BITS: Final = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DECIMAL: Final = re.compile(
@@ -88,6 +89,7 @@ class ConfigKey:
     def _read(self, text: str) -> Value:
         match self.type:
             case ConfigType.BOOLEAN:
+                # ``ConfigDef.parseType`` compares without regard to case, and takes no other words.
                 if text.lower() not in ("true", "false"):
                     raise self._unreadable(text, "Expected value to be either true or false")
                 return text.lower() == "true"
@@ -96,6 +98,7 @@ class ConfigKey:
             case ConfigType.DOUBLE:
                 return self._double(text)
             case ConfigType.LIST:
+                # Blanks around the commas go, those within an element stay.
                 return _COMMA.split(text) if text else []
             case _:
                 return text
@@ -109,6 +112,7 @@ class ConfigKey:
 
     def _double(self, text: str) -> float:
         if _DECIMAL.fullmatch(text):
+            # Java's suffixes of type, which ``Infinity`` does not have.
             return float(text.rstrip("dDfF") if not text.endswith("Infinity") else text)
         if found := _HEXADECIMAL.fullmatch(text):
             try:
@@ -121,6 +125,7 @@ class ConfigKey:
         return ConfigError(f"Invalid value {text} for configuration {self.name}: {why}")
 
     def _fault(self, value: Value) -> str | None:
+        # True is an int in Python, and has no limits.
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             # NaN passes both, here as in Java: it is neither below nor above a limit.
             if self.low is not None and value < self.low:
@@ -139,6 +144,7 @@ class ConfigKey:
 def written(value: Value) -> str:
     """Return a value in the form of a properties file (``ConfigDef.convertToString``)."""
     match value:
+        # Before the numbers: True is an int in Python.
         case bool():
             return str(value).lower()
         case list():
@@ -150,6 +156,7 @@ def written(value: Value) -> str:
 
 
 def _double_text(value: float) -> str:
+    # NaN is the one value that differs from itself.
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

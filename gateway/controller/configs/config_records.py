@@ -22,8 +22,10 @@ def clear_elr(records: Iterable[Message], image: Image) -> list[Message]:
     Without a topic's name a ClearElrRecord is for all topics
     (``ConfigurationControlManager.createClearElrRecordsAsNeeded``).
     """
+    # Without ELR there is nothing to clear, and an older release could not read the record.
     if not has_elr(image):
         return []
+    # A broker's default may count for any topic, so all of them are cleared.
     return [
         ClearElrRecord(
             topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else ""

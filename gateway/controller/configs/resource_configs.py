@@ -68,6 +68,7 @@ def check_allowed(resource: Resource, context: ControllerRequestContext) -> None
                 ErrorCode.GROUP_AUTHORIZATION_FAILED,
             )
         case _:
+            # Brokers, their loggers and metrics subscriptions belong to the cluster.
             allowed, error = (
                 context.may_on_cluster("ALTER_CONFIGS"),
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -139,6 +140,7 @@ def _check_topic(name: str, configs: Mapping[str, str]) -> None:
 
 def _check_broker(name: str, configs: Mapping[str, str]) -> None:
     if name:
+        # As ``Integer.parseInt`` reads it; ten digits at most, so that ``int`` is cheap.
         if re.fullmatch(r"[+-]?[0-9]{1,10}", name) is None or abs(int(name)) > _INT_MAX:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number."
@@ -155,9 +157,12 @@ def _check_broker(name: str, configs: Mapping[str, str]) -> None:
     )
     try:
         for key, value in configs.items():
+            # The value of an unknown key cannot be checked: only its plug-in knows the type.
             if key in BROKER_KEYS:
                 BROKER_KEYS[key].parse(value)
     except ConfigError as error:
+        # INVALID_REQUEST where a topic gets INVALID_CONFIG: in Kafka the broker checks before it
+        # forwards.
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if not name:
         # Key stores, listeners and directories differ from broker to broker (PerBrokerConfigs).
@@ -200,6 +205,8 @@ def _check_group(name: str, configs: Mapping[str, str]) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     for key in configs:
         if key not in GROUP_KEYS:
+            # INVALID_CONFIG here and INVALID_REQUEST above, as ``GroupConfig`` and
+            # ``ClientMetricsConfigs`` have it.
             raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {key}")
     _parse_all(GROUP_KEYS, configs)
 

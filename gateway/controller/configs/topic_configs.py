@@ -27,7 +27,10 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
     for name in configs:
         if name not in TOPIC_KEYS:
             raise ConfigError(f"Unknown topic config name: {name}")
+    # Each by itself first: the rule below compares values that were parsed.
     values = {name: TOPIC_KEYS[name].parse(value) for name, value in configs.items()}
+    # The default where the topic has no value: one key alone may contradict the default of the
+    # other.
     low, high = (
         values.get(name, TOPIC_KEYS[name].parse(TOPIC_KEYS[name].default or ""))
         for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
@@ -88,4 +91,5 @@ def _inherited(
 
 
 def _converted(value: str, synonym: Synonym) -> str:
+    # log.retention.hours in ms, for example.
     return value if synonym.factor == 1 else str(int(value) * synonym.factor)

@@ -53,6 +53,7 @@ _KEYS: Final = (
         help="What happens to old records: delete drops whole segments, compact keeps the "
         "newest record of each key.",
     ),
+    # Levels of the three codecs came with KIP-390; the limits are those of the libraries.
     ConfigKey(
         "compression.gzip.level",
         INT,
@@ -150,6 +151,7 @@ _KEYS: Final = (
         help="Replicas to which the leader sends at a throttled rate: partition:broker, "
         "separated by commas, or *.",
     ),
+    # -2 stands for the value of ``retention.bytes`` (KIP-405).
     ConfigKey(
         "local.retention.bytes",
         LONG,
@@ -159,6 +161,7 @@ _KEYS: Final = (
         help="Bytes of a partition kept on the broker's disk beside tiered storage; -2 is "
         "retention.bytes.",
     ),
+    # -2 stands for the value of ``retention.ms`` (KIP-405).
     ConfigKey(
         "local.retention.ms",
         LONG,
@@ -168,6 +171,7 @@ _KEYS: Final = (
         help="How long segments stay on the broker's disk beside tiered storage, ms; -2 is "
         "retention.ms.",
     ),
+    # KIP-1030 raises the least, 1 ms, in Kafka 5.0.
     ConfigKey(
         "max.compaction.lag.ms",
         LONG,
@@ -193,6 +197,7 @@ _KEYS: Final = (
         synonyms=(Synonym("message.max.bytes", "1048588"),),
         help="The largest batch of records that is accepted, bytes.",
     ),
+    # An hour since KIP-1030. KIP-937 split the one limit of before in two, for past and future.
     ConfigKey(
         "message.timestamp.after.max.ms",
         LONG,
@@ -287,6 +292,7 @@ _KEYS: Final = (
         synonyms=(Synonym("log.retention.bytes", "-1"),),
         help="Bytes of a partition that are kept, by whole segments; -1 is no limit.",
     ),
+    # The first synonym that is set wins, the smallest unit first.
     ConfigKey(
         "retention.ms",
         LONG,
@@ -299,6 +305,7 @@ _KEYS: Final = (
         ),
         help="How long records are kept, ms; -1 is for ever.",
     ),
+    # The least is 1 MiB since KIP-1030.
     ConfigKey(
         "segment.bytes",
         INT,
@@ -307,6 +314,7 @@ _KEYS: Final = (
         synonyms=(Synonym("log.segment.bytes", "1073741824"),),
         help="The size at which a new segment is begun.",
     ),
+    # KIP-1030 raises the least in Kafka 5.0.
     ConfigKey(
         "segment.index.bytes",
         INT,
@@ -323,6 +331,7 @@ _KEYS: Final = (
         synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", "0", _HOUR_MS)),
         help="By how much at most the time of a new segment is moved at random, ms.",
     ),
+    # The least is still 1 ms: KIP-1030 raises it to a minute in Kafka 5.0.
     ConfigKey(
         "segment.ms",
         LONG,
