@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -149,6 +150,22 @@ def test_delta_has_every_row_once_after_the_query_was_killed_and_restarted(
         everything(spark, tmp_path / name, ("epoch",)) for name in ("delta", "parquet")
     )
     assert found == expected
+
+
+def test_table_without_a_commit_is_made_by_the_next_writer(
+    spark: SparkSession, logs: Any, tmp_path: Path
+) -> None:
+    """A writer that is killed in the first commit of a table leaves a log directory, and no commit
+    in it.
+    """
+    directory, path = str(logs("p-abort") / "nodes" / "1"), tmp_path / "tables"
+    tables(spark, directory, str(path), format="delta")
+    expected = rows(read_table(spark, str(path), "topics", history=True))
+    shutil.rmtree(path / "topics")
+    (path / "topics" / "_delta_log").mkdir(parents=True)
+    assert rows(read_table(spark, str(path), "topics")) == []
+    tables(spark, directory, str(path), format="delta")
+    assert rows(read_table(spark, str(path), "topics", history=True)) == expected != []
 
 
 def test_directory_of_another_format_is_refused(

@@ -9,6 +9,7 @@ rows are merged by key and ``validFromOffset``, which no two have in common.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 BUILT_FOR: Final = {"4.2": "4.4"}
 _EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+#: A commit of a Delta log, or a checkpoint, which stands for older commits that Delta has deleted.
+_COMMIT: Final = re.compile(r"[0-9]{20}\.(json|checkpoint\..*)")
 _APPENDED: Final = ("changes", "errors", "load")
 #: The columns that tell an entity from the others of its kind.
 _KEYS: Final = {
@@ -191,4 +194,7 @@ def _columns(name: str) -> dict[str, Any]:
 
 
 def _is_there(store: Store, name: str) -> bool:
-    return store.exists(f"{name}/_delta_log")
+    """True if the table has a commit. A writer that is killed in the first one leaves a log without
+    any, which Delta takes for no table, and the next writer makes it.
+    """
+    return any(_COMMIT.fullmatch(file) for file in store.names(f"{name}/_delta_log"))

@@ -137,9 +137,10 @@ class Store:
         """Files of the manifest as Spark reads them."""
         return list(map(self.uri, files))
 
-    def exists(self, name: str) -> bool:
-        """True if there is such a file or directory."""
-        return bool(self._fs.get_file_info(f"{self.root}/{name}").type != fs.FileType.NotFound)
+    def names(self, directory: str) -> list[str]:
+        """The names of the files in ``directory``; none if it is not there."""
+        selector = fs.FileSelector(f"{self.root}/{directory}", allow_not_found=True)
+        return [one.base_name for one in self._fs.get_file_info(selector) if one.is_file]
 
     def load(self) -> State:
         """Return the state of the last commit, and delete the files that a killed writer left."""
