@@ -3,18 +3,23 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: serve test check fix bench docs clean
+.PHONY: serve test check prefetch fix bench docs clean
+
+# Python keeps its byte code: the tests start thousands of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 serve: .venv/serve        ## Start a metadata quorum of one, served on 127.0.0.1:9092
 	$(BIN)/kwire serve
 
 test: .venv/test          ## Every check, then the interoperability tests (they need Java 17, Maven and kcat)
-	$(BIN)/python -m tools.check
-	-$(BIN)/python -m tools.class_archive
+	$(MAKE) --no-print-directory -j2 check prefetch
 	$(BIN)/python -m pytest -m interop -n 2 --dist loadfile --no-loadscope-reorder --durations=40
 
 check: .venv/test         ## Every check: generated files, lint, import contracts, types, unit tests, links
 	$(BIN)/python -m tools.check
+
+prefetch: .venv/test      ## Jars, archived classes and another PySpark for the interoperability tests
+	$(BIN)/python -m tools.prefetch
 
 fix: .venv/test           ## The same, rewriting what can be rewritten
 	$(BIN)/python -m tools.check --fix

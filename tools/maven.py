@@ -7,13 +7,15 @@ Maven to repositories named in foreign POMs.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -48,6 +50,14 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kwire"
 
 
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let one process at a time into the block; ``path`` is the file that they lock."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def resolve(
     coordinates: Sequence[str],
     *,
@@ -65,24 +75,31 @@ def resolve(
     target = cache_dir() / "jars" / key
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
-        missing = target.with_name(f"{key}.missing")
-        if missing.is_file() and time.time() - missing.stat().st_mtime < keep_missing_s:
-            raise MavenError(missing.read_text(encoding="utf-8"))
-        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-            try:
-                _download(coordinates, transitive, Path(scratch), timeout_s)
-            except MavenError as error:
-                if any(words in str(error) for words in _NOT_THERE):
-                    missing.write_text(str(error), encoding="utf-8")
-                raise
-            try:
-                # Another process may have been first: a directory that is there is whole, so either
-                # one will do.
-                (Path(scratch) / "out").rename(target)
-            except OSError:
-                if not target.is_dir():
-                    raise
+        # Maven's own directory is not made for several processes that fill it.
+        with locked(target.with_name("lock")):
+            if not target.is_dir():
+                _fetch(coordinates, transitive, target, timeout_s, keep_missing_s)
     return sorted(target.glob("*.jar"))
+
+
+def _fetch(
+    coordinates: Sequence[str],
+    transitive: bool,
+    target: Path,
+    timeout_s: float,
+    keep_missing_s: float,
+) -> None:
+    missing = target.with_name(f"{target.name}.missing")
+    if missing.is_file() and time.time() - missing.stat().st_mtime < keep_missing_s:
+        raise MavenError(missing.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        try:
+            _download(coordinates, transitive, Path(scratch), timeout_s)
+        except MavenError as error:
+            if any(words in str(error) for words in _NOT_THERE):
+                missing.write_text(str(error), encoding="utf-8")
+            raise
+        (Path(scratch) / "out").rename(target)
 
 
 def _download(

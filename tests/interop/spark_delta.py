@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +21,9 @@ from kwire.spark.table.kinds import KINDS
 from kwire.spark.table.store import TablesError
 from tests.interop.clients import missing
 from tests.interop.spark_killed import Query, driver
-from tests.kwire.spark.session import FAST_START
 from tools.gateway_process import gateway
 from tools.maven import MavenError
+from tools.spark_home import driver_options, environment
 from tools.spark_jars import delta_jars
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def settings() -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": FAST_START,
+        "spark.driver.extraJavaOptions": driver_options(),
     }
 
 
@@ -58,7 +57,7 @@ def settings() -> dict[str, str]:
 def spark(
     settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    os.environ.update(environment())
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("kwire tests of Delta")

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kwire.spark.table.store import Store
-from tests.kwire.spark.session import FAST_START
+from tools import spark_home
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -92,13 +92,12 @@ def driver(queries: Sequence[Query], into: Path, settings: Mapping[str, str]) ->
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",
-        "spark.driver.extraJavaOptions": FAST_START,
+        "spark.driver.extraJavaOptions": spark_home.driver_options(),
         **settings,
     }
     environment = {
         **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **spark_home.environment(),
         "PYTHONPATH": str(ROOT),
     }
     given = json.dumps({"settings": settings, "queries": list(map(asdict, queries))})

@@ -17,6 +17,7 @@ from kwire.spark import kafka_options
 from kwire.spark.options import Way
 from tests.interop.test_logs import copied
 from tests.interop.truth import Log
+from tools import spark_home
 from tools.gateway_process import gateway
 from tools.process import Process
 from tools.spark_jars import spark_jars
@@ -70,12 +71,13 @@ def submitted(script: str, arguments: Sequence[str], into: Path) -> Iterator[Pro
         *jars,
         "--conf",
         "spark.driver.host=127.0.0.1",
+        "--driver-java-options",
+        spark_home.driver_options(),
         str(EXAMPLES / script),
         *arguments,
     ]
     environment = {
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **spark_home.environment(),
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(
             os.pathsep
         ),

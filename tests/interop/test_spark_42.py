@@ -1,5 +1,5 @@
-"""Runs the tests of ``SELECTED`` with PySpark 4.2 in an environment of its own; the other tests
-have the newest release.
+"""Runs the tests of ``SELECTED`` with PySpark 4.2 in an environment of its own
+(``tools.pyspark_release``); the other tests have the newest release.
 
 Every call that kwire makes of PySpark is among them: DataFrame functions, the Kafka source, the
 Python data source with streams and filters, and tables, with this release also in Delta.
@@ -7,13 +7,11 @@ Python data source with streams and filters, and tables, with this release also 
 
 from __future__ import annotations
 
-import configparser
 import os
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,11 +20,13 @@ import pytest
 
 from tests.interop.clients import missing
 from tests.shared import needs_shared
+from tools import pyspark_release
+from tools.spark_jars import DELTA_FOR
 
 pytestmark = [needs_shared, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-RELEASE = "4.2"
+RELEASE = DELTA_FOR
 SELECTED = (
     "tests/kwire/spark/test_release.py",
     "tests/kwire/spark/source/test_data_source.py",
@@ -97,52 +97,23 @@ def _environ() -> dict[str, str]:
         for name, value in os.environ.items()
         if name != "SPARK_HOME" and not name.startswith("PYSPARK_")
     }
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, "PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """Created for the session and deleted at its end, because it takes most of a gigabyte."""
+def environment() -> Environment:
     if shutil.which("java") is None:
         missing("there is no Java on the PATH")
-    directory = tmp_path_factory.mktemp("pyspark")
     try:
-        yield _installed(directory)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def _installed(directory: Path) -> Environment:
-    python = str(directory / "venv" / "bin" / "python")
-    (directory / "requirements").write_text(_requirements(), encoding="utf-8")
-    (directory / "release").write_text(f"pyspark == {RELEASE}.*\n", encoding="utf-8")
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile"]
-    for command in (
-        [sys.executable, "-m", "venv", "--without-pip", str(directory / "venv")],
-        [*pip, "-r", str(directory / "requirements"), "-c", str(directory / "release")],
-    ):
-        run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        if run.returncode:
-            missing(
-                f"an environment with PySpark {RELEASE} cannot be made: "
-                f"{(run.stderr or run.stdout).strip()[-2_000:]}"
-            )
+        python = str(pyspark_release.environment(RELEASE))
+    except pyspark_release.InstallError as error:
+        missing(f"an environment with PySpark {RELEASE} cannot be made: {error}")
     ask = [python, "-c", "import pyspark; print(pyspark.__version__)"]
     version = subprocess.run(
         ask, env=_environ(), capture_output=True, text=True, check=True
     ).stdout.strip()
     assert version.startswith(f"{RELEASE}.")
     return Environment(python, version)
-
-
-def _requirements() -> str:
-    """The packages that pip would install for ``.[spark,test]``, without an installation that
-    writes to the tree.
-    """
-    setup = configparser.ConfigParser(interpolation=None)
-    setup.read(ROOT / "setup.cfg", encoding="utf-8")
-    extras = setup["options.extras_require"]
-    return "\n".join((setup["options"]["install_requires"], extras["spark"], extras["test"]))
 
 
 def test_calls_of_pyspark_run_with_this_release(environment: Environment, tmp_path: Path) -> None:

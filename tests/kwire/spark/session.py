@@ -8,20 +8,16 @@ import atexit
 import functools
 import os
 import shutil
-import sys
 import tempfile
 from typing import TYPE_CHECKING
 
 from tests.interop.clients import missing
 from tools.maven import MavenError
+from tools.spark_home import driver_options, environment
 from tools.spark_jars import spark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: For a driver's JVM that lives for minutes on few cores: the second compiler would take half of
-#: its processor time. Code of the first compiler needs a larger stack.
-FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 
 
 @functools.cache
@@ -52,9 +48,7 @@ def spark_session(*, kafka: bool) -> SparkSession:
 def _session(jars: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    # Workers are the python3 of the PATH and the address is that of a network card unless told
-    # otherwise.
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    os.environ.update(environment())
     warehouse = tempfile.mkdtemp(prefix="kwire-spark-")
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     builder = SparkSession.builder.master("local[2]").appName("kwire tests")
@@ -64,7 +58,7 @@ def _session(jars: str) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": FAST_START,
+        "spark.driver.extraJavaOptions": driver_options(),
         "spark.sql.warehouse.dir": warehouse,
         "spark.sql.streaming.stopTimeout": "30s",
     }

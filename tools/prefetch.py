@@ -1,0 +1,78 @@
+"""Fetches and prepares all that the interoperability tests need and do not have yet: ``python -m
+tools.prefetch``.
+
+``make test`` runs it beside the checks, at a lower priority. A part that fails is reported, and is
+no failure here: the tests that need it try again, and say what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from importlib import metadata
+
+from tools import class_archive, java, pyspark_release, spark_home
+from tools.java import JavaError
+from tools.maven import MavenError, resolve
+from tools.process import ProcessError
+from tools.pyspark_release import InstallError
+from tools.spark_jars import DELTA_FOR, delta_jars, spark_jars
+
+#: Enough below the checks to take what they leave, and enough to be done before them.
+_NICE = 5
+#: Releases of Kafka that the tests run beside the usual one.
+_RELEASES = ("4.4.0", "4.1.2")
+
+
+def main() -> None:
+    os.nice(_NICE)
+    for name, part in _parts().items():
+        began = time.monotonic()
+        try:
+            part()
+            result = "is there"
+        except (
+            InstallError,
+            JavaError,
+            MavenError,
+            ProcessError,
+            metadata.PackageNotFoundError,
+            OSError,
+            subprocess.SubprocessError,
+        ) as error:
+            result = f"is missing: {error}"
+        print(f"prefetch: {name} {result}, {time.monotonic() - began:.1f} s", flush=True)
+
+
+def _parts() -> dict[str, Callable[[], object]]:
+    kafka = {
+        f"Kafka {version}": lambda version=version: java.class_path(version)
+        for version in _RELEASES
+    }
+    shell = [f"org.apache.kafka:kafka-shell:{java.KAFKA_VERSION}"]
+    return {
+        f"Kafka {java.KAFKA_VERSION} with archived classes": class_archive.make,
+        "Spark's Kafka source": spark_jars,
+        "PySpark with archived classes": spark_home.make_archive,
+        f"PySpark {DELTA_FOR} with archived classes": _other_pyspark,
+        f"Delta for PySpark {DELTA_FOR}": lambda: delta_jars(f"{DELTA_FOR}.0"),
+        **kafka,
+        "Kafka's shell": lambda: resolve(shell, transitive=True),
+    }
+
+
+def _other_pyspark() -> None:
+    """The environment of ``tests/interop/test_spark_42.py``, and the jars and archive for it."""
+    python = str(pyspark_release.environment(DELTA_FOR))
+    for module in ("tools.spark_home", "tools.spark_jars"):
+        done = subprocess.run(
+            [python, "-m", module], capture_output=True, text=True, timeout=600, check=False
+        )
+        if done.returncode:
+            raise JavaError(f"python -m {module} ended with {done.returncode}:\n{done.stderr}")
+
+
+if __name__ == "__main__":
+    main()

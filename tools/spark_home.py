@@ -1,0 +1,136 @@
+"""Makes Spark start in half the processor time: ``python -m tools.spark_home`` archives the classes
+that a driver of the installed PySpark loads.
+
+Spark's home is a directory of links in kwire's cache. In it the workers' PySpark is the installed
+package, with its byte code, where PySpark brings a zip file that each worker compiles. Beside it
+stands an archive of classes (class data sharing, JEP 350) that Java maps instead of loading them;
+without the archive drivers start as before. Classes of ``spark.jars`` have a loader of their own
+and are not archived.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tools.java import JavaError, java
+from tools.maven import cache_dir, locked
+
+#: For a driver's JVM that lives for minutes on few cores: the second compiler would take half of
+#: its processor time. Code of the first compiler needs a larger stack.
+FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
+_ARCHIVE = "classes.jsa"
+_TIMEOUT_S = 300
+#: Rows between Spark and Python both ways, files, SQL and a stream.
+_PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+scratch, options = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").config(map={
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.warehouse.dir": scratch + "/warehouse",
+    "spark.driver.extraJavaOptions": options,
+}).getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+rows = spark.createDataFrame([(one, str(one)) for one in range(9)], ["a", "b"])
+rows.write.parquet(scratch + "/rows")
+read = spark.read.parquet(scratch + "/rows")
+read.join(read.groupBy("b").count(), "b").orderBy("a").toArrow()
+read.createOrReplaceTempView("rows")
+spark.sql("SELECT b, sum(a) FROM rows GROUP BY b").collect()
+stream = spark.readStream.schema(read.schema).parquet(scratch + "/rows")
+writer = stream.writeStream.foreachBatch(lambda df, _: df.where("a > 1").collect())
+writer = writer.option("checkpointLocation", scratch + "/checkpoint")
+writer.trigger(availableNow=True).start().awaitTermination()
+spark.stop()
+"""
+
+
+def environment() -> dict[str, str]:
+    """The variables of a driver: this Python for its workers, this home, and an address that needs
+    no network. Raises JavaError.
+    """
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(home()),
+    }
+
+
+def driver_options() -> str:
+    """JVM options of a driver in this :func:`environment`. Raises JavaError."""
+    archive = home() / _ARCHIVE
+    if not archive.exists():
+        return FAST_START
+    # An archive that does not fit is not used, and nothing is said of it.
+    return f"{FAST_START} -XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def home() -> Path:
+    """The home for the installed PySpark and this Java; made if there is none yet. Raises
+    JavaError.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JavaError("PySpark is not installed (the extra 'spark' has it)")
+    program, package = Path(java()).resolve(), Path(spec.origin).parent
+    jars = sorted(os.listdir(package / "jars"))
+    names = [str(program), str(program.stat().st_mtime_ns), str(package), *jars]
+    key = hashlib.sha256(repr(names).encode()).hexdigest()[:16]
+    target = cache_dir() / "spark" / key
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with locked(target.with_name("lock")):
+            if not target.is_dir():
+                with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+                    _link(package, Path(scratch) / "home")
+                    (Path(scratch) / "home").rename(target)
+    return target
+
+
+def _link(package: Path, into: Path) -> None:
+    # Spark puts python/lib/pyspark.zip on the path of its workers, and Python takes a directory
+    # of that name as well.
+    (into / "python" / "lib" / "pyspark.zip").mkdir(parents=True)
+    (into / "python" / "lib" / "pyspark.zip" / "pyspark").symlink_to(package)
+    for path in (package / "python" / "lib").glob("py4j-*.zip"):
+        (into / "python" / "lib" / path.name).symlink_to(path)
+    for name in ("bin", "jars"):
+        (into / name).symlink_to(package / name)
+
+
+def make_archive() -> Path:
+    """The archive of classes, made if there is none yet. Raises JavaError, TimeoutExpired."""
+    target = home() / _ARCHIVE
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            new = Path(scratch) / "archive"
+            options = f"{FAST_START} -XX:ArchiveClassesAtExit={new}"
+            done = subprocess.run(
+                [sys.executable, "-c", _PROGRAM, scratch, options],
+                env={**os.environ, **environment()},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+            if done.returncode or not new.exists():
+                output = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+                raise JavaError(f"Spark ended with {done.returncode}:\n{output}")
+            new.replace(target)
+    return target
+
+
+if __name__ == "__main__":
+    try:
+        print(make_archive())
+    except (JavaError, subprocess.TimeoutExpired) as error:
+        sys.exit(f"Spark starts as slowly as ever: {error}")
