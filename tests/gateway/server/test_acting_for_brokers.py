@@ -18,6 +18,8 @@ from tests.gateway.controller.cluster import made, offered
 from tests.gateway.server.controller.acting_stage import ASKER, Stage, Waiting, acting
 from tests.gateway.server.harness import run, until
 
+pytestmark = pytest.mark.usefixtures("one_slice_for_each_decision")
+
 BROKER = 7
 
 

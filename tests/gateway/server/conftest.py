@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the acting controller."""
+"""Fixtures of the tests of the server."""
 
 from __future__ import annotations
 
