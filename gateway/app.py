@@ -1,6 +1,6 @@
 """Builds the parts of the server, connects them, and runs them until the server stops.
 
-Only this file knows all parts. Handlers reach them through ``gateway.ports.Gateway``.
+No other module imports all parts. Handlers reach them through ``gateway.ports.Gateway``.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def main(check: bool) -> None:
 
 
 def renew(page: str) -> str:
-    """``page`` with its marked part made anew. Raises ClickException if the markers are not
+    """Return ``page`` with its marked part replaced. Raises ClickException if the markers are not
     there.
     """
     if page.count(BEGIN) != 1 or page.count(END) != 1:

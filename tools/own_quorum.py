@@ -41,8 +41,9 @@ RELEASE = KAFKA_VERSION.rpartition(".")[0]
 
 @dataclass
 class OwnCluster(Cluster):
-    """Running nodes of kwire's quorum. ``network`` is between them if it was requested; ``before``
-    precedes every command.
+    """Running nodes of kwire's quorum. ``network``, if there is one, carries the connections
+    between the nodes, so that a test can cut them. ``before`` is a command line that starts each
+    node's command, such as strace.
     """
 
     network: Network | None = None

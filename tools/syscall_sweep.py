@@ -1,8 +1,8 @@
 """Kills a node, or fails its disk, at exactly its n-th system call on a file, by strace: ``python
 -m tools.syscall_sweep``.
 
-For every position a new node is formatted, started under strace and written to until the fault
-strikes; then it is started again without strace, and must have everything that it acknowledged.
+For every position a new node is formatted, started under strace and written to until strace injects
+the fault; then it is started again without strace, and must have everything that it acknowledged.
 After a failed write or sync the process must have ended by itself. The result is a JSON file that
 grows by one entry for each position: a run that was stopped continues there.
 """
@@ -45,8 +45,8 @@ _WAIT_S = 20.0
 
 @dataclass(frozen=True)
 class Struck:
-    """The result of one fault: whether it struck, how the process ended (None: it went on), and the
-    checker's violations.
+    """The result of one position: whether the fault was injected there, the exit status of the
+    process (None: it continued), and the checker's violations.
     """
 
     position: int

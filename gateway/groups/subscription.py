@@ -1,6 +1,7 @@
 """Reads the topics from the subscriptions of consumers.
 
-Nothing else of the members' metadata is read: the protocol of a group belongs to its clients.
+The other fields of the members' metadata are not read: the protocol of a group belongs to its
+clients.
 """
 
 from __future__ import annotations

@@ -329,7 +329,7 @@ class FileFollower:
 
 
 def _segments_from(segments: Sequence[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
-    """Return the segments that hold something at or above ``offset``; always the last one."""
+    """Return the segments that hold records at or above ``offset``; always the last one."""
     ends = [base for base, _ in segments[1:]]
     return [one for at, one in enumerate(segments) if at == len(ends) or ends[at] > offset]
 

@@ -1,5 +1,5 @@
-"""Stores the high watermark in ``high-watermark``, with one small sync in place. Not a file of
-Kafka.
+"""Stores the high watermark in ``high-watermark``, with one small sync in place. Kafka has no such
+file.
 
 Kafka's raft stores no high watermark: a restarted replica learns it from the leader. Here it must
 outlive a power failure, because clients have read up to it, and every commit waits for it.

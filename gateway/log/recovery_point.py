@@ -1,5 +1,5 @@
-"""Stores in ``recovery-point`` how far a voter's log was synced, and its high watermark. Not a file
-of Kafka.
+"""Stores in ``recovery-point`` how far a voter's log was synced, and its high watermark. Kafka has
+no such file.
 
 A voter's records count as soon as they are synced, committed or not: its acknowledgement may have
 completed a majority. A bad batch before the synced end is therefore damage, and only one behind it

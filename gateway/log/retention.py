@@ -92,7 +92,7 @@ def delete_snapshots_before(directory: Path, disk: Disk, snapshot: SnapshotId) -
 
 
 def _segments_from(bases: Sequence[int], snapshot: SnapshotId | None) -> list[int]:
-    """Return the segments with something at or above the snapshot's end; always the last one."""
+    """Return the segments with records at or above the snapshot's end; always the last one."""
     end_offset = snapshot.end_offset if snapshot else 0
     return [base for base, following in itertools.pairwise(bases) if following > end_offset] + list(
         bases[-1:]

@@ -182,7 +182,7 @@ class Election:
                 self._ask_for_vote(role, id)
 
     def nominee_deadline(self, role: Nominee) -> float:
-        """When :meth:`poll_nominee` has something to do next."""
+        """Return the time at which :meth:`poll_nominee` has to be called next."""
         node, deadline = self._node, role.give_up_at
         for id in node.others():
             if id not in role.votes:

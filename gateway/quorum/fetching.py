@@ -109,7 +109,9 @@ def failed(node: Node, address: Address, failure: Failure) -> None:
 
 
 def denied(node: Node, address: Address, reason: str) -> None:
-    """Report that an administrator must grant access, and leave the address alone for a while."""
+    """Report that an administrator must grant access, and send the address no requests for
+    ``denied_backoff_s``.
+    """
     assert node.settings.observer is not None, "only an observer waits for an administrator"
     node.report_once("access denied", address=str(address), reason=reason)
     node.peers.rest(address, node.now, node.settings.observer.denied_backoff_s)

@@ -65,7 +65,7 @@ class Following:
             self._discovery.poll()
 
     def deadline(self, role: Follower) -> float:
-        """Return when :meth:`poll` has something to do next."""
+        """Return the time at which :meth:`poll` has to be called next."""
         node = self._node
         if node.installing is not None:
             return math.inf

@@ -331,7 +331,7 @@ class LeaderRole:
                 self._begin(leader, voter)
 
     def deadline(self, leader: Leader) -> float:
-        """Return when :meth:`poll` has something to do next."""
+        """Return the time at which :meth:`poll` has to be called next."""
         node, deadline = self._node, min(leader.silent_at, leader.begin_at)
         for voter in leader.progress.values():
             if not voter.begun:

@@ -39,7 +39,7 @@ class LogHistory:
 
     def may_read(self, instead_of: SnapshotId, log_start_offset: int, committed: int) -> bool:
         """Return whether the leader's log still holds the records from ``committed`` on, and
-        reading below ``instead_of`` was not tried in vain.
+        reading below ``instead_of`` has not failed.
         """
         return 0 <= log_start_offset <= committed and instead_of != self.tried
 

@@ -35,7 +35,7 @@ class ResignedRole:
             self._end(role, id)
 
     def deadline(self, role: Resigned) -> float:
-        """Return when :meth:`poll` has something to do next."""
+        """Return the time at which :meth:`poll` has to be called next."""
         node, deadline = self._node, role.election_at
         for id in role.unaware:
             address = node.address_of(id)

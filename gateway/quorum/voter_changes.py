@@ -354,7 +354,7 @@ class VoterChanges:
             self._finish(leader, ErrorCode.REQUEST_TIMED_OUT, None)
 
     def deadline(self, leader: Leader) -> float:
-        """Return when :meth:`poll` has something to do next."""
+        """Return the time at which :meth:`poll` has to be called next."""
         return leader.change.until if leader.change is not None else math.inf
 
     def cancel(self, number: int) -> None:

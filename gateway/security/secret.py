@@ -18,7 +18,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """Return the text, to send it or to open something with it."""
+        """Return the secret text, for an authentication or to decrypt a private key."""
         return self._text
 
     def __repr__(self) -> str:

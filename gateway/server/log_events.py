@@ -29,6 +29,16 @@ def _event(name: str, level: str, fields: str, meaning: str) -> LogEvent:
     return LogEvent(name, level, meaning, frozenset(fields.split()))
 
 
+def _failure(name: str, meaning: str) -> LogEvent:
+    """An error that the operating system, a peer or the configuration causes."""
+    return _event(name, "error", "error", meaning)
+
+
+def _problem(name: str, meaning: str) -> LogEvent:
+    """A warning whose text in ``error`` says what is wrong."""
+    return _event(name, "warning", "error", meaning)
+
+
 def _bug(name: str, meaning: str, fields: str = "") -> LogEvent:
     """An exception that no code expected; the line has its traceback."""
     text = f"A bug of this server, with its traceback. {meaning}"
@@ -40,8 +50,9 @@ _CLIENTS: Final = (
         "request",
         "debug",
         f"{CONNECTION} {REQUEST} waits failed forwarded for_principal for_host for_client",
-        "A request, without limit in number. `waits`: the response waits, as that of a long poll; "
-        "`forwarded` and `for_...`: the request in an Envelope, and its client.",
+        "One line for each request; these are not limited in number. `waits`: the response is "
+        "delayed, as in a long poll; `forwarded` and `for_...`: the request in an Envelope, and "
+        "its client.",
     ),
     _event(
         "bad request",
@@ -60,7 +71,7 @@ _CLIENTS: Final = (
         "authentication failed",
         "warning",
         f"{CONNECTION} software error",
-        "`error` is the reason that the client was given.",
+        "A client failed to authenticate. `error` is the reason in the response.",
     ),
     _event(
         "handshake failed",
@@ -72,13 +83,13 @@ _CLIENTS: Final = (
         "connection refused",
         "warning",
         "listener peer error",
-        "A new connection was closed. `error` is the key of the limit.",
+        "A new connection was closed. `error` is the configuration key of the limit.",
     ),
     _event(
         "connection cut",
         "info",
         f"{CONNECTION} software error",
-        "The server closed a connection. `error` is the key of the limit.",
+        "The server closed a connection. `error` is the configuration key of the limit.",
     ),
     _event(
         "idle connection closed",
@@ -104,10 +115,8 @@ _CLIENTS: Final = (
         "listener error",
         "The system is out of file descriptors or memory. Accepting goes on when there is room.",
     ),
-    _event(
+    _problem(
         "source problem",
-        "warning",
-        "error",
         "A corrupt batch, a torn tail or an unreachable directory: file and position.",
     ),
     _event("source recovered", "info", "", "The source has no problem any more."),
@@ -119,46 +128,45 @@ _CLIENTS: Final = (
         "waited: `milliseconds`, `task`, and the request where there was one. Decoding a request "
         "of `request.max.elements` is one step of 10 to 20 ms.",
     ),
-    _bug("internal error", "It costs one connection.", f"{CONNECTION} {REQUEST} path"),
+    _bug("internal error", "The connection is closed.", f"{CONNECTION} {REQUEST} path"),
     _bug("source not read", "The log is read again."),
 )
 
 _GROUPS: Final = (
-    _event(
+    _problem(
         "offset store damaged",
-        "warning",
-        "error",
-        "At start: the files of the last run are damaged. `error` names the file and what is done.",
+        "Files of the last run were damaged at start. `error` names the file, and says what the "
+        "server does about it.",
     ),
-    _event(
+    _failure(
         "offset store write failed",
-        "error",
-        "error",
-        "The disk refused commits. They are answered with an error, and groups are loaded again "
-        "from disk.",
+        "Commits could not be written to the disk. They are answered with an error, and groups "
+        "are loaded from the disk again.",
     ),
     _event(
         "offset store rewrite failed",
         "warning",
         "error retry_s",
-        "The file of offsets could not be compacted. Tried again after `retry_s`.",
+        "The file of offsets could not be compacted. The server tries again after `retry_s`.",
     ),
     _event(
         "offset store unavailable",
         "error",
         "error retry_s",
-        "No group is served. Tried again after `retry_s`.",
+        "The files of offsets cannot be opened, so requests of groups are refused. The server "
+        "tries again after `retry_s`.",
     ),
-    _event("offset store available", "info", "", "Groups are served again."),
+    _event("offset store available", "info", "", "The server answers requests of groups again."),
     _event(
         "group limit reached",
         "warning",
         "limit principal group",
-        "A request was refused: `limit` is the key, `principal` is charged.",
+        "A request was refused: `limit` is the configuration key of the limit, `principal` has "
+        "reached it.",
     ),
     _bug(
         "group request failed",
-        "It costs one request; members of `group` may have to join again.",
+        "One request fails; members of `group` may have to join again.",
         "group operation",
     ),
     _bug("group coordinator failed", "Groups are loaded again from disk.", "event_type"),
@@ -170,7 +178,7 @@ _QUORUM: Final = (
         "leader changed",
         "info",
         "epoch leader_id",
-        "The leader of the quorum. `leader_id` is -1 while there is none.",
+        "The quorum has another leader, or none: then `leader_id` is -1.",
     ),
     _event("leader resigns", "warning", "epoch reason", "This node stops leading."),
     _event(
@@ -184,14 +192,15 @@ _QUORUM: Final = (
         "request refused",
         "warning",
         "sender error",
-        "A node answered with an error, most often because it does not lead. Another is tried.",
+        "A node answered with an error, most often because it does not lead. This node tries "
+        "another one.",
     ),
     _event(
         "access denied",
         "warning",
         "address reason",
-        "A node refuses this node's Fetch; `reason` names the missing permission. Tried again "
-        "after 5 s.",
+        "A node refuses this node's Fetch; `reason` names the missing permission. This node tries "
+        "again after 5 s.",
     ),
     _event(
         "protocol violation",
@@ -214,7 +223,12 @@ _QUORUM: Final = (
         "snapshot bytes",
         "The leader's snapshot replaces the log up to its end.",
     ),
-    _event("snapshot given up", "warning", "snapshot leader reason", "The download ended."),
+    _event(
+        "snapshot given up",
+        "warning",
+        "snapshot leader reason",
+        "The download ended without a snapshot. `reason` says why.",
+    ),
     _event(
         "history tried",
         "info",
@@ -248,37 +262,43 @@ _QUORUM: Final = (
         "error",
         "The leader did not remove the voter that has this node's id and another directory.",
     ),
-    _event("log repaired", "warning", "error", "At start: an unfinished write was cut off."),
-    _event("log not written", "error", "error", "The disk is full or fails. Tried again."),
-    _event("log not cleaned", "error", "error", "Retention could not delete files."),
-    _event("log cleaned", "info", "deleted", "Retention `deleted` these files."),
-    _event("log not closed", "error", "error", "At the end. The next start checks the log."),
+    _problem(
+        "log repaired",
+        "The end of the log held an unfinished write at start, which was removed.",
+    ),
+    _failure(
+        "log not written",
+        "A write failed, for example because the disk is full. The server tries again.",
+    ),
+    _failure("log not cleaned", "Retention could not delete files."),
+    _event("log cleaned", "info", "deleted", "Retention deleted the files in `deleted`."),
+    _failure(
+        "log not closed",
+        "The log could not be closed when the server stopped. The next start checks it.",
+    ),
     _event("snapshot written", "info", "snapshot bytes records", "This node wrote a snapshot."),
-    _event("snapshot not written", "warning", "error", "`error` says why there is no snapshot."),
-    _event(
+    _problem("snapshot not written", "A snapshot could not be written. `error` is the reason."),
+    _problem(
         "image behind",
-        "warning",
-        "error",
         "The metadata image, from which snapshots and some responses are made, lacks changes.",
     ),
-    _event("record not applied", "warning", "error", "The metadata image ignores a record."),
-    _event(
+    _problem("record not applied", "The metadata image ignores a record."),
+    _problem(
         "weak security",
-        "warning",
-        "error",
-        "The client properties ask for less security than they could.",
+        "The client properties allow weaker security than is possible. `error` says which.",
     ),
-    _event(
+    _problem(
         "node not registered",
-        "warning",
-        "error",
-        "The controller refused this node's registration. Tried again.",
+        "The controller refused this node's registration. This node tries again.",
     ),
-    _event("following stopped", "error", "error", "`error` is why the server ends with status 1."),
+    _failure(
+        "following stopped",
+        "The server stops following the quorum and ends with status 1. `error` is the reason.",
+    ),
     _bug("quorum description failed", "DescribeQuorum is answered with an error."),
     _bug("quorum response not delivered", "One response is lost."),
-    _bug("image update failed", "Tried again after a moment."),
-    _bug("log cleaning failed", "Tried again after a moment."),
+    _bug("image update failed", "The server tries again."),
+    _bug("log cleaning failed", "The server tries again."),
     _bug(
         "quorum core failed",
         "A voter ends with status 1; an observer's core starts again from the disk.",
@@ -301,9 +321,9 @@ _CONTROLLER: Final = (
         "metadata changed",
         "info",
         "api principal host client_id offset last_offset",
-        "At the active controller, for each change of a client that is committed: the request and "
-        "its client, and the offsets of its records. Never suppressed; also in the "
-        "[audit topic](audit.md).",
+        "The active controller logs each committed change by a client: the request, the client, "
+        "and the offsets of its records. The event is never suppressed, and is in the [audit "
+        "topic](audit.md), too.",
     ),
     _event(
         "change not recorded",
@@ -312,18 +332,27 @@ _CONTROLLER: Final = (
         "The audit topic lacks an entry that could not be written. The change itself is made and "
         "answered.",
     ),
-    _event(
+    _problem(
         "audit log repaired",
-        "warning",
-        "error",
-        "At start or after a failed write: entries that were cut off, lost or set aside (file, "
-        "position, offsets).",
+        "Entries of the audit log were removed, lost or set aside, at start or after a failed "
+        "write. `error` has file, position and offsets.",
     ),
-    _event("audit log not synced", "error", "error", "The disk refused. Tried again."),
-    _event("audit log not cleaned", "error", "error", "The disk refused. Tried again."),
-    _event("audit log not opened", "error", "error", "The disk refused. Tried again."),
-    _event("audit log cleaned", "info", "deleted", "Retention `deleted` these segments."),
-    _bug("audit log failed", "Changes are made and answered all the same."),
+    _failure(
+        "audit log not synced",
+        "The operating system failed to write the audit log's entries to the disk. The server "
+        "tries again.",
+    ),
+    _failure(
+        "audit log not cleaned",
+        "The operating system failed to delete old segments of the audit log. The server tries "
+        "again.",
+    ),
+    _failure(
+        "audit log not opened",
+        "The operating system failed to open the files of the audit log. The server tries again.",
+    ),
+    _event("audit log cleaned", "info", "deleted", "Retention deleted the segments in `deleted`."),
+    _bug("audit log failed", "Changes are still made and answered."),
     _event(
         "broker session expired",
         "warning",
@@ -335,7 +364,8 @@ _CONTROLLER: Final = (
         "request not forwarded",
         "warning",
         "api error",
-        "The active controller could not be reached. Tried again.",
+        "The active controller could not be reached. This node tries again until the request's "
+        "deadline.",
     ),
     _event(
         "forwarding refused",
@@ -344,10 +374,8 @@ _CONTROLLER: Final = (
         "The active controller does not accept forwarded requests: `CLUSTER_AUTHORIZATION_FAILED` "
         "where this node's principal lacks CLUSTER_ACTION.",
     ),
-    _event(
+    _failure(
         "proposal refused",
-        "error",
-        "error",
         "Records of a request cannot be appended to the log. Its client gets an error.",
     ),
     _bug("controller request failed", "This node resigns; another one takes over.", "api"),

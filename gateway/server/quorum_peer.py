@@ -41,8 +41,8 @@ class Connecting:
 class Peer:
     """At most one connection, to one address at a time.
 
-    The caller sets ``used`` when it has sent a request; a new connection resets it. A request that
-    fails with ConnectionClosed on a used connection is worth another try.
+    The caller sets ``used`` when it has sent a request; a new connection resets it. The caller may
+    repeat a request that fails with ConnectionClosed on a connection that was used before.
     """
 
     def __init__(self, how: Connecting) -> None:

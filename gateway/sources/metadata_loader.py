@@ -129,7 +129,7 @@ class MetadataLoader:
 
     def acls_changed_since(self, number: int) -> list[Uuid] | None:
         """Return the ids of the ACLs that changed since ``acl_changes`` was ``number``; None if
-        that is too long ago. For an authorizer.
+        those changes are no longer kept. For an authorizer.
         """
         missed = self.acl_changes - number
         if missed > len(self._changed_acls):

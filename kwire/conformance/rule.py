@@ -129,7 +129,7 @@ class Family:
     ) -> Callable[[Check], Check]:
         """Return a decorator that adds the function as the rule ``family.name``.
 
-        The docstring of the function is what the rule says. Arguments as the fields of Rule.
+        The docstring of the function is the text of the rule. The arguments are fields of Rule.
         """
 
         def add(check: Check) -> Check:

@@ -47,8 +47,8 @@ def remaining(stream: io.BytesIO) -> int:
 
 
 def take(stream: io.BytesIO, size: int, path: str) -> bytes:
-    """Read exactly ``size`` bytes. Refused where the input ends before, and then nothing is
-    allocated.
+    """Read exactly ``size`` bytes. Raises Refused if the input ends before that, without allocating
+    ``size`` bytes.
     """
     left = remaining(stream)
     if size > left:

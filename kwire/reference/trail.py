@@ -66,8 +66,8 @@ class Trail:
         self._left = budget
 
     def enter(self, name: str, type_: str, start: int) -> None:
-        """A field or element of that name begins at byte ``start``. Refused when the budget is used
-        up.
+        """A field or element of that name begins at byte ``start``. Raises Refused when the budget
+        is used up.
         """
         self._open.append((name, start))
         self._spend()

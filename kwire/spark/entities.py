@@ -90,7 +90,7 @@ def part(field: str, value: Any) -> str:
 
 
 def quota_key(entity: Sequence[Mapping[str, Any]]) -> str:
-    """``client-id=app,user=alice``: the same whatever order they were written in."""
+    """``client-id=app,user=alice``: the same in whichever order they were written."""
     return ",".join(
         sorted(
             f"{one['entityType']}={DEFAULT if one['entityName'] is None else one['entityName']}"

@@ -49,7 +49,7 @@ class Values:
 
     @classmethod
     def none(cls) -> Values:
-        """Not one value."""
+        """An empty sequence of values."""
         return cls(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
 
     def __len__(self) -> int:

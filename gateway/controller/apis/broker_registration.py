@@ -136,7 +136,7 @@ def _check_directories(
 
 
 def _is_reserved(directory: Uuid) -> bool:
-    """Whether the id stands for something else than a directory (``DirectoryId.reserved``)."""
+    """Whether the id is a reserved one that names no directory (``DirectoryId.reserved``)."""
     return int.from_bytes(directory, "big") < _RESERVED_BELOW
 
 

@@ -82,7 +82,8 @@ class Facts:
     def readiness(self) -> Readiness:
         """Whether clients may be sent here.
 
-        Not before the log is read, at a damaged log, without the quorum, and while stopping.
+        The server is not ready before it has read the log, with a damaged log, without the quorum,
+        and while it stops.
         """
         state = self.partition.state
         if self.stopping():
