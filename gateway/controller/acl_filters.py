@@ -53,6 +53,7 @@ class Acl(NamedTuple):
     @classmethod
     def of(cls, record: AccessControlEntryRecord) -> Acl:
         """Return the ACL of a record."""
+        # The fields have the names of the record's.
         return cls(*(getattr(record, name) for name in cls._fields))
 
     def check(self) -> None:
@@ -99,6 +100,8 @@ class Acl(NamedTuple):
                 f"{MetadataVersion.IBP_4_4_IV1.release} or higher.",
             )
         try:
+            # Here and not in the authorizers: each of them would have to leave out a range that it
+            # cannot read.
             parse_cidr(self.host)
         except ValueError as error:
             raise _invalid(f"Invalid CIDR notation '{self.host}': {error}") from None

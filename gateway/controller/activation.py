@@ -38,6 +38,8 @@ def activation(
     operations = []
     if transaction_open:
         abort = AbortTransactionRecord(reason="aborting partially complete metadata transaction")
+        # Before anything else: records of this leader inside the old transaction would be dropped
+        # with it.
         operations.append(operation("abort", [abort], image.metadata_version))
     # Also after the abort: the records of an aborted bootstrap transaction were never applied. A
     # controller of Kafka 4.3 does not start again on such a log.
@@ -56,6 +58,7 @@ def _bootstrap(settings: ControllerSettings, level: int) -> Iterator[Message]:
     features = default_features(level) if settings.features is None else settings.features
     assert METADATA_VERSION not in features, "metadata.version is written once, and first"
     for name, feature_level in features.items():
+        # Level 0 is the state without a record.
         if feature_level:
             yield FeatureLevelRecord(name=name, feature_level=feature_level)
     if features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):

@@ -37,6 +37,7 @@ def alter_isr(request: AlterIsrRequest, context: ControllerRequestContext) -> Sl
             partitions.append(PartitionData(partition_id=index, error_code=error))
             yield
         answer.topics.append(TopicData(topic=topic.topic, partitions=partitions))
+    # Each partition has a result of its own, and each record leaves a valid state.
     return ControllerResult(changes.records, answer, atomic=False)
 
 
@@ -60,6 +61,7 @@ def _alter(
     recovery = (
         before.leader_recovery_state if before is not None and len(asked.isr) == 1 else RECOVERED
     )
+    # Without broker epochs, which came with KIP-903.
     isr = [Replica(node_id) for node_id in asked.isr]
     try:
         alter(

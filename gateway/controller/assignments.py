@@ -32,6 +32,8 @@ def placed_partitions(
     for index, replicas in enumerate(
         place(nodes.usable(), count, factor, context.random_below), first
     ):
+        # Directories are chosen with the replicas, because the lists correspond by position
+        # (KIP-858).
         partition = _new_partition(topic_id, index, replicas, nodes, context.level)
         # The placer puts an unfenced node first, which ``Nodes.usable`` gives only if it is not in
         # controlled shutdown.
@@ -52,6 +54,8 @@ def by_hand_partition(
     without a leader.
     """
     partition = _new_partition(topic_id, index, replicas, context.nodes, context.level)
+    # INVALID_REPLICA_ASSIGNMENT where the placer has INVALID_REPLICATION_FACTOR: the client chose
+    # the nodes.
     if partition is None:
         raise bad_assignment(
             f"All brokers specified in the manual partition assignment for partition {index} are "
@@ -83,6 +87,7 @@ def check_by_hand(replicas: Sequence[int], expected_count: int | None, nodes: No
             raise bad_assignment(
                 f"The manual partition assignment includes the broker {node_id} more than once."
             )
+        # After both checks: an unknown node that is there twice is unknown.
         seen.add(node_id)
     if expected_count is not None and len(replicas) != expected_count:
         raise bad_assignment(

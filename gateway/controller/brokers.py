@@ -66,6 +66,7 @@ def change(
     """Return the record that changes a registration (KIP-841)."""
     return BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id,
+        # Kafka's nodes fail on a change of another epoch (``ClusterDelta.getBrokerOrThrow``).
         broker_epoch=broker.broker_epoch,
         fenced=fenced,
         in_controlled_shutdown=in_controlled_shutdown,

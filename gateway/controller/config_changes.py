@@ -119,6 +119,7 @@ def alter_configs(
                 # None of them is carried out: their order would decide (ControllerApis).
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             made = _alter_one(resource, configs, changes_of, context)
+        # The other resources of the request are carried out.
         except ApiError as refusal:
             result.error_code, result.error_message = refusal.error, refusal.message
         else:
@@ -135,6 +136,7 @@ def _alter_one(
     changes_of: Callable[[Resource, Any, Mapping[str, str]], _Changes],
     context: ControllerRequestContext,
 ) -> list[ConfigRecord]:
+    # Loggers are changed by the broker itself, and never reach the controller in Kafka.
     if resource.type not in KEYS:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

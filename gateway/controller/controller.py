@@ -84,6 +84,7 @@ class Controller:
         self.settings = settings
         self._random = random
         self._kraft = kraft
+        # Of this leadership: another one decides on what the log says.
         self._kraft_proposed = 0
         self._state: State | None = None
         self._sessions = Sessions(settings.broker_session_timeout_ms)
@@ -143,6 +144,8 @@ class Controller:
         # A copy: what this controller proposes may never be committed, and must leave no trace in
         # the image that other readers of the node have (KAFKA-14457, 15048).
         state = State()
+        # A copy of dictionaries and not of records, which are never changed in place: 100,000
+        # partitions take milliseconds.
         yield from state.copy(image)
         if image.brokers:  # the first of their heartbeats needs it
             yield from state.index_partitions()
@@ -216,6 +219,7 @@ class Controller:
         context = self._context(state, version, allows, now_ms, steady_ms, principal)
         try:
             result, decided = yield from _decided(request, context)
+        # The whole request is refused, so nothing was applied: the state is as before.
         except ApiError as refusal:
             return Decision(None, refused(request, version, refusal.error, refusal.message))
         # Before ``_apply``: later requests must not see what was only tried.
@@ -275,6 +279,7 @@ class Controller:
         (KIP-835).
         """
         state, interval_ms = self._state, self.settings.max_idle_interval_ms
+        # 0 switches it off, as in Kafka (``metadata.max.idle.interval.ms``).
         if state is None or not interval_ms or steady_ms - self._idle_since_ms < interval_ms:
             return None
         # Nodes at an older level cannot read the record, and would stop.
@@ -341,6 +346,8 @@ class Controller:
             raw = bytearray(self._random(16))
             raw[6] = raw[6] & 0x0F | 0x40
             raw[8] = raw[8] & 0x3F | 0x80
+            # Compared with all topics although the chance is 2^-122: two topics with one id could
+            # not be told apart.
             made = Uuid(raw)
             if made not in self._state.image.topics and not str(made).startswith("-"):
                 return made
@@ -362,6 +369,7 @@ def _decided(
     if api.cluster_operation is not None and not context.may_on_cluster(api.cluster_operation):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     result = api.decide(request, context)
+    # Most decisions are short and need no slices.
     if isinstance(result, Generator):
         result = yield from result
     # No operation: the quorum refuses a proposal without records.

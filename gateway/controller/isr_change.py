@@ -69,6 +69,7 @@ def alter(
     if not all(_is_eligible(replica, context) for replica in wanted.isr):
         # A fenced replica in the ISR could be elected before it has caught up again (KAFKA-13916).
         raise ApiError(ErrorCode.INELIGIBLE_REPLICA)
+    # An ISR change may end a reassignment, which then elects a leader by the topic's rule.
     election = changes.election(wanted.topic_id)
     after = changes.make(
         before, Target(isr=isr, recovery_state=wanted.recovery_state, election=election)
@@ -121,5 +122,7 @@ def _is_eligible(replica: Replica, context: ControllerRequestContext) -> bool:
     return (
         broker is not None
         and context.nodes.is_active(replica.broker_id)
+        # -1 as in ``ineligibleReplicasForIsr``: versions below 3 have no epochs, and a leader may
+        # not know one.
         and replica.broker_epoch in (_ANY_EPOCH, broker.broker_epoch)
     )

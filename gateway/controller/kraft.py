@@ -29,4 +29,5 @@ class StaticKRaft:
 
     def upgrade_refusal(self, version: int) -> str | None:
         """As in :class:`KRaft`."""
+        # For tests and for tools without a quorum: nothing is there that could write the record.
         return f"Invalid upgrade of kraft.version from version {self.kraft_version} to {version}"

@@ -89,6 +89,7 @@ def on_restart(
     that it acknowledged. After an unclean shutdown it is no eligible leader replica either, if the
     cluster keeps them (KIP-966, ``handleBrokerUncleanShutdown``).
     """
+    # Without ELR an unclean shutdown is like a clean one: the ISR is left in either case.
     if clean or not has_elr(context.image):
         records = yield from on_fenced(broker_id, context)
         return records
@@ -187,6 +188,7 @@ def _in_directories(
     # A search instead of an index (Kafka has directoriesToPartitions): directories seldom fail.
     found = []
     for topic_id, partitions in context.image.partitions.items():
+        # A topic may have 10,000 partitions, so the slices are cut within it.
         for some in pieces(partitions.items(), _LOOKS_PER_SLICE):
             found += [
                 (topic_id, index)

@@ -43,6 +43,7 @@ class Nodes:
         ]
 
     def __contains__(self, node_id: object) -> bool:
+        # Fenced brokers too: a manual assignment may name one that is restarting.
         return node_id in self._brokers if self._brokers else node_id in self._serving
 
     def is_active(self, node_id: int) -> bool:
@@ -50,6 +51,7 @@ class Nodes:
         (``ClusterControlManager.isActive``).
         """
         broker = self._brokers.get(node_id)
+        # Without brokers the quorum's nodes hold the topics, and each of them counts as active.
         if broker is None:
             return not self._brokers and node_id in self._serving
         return not broker.fenced and not broker.in_controlled_shutdown

@@ -99,6 +99,8 @@ def leave_isr(
     """
     before, replicas = partition.isr, partition.replicas
     isr = [other for other in before if other != node_id]
+    # An empty ISR has rules of its own: it stays without ELR, and may elect an eligible replica
+    # with it.
     simple = isr and len(isr) < len(before) and node_id in replicas
     # Last known leaders are cleared by the long way (maybeUpdateLastKnownLeader).
     if not simple or partition.last_known_elr or is_reassigning(partition):
@@ -195,9 +197,11 @@ class _Change:
         """
         if not self._adding and not self._removing:
             return
+        # A replica that goes may be the leader: the election that follows chooses another one.
         isr = [node_id for node_id in self._isr if node_id not in self._removing]
         replicas = [node_id for node_id in self._replicas if node_id not in self._removing]
         needed = replicas if len(self._adding) < len(self._removing) else self._adding
+        # ``isr``: a partition must not be left to replicas of which none is in sync.
         if isr and replicas and set(needed) <= set(isr):
             self._isr, self._replicas, self._removing, self._adding = isr, replicas, [], []
 
@@ -211,6 +215,7 @@ class _Change:
             # The high watermark may advance without the nodes outside the ISR.
             self._elr = []
             return
+        # The ISR of before: a node that leaves it now has acknowledged every record until now.
         candidates = {*self._elr, *self._before.isr}
         # A removed replica deletes its log, so it must not be eligible if it is added again.
         gone = {*self._isr, *self._target.unclean_shutdown}
@@ -238,6 +243,7 @@ class _Change:
                 if self._before.leader_recovery_state == RECOVERING:
                     self._record.leader_recovery_state = -1  # no change
             assert elected.node_id in (NO_LEADER, *self._isr), "a leader is in its own ISR"
+        # Null and empty are the same list: records of before KIP-966 have null.
         if self._elr != (self._before.eligible_leader_replicas or []):
             self._record.eligible_leader_replicas = self._elr
 
@@ -249,6 +255,7 @@ class _Change:
             # The first of the new assignment: a reassignment that ends here prefers its own first
             # replica.
             first.insert(0, self._replicas[0])
+        # In the order of the assignment, so that leaders spread as the replicas were placed.
         for node_id in (*first, *self._replicas):
             if self._may_lead(node_id):
                 return _Elected(node_id)
@@ -319,11 +326,13 @@ class _Change:
         # node: ``last_known_elr`` holds the last leader alone (``maybeUpdateLastKnownLeader``).
         if self._record.leader == NO_LEADER and not known and self._before.leader != NO_LEADER:
             self._record.last_known_elr = [self._before.leader]
+        # -2, no change, keeps it: the partition still has no leader.
         elif self._record.leader >= 0 and known:
             self._record.last_known_elr = []
 
     def _write_assignment(self) -> None:
         before = self._before
+        # At a lower level the record's version has no field for them.
         if is_directory_assignment_supported(self._rules.level):
             # The lists of replicas and directories correspond by position (KIP-858), so directories
             # change if replicas are only reordered.

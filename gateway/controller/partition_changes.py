@@ -54,6 +54,7 @@ class PartitionChanges:
         key = topic_id, index
         if key in self._left:
             self._changed[key] = merge(*self._left.pop(key))
+        # A partition may come twice in one request: the second change has to build on the first.
         changed = self._changed.get(key)
         return (
             self._context.image.partitions.get(topic_id, {}).get(index)
@@ -97,6 +98,8 @@ class PartitionChanges:
             return node_id != leaving and (node_id == joining or self._nodes.is_active(node_id))
 
         record = partition_change(partition, target, self._rules(partition, may_lead))
+        # Nothing differs: a record would raise the partition epoch, and refuse the leader's next
+        # AlterPartition.
         if record is None:
             return partition
         self.records.append(record)
@@ -127,6 +130,7 @@ class PartitionChanges:
         """Return how a leader of the topic is elected: ``unclean.leader.election.enable``."""
         return (
             Election.UNCLEAN
+            # Values are stored as clients wrote them, and ``ConfigDef`` reads "True" too.
             if self._config(topic_id, _UNCLEAN_ELECTION).lower() == "true"
             else Election.ONLINE
         )
@@ -145,6 +149,7 @@ class PartitionChanges:
 
         def accepts(node_id: int) -> bool:
             directory = directories.get(node_id)
+            # A replica that the change adds has no directory yet.
             return may_lead(node_id) and (
                 directory is None or self._nodes.has_directory(node_id, directory)
             )

@@ -103,6 +103,7 @@ class PartitionIndex:
         """
         partitions = self._image.partitions.get(change.topic_id, {})
         before = partitions.get(change.partition_id)
+        # ``apply`` raises for it, with the text for all records that name what does not exist.
         if before is None:
             apply(self._image, change)  # raises FoldError
             raise AssertionError("a change of a partition that does not exist was applied")
@@ -119,6 +120,7 @@ class PartitionIndex:
         if isinstance(message, RemoveTopicRecord):
             return self._of_topic(message.topic_id)
         if isinstance(message, ClearElrRecord):
+            # By name and not by id, as in the record.
             if message.topic_name:
                 return self._of_topic(self._image.topic_ids.get(message.topic_name))
             # Without a name the record is for all topics, and changes those with an ELR.
@@ -157,6 +159,8 @@ class PartitionIndex:
     def _count(self, before: PartitionRecord, change: PartitionChangeRecord) -> None:
         """Count an election (``TopicDelta.updateElectionStats``)."""
         unclean, eligible = self.elections
+        # An unclean election is known by this alone: the record does not say how its leader was
+        # chosen.
         unclean += change.leader_recovery_state == RECOVERING
         eligible += change.leader in (before.eligible_leader_replicas or ())
         self.elections = Elections(unclean, eligible)
@@ -193,6 +197,7 @@ def _move(
         if node_id not in new:
             keys = by_node[node_id]
             del keys[key]
+            # A node without partitions has no entry, so that nodes of the past take no memory.
             if not keys:
                 del by_node[node_id]
     for node_id in new:

@@ -76,6 +76,7 @@ class _Rack:
     unfenced: _Ring = field(default_factory=lambda: _Ring([]))
 
     def next(self, round_: int) -> int | None:
+        # Fenced nodes of a rack after its unfenced ones: the rack matters more than the fencing.
         node = self.unfenced.next(round_)
         return self.fenced.next(round_) if node is None else node
 
@@ -120,9 +121,11 @@ class _Racks:
 
     def next(self, replicas: int) -> list[int]:
         """Return the replicas of the next partition."""
+        # With one unfenced node there is nothing to shuffle: it leads every partition.
         if self._round and self._round % self._unfenced == 0 and self._unfenced > 1:
             # After as many partitions as unfenced nodes the same assignments would repeat.
             self._shuffle()
+        # The leader first, whatever rack it is in: a partition must begin with a live one.
         first, leader = self._leader()
         chosen, at = [leader], self._offset
         while len(chosen) < replicas:

@@ -94,6 +94,7 @@ def _registration_change_version(change: Any) -> int:
 
     The level is not looked at: a caller changes only fields that the level has.
     """
+    # Null is no change, and an empty list takes the last cordoned directory back (KIP-1066).
     if change.cordoned_log_dirs is not None:
         return 3
     return 2 if change.log_dirs else int(bool(change.in_controlled_shutdown))
@@ -135,6 +136,8 @@ def operation_in_slices(
         records += made
         values += encode(made)
         yield
+    # Without a transaction where none is needed: readers hold a transaction's records back until
+    # its end.
     batches = _batches(name, values, level) if atomic else tuple(_packed(values))
     # The offsets of later records, and broker epochs among them, are counted by these.
     assert sum(map(len, batches)) >= len(records), "every record is in a batch"
@@ -180,6 +183,7 @@ def _batches(name: str, values: list[bytes], level: int) -> tuple[tuple[bytes, .
                 f"metadata.version {level} has no transactions to write it in several. Split the "
                 "request, or upgrade metadata.version.",
             )
+        # Batches of their own: the records between them may fill a batch to the last byte.
         begin = Record(BeginTransactionRecord(name=name), 0)
         batches = [
             tuple(encode([begin])),

@@ -67,6 +67,8 @@ class Sessions:
 
     def register(self, broker: Registered, offset: int) -> None:
         """The record of its registration, or of a change to it, is at ``offset``."""
+        # The last record and not the broker epoch, which is the first: the records before it may be
+        # thousands.
         self._registered_at[broker] = offset
 
     def registered_at(self, broker: Registered) -> int:
@@ -85,6 +87,8 @@ class Sessions:
         """The lowest offset that the brokers have read, without those in controlled shutdown
         (``lowestActiveOffset``); None without any.
         """
+        # Those in controlled shutdown may be stopped already, and would keep the others from
+        # stopping.
         return min(
             (self._read.get(one, UNKNOWN_OFFSET) for one in brokers if one not in self._leaving),
             default=None,

@@ -54,6 +54,7 @@ class State:
         for one in fields(committed):
             # By the fields of the image, so that a new field cannot be forgotten here.
             value = getattr(committed, one.name)
+            # The image's fields are dictionaries and numbers; nothing else is shared.
             if isinstance(value, dict):
                 yield from _copy(value, getattr(self.image, one.name))
             else:
@@ -145,6 +146,7 @@ class State:
     def _forget_acl(self, message: RemoveAccessControlEntryRecord) -> None:
         acl = Acl.of(self.image.acls[message.id])
         self._acls[acl] -= 1
+        # Zeros would stay for every ACL that was ever deleted.
         if not self._acls[acl]:
             del self._acls[acl]
 

@@ -20,6 +20,7 @@ def name_fault(name: str) -> str | None:
     """Return the reason why no topic can have this name, as a sentence; None if one can."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
+    # They are directories that exist already.
     if name in (".", ".."):
         return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > NAME_CHARS_MAX:

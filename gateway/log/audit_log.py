@@ -110,6 +110,7 @@ class AuditLog:
         data = memoryview(b"".join(self._batches(changes)))
         checked = check_batches(data, Tail(self.end_offset, EPOCH))
         assert checked.end == len(data), "an encoded batch is whole and follows the last one"
+        # Before the write: an entry of an index cannot be larger than an int32.
         if not self._active.has_room_for(checked.batches[-1], self._active.size + len(data)):
             # Offsets and positions in the indexes are int32. A segment grows that far only after
             # many failed rolls.
@@ -233,6 +234,8 @@ class AuditLog:
             bases = self._bases()
             before = [base for base in bases if base <= end_offset]
             behind = [base for base in bases if base > end_offset]
+            # The active segment is never replaced under the writer: ``roll`` closes it first
+            # (``_set_aside``).
             if before and behind and before[-1] != self._active.base_offset:
                 salvaged = self._salvage(before[-1], behind[0])
                 # Only then does the repaired segment lead to the next one without a gap or an
@@ -243,6 +246,7 @@ class AuditLog:
 
     def _set_aside(self, end_offset: int) -> list[str]:
         aside: list[str] = []
+        # A segment that gets appends cannot leave the log.
         if self._active.base_offset <= end_offset:
             self.roll()
         for base in self._bases():
@@ -285,6 +289,7 @@ class AuditLog:
     def _scan(self, base: int) -> SegmentScan:
         """Scan the last segment, after joining batches behind damage to those before it."""
         scan = scan_segment(self.directory, base, _INDEX_INTERVAL_BYTES, EPOCH)
+        # The usual case after a clean stop or a kill between two writes: nothing to salvage.
         if scan.file_size <= scan.size:
             return scan
         salvaged = self._salvage(base, None)
@@ -318,6 +323,7 @@ class AuditLog:
         """
         path = self.directory / segment_name(base)
         kept = ""
+        # Nothing of the file is lost if empty batches were only added behind it.
         if not salvaged.data.startswith(path.read_bytes()):
             kept = f"; the file as it was is kept as {self._keep_copy(base)}"
         # The data first: an index that describes the old bytes is worse than none, and a crash
@@ -374,6 +380,7 @@ def _newest(segment: Path) -> int:
     """
     with contextlib.suppress(FileNotFoundError):
         entries = segment.with_suffix(TIME_INDEX_SUFFIX).read_bytes()
+        # The last entry has the largest timestamp: ``seal`` added it.
         if len(entries) >= TIME_ENTRY.size:
             return int(TIME_ENTRY.unpack(entries[-TIME_ENTRY.size :])[0])
     return segment.stat().st_mtime_ns // 1_000_000

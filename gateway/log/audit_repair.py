@@ -74,6 +74,7 @@ def salvage(data: bytes, base_offset: int, end_offset: int | None) -> Salvaged:
             parts.append(gap(expected, batches.base))
         parts.append(data[start : batches.end])
         expected, position = next_offset, batches.end
+    # Up to the next segment: readers take a gap between two segments for damage.
     if end_offset is not None and expected < end_offset:
         losses.append(f"offsets {expected} to {end_offset - 1}, from byte {position} on")
         parts.append(gap(expected, end_offset))
@@ -123,6 +124,7 @@ def _next_batch(data: bytes, start: int, lowest: int, limit: int) -> tuple[int, 
         fits = BATCH_OVERHEAD <= length + 12 <= len(data) - position
         if fits and epoch == EPOCH and lowest <= offset < limit:
             piece = memoryview(data)[position : position + length + 12]
+            # With its CRC, by the rules of the log itself.
             if check_batches(piece, Tail(offset, EPOCH)).batches:
                 return position, offset
         at = data.find(_MAGIC, at + 1)

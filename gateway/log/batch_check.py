@@ -113,6 +113,7 @@ def check_file(file: Readable, position: int, size: int, tail: Tail) -> Iterator
     while position < size:
         data = file.read(position, min(length, size - position))
         checked = check_batches(data, tail, position)
+        # No batch ends within the chunk, which is full: the batch is longer than the chunk.
         if not checked.batches and checked.fault is None and len(data) == length:
             length = max(length, _size_of(data))  # one batch that is larger than a chunk
             if length > len(data) and position + length <= size:
@@ -136,6 +137,7 @@ def _bad_header(magic: int, length: int, position: int) -> DecodeError:
 
 
 def _does_not_follow(offset: int, delta: int, epoch: int, tail: Tail, position: int) -> DecodeError:
+    # In the order of the fields in a batch, so that the text names the first one that is wrong.
     if offset != tail.next_offset >= 0 or offset < 0:
         reason = (
             f"a batch at offset {offset} stands where offset {max(tail.next_offset, 0)} must follow"

@@ -95,12 +95,14 @@ def _snapshot_records(directory: Path, snapshot_id: SnapshotId, offset: int) -> 
     """
     path = directory / snapshot_id.file_name
     try:
+        # The first batch alone: ``RecordsSnapshotWriter`` puts header, version and voters into one.
         for header, records in read_log_file(path):
             return [(offset, one) for _, one in _messages(records, 0)] if header.is_control else []
     except FileNotFoundError:
         return []
     except DecodeError as error:
         raise LogDamaged(str(path), error.offset, error.reason, _ADVICE) from error
+    # A snapshot without a batch has no header: it was cut after it got its name.
     raise LogDamaged(str(path), 0, "is empty", _ADVICE)
 
 
@@ -135,6 +137,8 @@ def _control_batches(path: Path) -> Iterator[tuple[bytes, int, int]]:
         if header.size > size - start - at:
             reason = f"a batch of {header.size} bytes, and {size - start - at} are left"
             raise DecodeError(reason, offset=start + at, rule="batch-length")
+        # Whole batches only: a control batch that reaches over the chunk is read again from its
+        # start.
         if header.is_control:
             if header.size > len(data) - at:
                 start, at, data = start + at, 0, file.read(start + at, header.size)

@@ -63,6 +63,7 @@ class DirectoryFollower:
         # A directory that changed within the last tick may change again without a new time.
         listed = (changed, time.monotonic_ns()) if time.time_ns() - changed > TICK_NS else None
         listing = list_directory(self._directory)
+        # Most rescans are due by the clock and find the same names.
         if listing != self._listing:
             self._reconcile(listing)
         # Only now: after a failed open the next step must list the directory again at once.
@@ -162,6 +163,7 @@ class DirectoryFollower:
         """
         for at, index in enumerate(self._segments):
             settled = index.status is not Status.BEHIND
+            # A segment before the last one is finished: Kafka seals it at the roll.
             if settled and not everything and at + 1 < len(self._segments):
                 continue
             if settled and not index.maybe_changed() and not (everything and _bytes_changed(index)):
@@ -179,6 +181,7 @@ class DirectoryFollower:
         return self._scan_snapshot(self._start().snapshot, budget)
 
     def _scan_snapshot(self, snapshot: SnapshotId | None, budget: int) -> bool:
+        # Its records are needed as a prefix only: the log start comes from the file's name.
         if snapshot is None or not self._snapshot_prefix:
             return False
         index = self._snapshots.get(snapshot)
@@ -221,6 +224,7 @@ class DirectoryFollower:
             and view.end_offset >= old.end_offset
             and view.start_offset == old.start_offset
         )
+        # A truncation is shown at once, because the records are no longer in the files.
         if not behind or grown or (old is not None and self._truncated):
             self.view, self._truncated = view, False
         # A view that was held back is composed again by the next step.

@@ -55,6 +55,7 @@ class Formatting:
     cluster_id: str
     node_id: int
     directory_id: Uuid
+    # metadata.version comes first: it decides at which versions the records behind it are read.
     features: Sequence[tuple[str, int]] = features_of(LEVEL_MAX)
     voters: VotersRecord | None = None
 
@@ -96,6 +97,7 @@ def format_directory(data_dir: Path, formatting: Formatting, *, disk: Disk | Non
     # A running server must not lose the directory under it.
     lock = DirectoryLock(data_dir)
     try:
+        # Under the lock: another process could be formatting the directory.
         if read_meta(data_dir) is not None:
             raise AlreadyFormatted(
                 f"{data_dir} is formatted already: --ignore-formatted leaves it as it is"
@@ -126,6 +128,7 @@ def ensure_formatted(
     known = read_meta(data_dir)
     if known is None:
         directory_id = random_uuid()
+        # A dynamic quorum: other nodes can be added without another formatting (KIP-853).
         alone = VotersRecord(version=0, voters=[voter(node_id, directory_id, endpoints)])
         formatting = Formatting(
             cluster_id or str(random_uuid()), node_id, directory_id, voters=alone
@@ -141,6 +144,7 @@ def check_formatted(data_dir: Path, cluster_id: str, node_id: int) -> MetaProper
     if it names another node; LogDamaged.
     """
     known = read_meta(data_dir)
+    # Not the directory id: it was random, and no configuration has it.
     if known is not None and (known.cluster_id, known.node_id) != (cluster_id, node_id):
         raise WrongNode(
             f"{data_dir} is formatted for node {known.node_id} of cluster {known.cluster_id}, "
@@ -171,6 +175,7 @@ def read_bootstrap(data_dir: Path) -> tuple[bytes, ...] | None:
     return tuple(
         record.value or b""
         for header, records in batches
+        # The header and the footer of the checkpoint stay in the file: they belong to a snapshot.
         if not header.is_control
         for record in records
     )
@@ -182,6 +187,7 @@ def _refuse_used(data_dir: Path) -> None:
     """
     directory = data_dir / PARTITION_DIRECTORY
     with doing("look at", directory):
+        # Either shows that a voter has run here, also if its log is empty.
         used = [
             path for path in (data_dir / RECOVERY_POINT, directory / QUORUM_STATE) if path.exists()
         ]
@@ -208,6 +214,7 @@ def _write(data_dir: Path, formatting: Formatting, disk: Disk) -> None:
     # Encoded in memory and written as a whole, so that a crash leaves no half of it.
     disk.replace(data_dir / BOOTSTRAP_FILE, bytes(bootstrap.data))
     voters = data_dir / PARTITION_DIRECTORY / BOOTSTRAP_SNAPSHOT.file_name
+    # Before meta.properties: a start takes a formatted directory for one that has it.
     disk.make_directory(voters.parent)
     if formatting.voters is not None:
         head = _MemorySink()

@@ -59,6 +59,7 @@ class HighWatermarkFile:
         # ``<=``: of two equal slots either may be written.
         older = 0 if self._offsets[0] <= self._offsets[1] else 1
         self._disk.write(self._file, older * BLOCK_BYTES, format_slot(offset))
+        # ``fdatasync`` of a file whose size does not change: one write of one block.
         self._disk.sync(self._file)
         # After the sync: a failed write leaves the old offset in force.
         self._offsets[older] = offset
@@ -77,6 +78,7 @@ class HighWatermarkFile:
         # A shorter file, or one of zeros, is a new one whose first write was interrupted.
         if max(offsets) == _NONE and any(data) and len(data) == _SIZE:
             reason = "neither of its two slots is whole"
+            # With syncs a crash leaves one slot whole, so this is damage of another kind.
             if self._disk.fsync:
                 advice = (
                     "restore it, or remove it: until the quorum tells the high watermark, "

@@ -40,6 +40,7 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
     lines = data.decode("ascii", "replace").splitlines()
     if len(lines) < 2 or lines[0].strip() != "0":
         raise DecodeError(f"does not begin with version 0 and a count: {lines[:1]}")
+    # Line numbers as an editor shows them.
     entries = [_entry(number, line) for number, line in enumerate(lines[2:], 3)]
     # The count shows a file that was cut (``CheckpointFile`` throws IOException).
     if lines[1].strip() != str(len(entries)):

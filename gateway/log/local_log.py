@@ -120,6 +120,7 @@ class LocalLog(UnifiedLog):
             raise ValueError(
                 f"the high watermark {offset} lies beyond the end of the log, {self.end_offset}"
             )
+        # A smaller one is no error: followers hear of commits late, and in any order.
         if offset > self._files.high_watermark:
             # The records first: a high watermark on disk above the synced end would make recovery
             # report lost records as damage, although they were only never synced.
@@ -168,6 +169,7 @@ class LocalLog(UnifiedLog):
         changed; DiskFailed, LogFailed.
         """
         self._guard.check()
+        # ``truncateToLatestSnapshot``: an older one would be superseded at the next start.
         if snapshot_id != self.latest_snapshot:
             raise SnapshotNotNewer(
                 f"{self.directory}: {snapshot_id.file_name} is not the newest complete snapshot "

@@ -68,6 +68,7 @@ class LogCursor:
                 # The deleted file may hold records beyond ``next_offset`` that were never
                 # committed: only the files in the directory count.
                 pass
+        # Listed each time: the directory may be another process's.
         bases = self._bases()
         # The newest segment that begins at or below the offset: the log has no gaps between
         # segments.
@@ -87,6 +88,7 @@ class LogCursor:
         agrees with the log; else 0.
         """
         entry = find_entry(f"{file.path.removesuffix('.log')}.index", base_offset, self.next_offset)
+        # A hint: the search from the beginning gives the same result, later.
         if entry is not None:
             last_offset, position = entry
             try:
@@ -143,6 +145,7 @@ class LogCursor:
                     error.reason, path=file.path, offset=self._position + at, rule=error.rule
                 ) from None
             at += header.size
+        # Behind the last whole batch: a batch that is cut is read again when there is more of it.
         self._position += at
         return at > 0
 

@@ -123,9 +123,11 @@ def _validate_segments(directory: Path, settings: LogSettings, found: LogValidat
         found.active = scan_segment(
             directory, bases[0], settings.index_interval_bytes, found.epochs.latest or 0
         )
+        # Behind a gap: their offsets may be written again, and two records cannot share one.
         found.unreachable = bases[1:]
         for epoch, offset in found.active.epochs:
             found.epochs.assign(epoch, offset)
+        # A log that was cut at a snapshot has its first epoch from the log start on.
         found.epochs.truncate_from_start(start.offset)
     # At last, because it compares with the log's end after the repair.
     found.superseded_by = _superseding(found, start)
@@ -269,6 +271,7 @@ def _check_high_watermark(directory: Path, found: LogValidation, high_watermark:
         end_offset = found.superseded_by.end_offset
     # A torn write is always behind the high watermark, as records are synced before they count. A
     # log that ends below it has lost committed records, and a truncation would make the loss final.
+    # ``>=``: a log that ends exactly there has lost nothing that was committed.
     if end_offset >= high_watermark:
         return
     scan = found.active

@@ -38,6 +38,7 @@ def read_meta_properties(path: Path) -> MetaProperties:
     Kafka would not start with.
     """
     with path.open("rb") as file:
+        # One byte more than allowed shows that the file is larger.
         data = file.read(_BYTES_MAX + 1)
     try:
         return parse_meta_properties(data)
@@ -79,6 +80,8 @@ def format_meta_properties(properties: MetaProperties, written_at: datetime) -> 
         values["node.id" if properties.version else "broker.id"] = str(properties.node_id)
     if properties.directory_id is not None:
         values["directory.id"] = str(properties.directory_id)
+    # In the order that ``java.util.Properties`` gives these four keys: the files compare byte for
+    # byte.
     values["version"] = str(properties.version)
     if properties.cluster_id is not None:
         values["cluster.id"] = properties.cluster_id

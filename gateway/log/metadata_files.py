@@ -37,6 +37,7 @@ class MetadataFiles:
         self._disk = disk
         self._meta = data_dir / meta_properties.FILE_NAME
         self._quorum = directory / quorum_state.FILE_NAME
+        # First: a directory of another node is refused by it, whatever the other files hold.
         self.meta_properties: MetaProperties | None = read_meta(data_dir)
         self.quorum_state: tuple[int, QuorumStateData] | None = _read(
             self._quorum,
@@ -47,6 +48,7 @@ class MetadataFiles:
         self._high_watermark = HighWatermarkFile(data_dir, disk, problems)
         # After the others, because it may write, and a directory that is refused stays unchanged.
         self._check_topic_id(directory / partition_metadata.FILE_NAME)
+        # Here, because recovery looks into the partition's directory alone.
         disk.remove(self._meta.with_name(self._meta.name + TEMPORARY))
 
     @property
@@ -56,6 +58,7 @@ class MetadataFiles:
 
     def write_high_watermark(self, offset: int) -> None:
         """Store the high watermark durably. Raises DiskFailed."""
+        # Clients may have read up to the old one.
         assert offset >= self.high_watermark, "a high watermark on disk never decreases"
         self._high_watermark.write(offset)
 

@@ -123,6 +123,7 @@ class OffsetStore:
         """
         if not records:
             return
+        # Closed after a failed write: what the disk holds of it is not known.
         if self._file < 0:
             raise OSError(
                 errno.EBADF, "the store was closed, or a write to it failed", str(self._path)
@@ -215,6 +216,7 @@ class OffsetStore:
         with contextlib.suppress(FileNotFoundError):
             # A rewrite that a crash interrupted: the old file is still the one in use.
             os.unlink(self._path.with_name(SEGMENT + CLEANED))
+        # Before the open, which creates it.
         is_new = not self._path.exists()
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         data = self._path.read_bytes()
@@ -243,6 +245,8 @@ class OffsetStore:
     def _compare_end(self) -> None:
         """Report a log that ends before what was synced: a crash cannot do that."""
         synced, self._end = read_end(self._directory), self._next_offset
+        # Reported and not refused: the groups can go on, and an operator knows why they begin
+        # again.
         if synced is not None and self._next_offset < synced:
             self.problems.append(
                 f"{self._path}: it ends at offset {self._next_offset}, but was synced up to "
@@ -274,6 +278,7 @@ class OffsetStore:
     def _apply(self, records: Iterable[Record]) -> None:
         for record in records:
             self._next_offset = record.offset + 1
+            # A compacted log has no place for it: nothing could ever replace it.
             if record.key is None:
                 continue
             # Popped and put back, so that the dict stays ordered by offset.
@@ -330,6 +335,8 @@ def _batches(records: Iterable[Record]) -> Iterator[bytes]:
     part: list[Record] = []
     size = 0
     for record in records:
+        # Compaction keeps the offsets of records, so that those of two neighbours may lie far
+        # apart.
         if part and (size >= _BATCH_BYTES_MAX or record.offset - part[0].offset > _BATCH_SPAN_MAX):
             yield encode_batch(part, partition_leader_epoch=0)
             part, size = [], 0

@@ -58,6 +58,7 @@ def recover(
         # (``KafkaMetadataLog.recoverSnapshots``).
         _remove_leftovers(directory, disk)
         for fault in found.damaged_snapshots:
+            # The log still has the records, or an older snapshot and the records behind it.
             problems.append(f"{fault}; a snapshot that the log does not need: removed")
             disk.remove(Path(fault.path))
         return _repair(directory, disk, settings, found, problems)
@@ -118,6 +119,7 @@ def _repair(
     if found.superseded_by:
         return _restarted(directory, disk, settings, found, problems)
     if found.active is None:
+        # ``LogLoader.load`` creates the first segment, too.
         active = Segment.create(disk, directory, 0, settings.index_interval_bytes)
     else:
         # The problems are collected before the change, which may fail.
@@ -181,6 +183,7 @@ def _report_truncation(
     directory: Path, found: LogValidation, scan: SegmentScan, problems: list[str]
 ) -> None:
     path = directory / segment_name(scan.base_offset)
+    # A warning and no error: a process that was killed while it wrote leaves this.
     if scan.file_size > scan.size:
         why = scan.fault.reason if scan.fault else "an unfinished batch"
         problems.append(

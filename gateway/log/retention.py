@@ -71,6 +71,7 @@ def delete_before(
     kept = set(_segments_from(bases, snapshot))
     deleted = []
     for base in bases:
+        # Whole segments only: the log start may lie inside one (``UnifiedLog.deleteOldSegments``).
         if base not in kept:
             deleted.append(delete_segment(directory, disk, base))
             # Unlinks may reach the disk in any order: without this a crash could keep an older
@@ -103,6 +104,7 @@ def _is_too_old(path: Path, settings: LogSettings, now_ms: int) -> bool:
     if settings.retention_ms < 0:
         return False
     index = BatchIndex(OpenFile(str(path)), 0)
+    # The header is in the first chunk: a snapshot may have gigabytes.
     index.scan(_HEADER_WORK)
     timestamp = last_contained_log_timestamp(index)
     # A snapshot whose header cannot be read is kept: nothing is known of its age.

@@ -113,6 +113,7 @@ class Segment:
         self.base_offset = scan.base_offset
         self.size = scan.size
         self.end_offset = scan.tail.next_offset
+        # Nothing is known to be on disk before the first sync, not even what was read.
         self.flushed_size = 0
         self.flushed_offset = scan.base_offset  #: the end offset of that
         self.torn = False
@@ -145,6 +146,7 @@ class Segment:
             directory,
             SegmentScan(SegmentIndex(base_offset, interval_bytes), Tail(base_offset, 0)),
         )
+        # Once for the three files.
         disk.sync_directory(directory)
         return segment
 
@@ -257,6 +259,7 @@ class Segment:
             self._disk.write(file, 0, data)
 
     def _write_entries(self) -> None:
+        # Only what is new: entries are written behind those that the files have.
         offsets, times = self._written
         if self._index.counts != self._written:
             self._disk.write(

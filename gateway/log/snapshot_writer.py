@@ -60,6 +60,8 @@ class SnapshotWriter:
         Raises ValueError if that is not the end of what was written; DiskFailed, after which the
         same bytes can be written again.
         """
+        # A gap would be filled with zeros by the file system, and be found at the end of the
+        # download only.
         if position != self.size:
             raise ValueError(
                 f"bytes from {position} on do not continue a snapshot of {self.size} bytes"
@@ -89,6 +91,7 @@ class SnapshotWriter:
         finally:
             self._file.close()
         self._disk.rename(self._part, self._path)
+        # Before the caller drops the log for it.
         self._disk.sync_directory(self._path.parent)
 
     def abandon(self) -> None:

@@ -128,6 +128,7 @@ class UnifiedLog(abc.ABC):
         # Checked again, although the core has checked what a leader sent: no path may bring a bad
         # batch to the disk.
         checked = check_batches(view, Tail(before, self.last_epoch))
+        # All or nothing: a response with one bad batch is not trusted in the others.
         if checked.fault is not None:
             raise checked.fault
         run: list[Batch] = []
@@ -154,6 +155,7 @@ class UnifiedLog(abc.ABC):
         """
         self._guard.check()
         try:
+            # The closed segments were synced when they were sealed.
             self._active.flush()
         except SyncFailed as error:
             self._guard.fail(error)
@@ -271,6 +273,7 @@ class UnifiedLog(abc.ABC):
 
     def _scan_closed(self, offset: int) -> SegmentScan | None:
         """Scan the closed segment that contains ``offset``; None if the active one does."""
+        # The usual case: what is not committed is at the end.
         if offset >= self._active.base_offset:
             return None
         # The caller has refused offsets below the high watermark, so there is such a segment.
@@ -287,6 +290,7 @@ class UnifiedLog(abc.ABC):
         later = [
             base for base in (*self._closed, self._active.base_offset) if base > scan.base_offset
         ]
+        # The file is deleted next.
         self._active.close()
         recovery.remove_segments(self.directory, self._disk, later)
         self._closed = [base for base in self._closed if base < scan.base_offset]

@@ -82,6 +82,7 @@ def leader_change(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> 
         # In a fixed order: the same election gives the same bytes.
         granting_voters=[Voter(voter_id=id) for id in sorted(granting)],
     )
+    # Type 2 and not the 3 of KIP-595's text, as it shipped.
     return "LEADER_CHANGE", message
 
 

@@ -71,6 +71,7 @@ def describe_quorum(node: Node, asked: Requested) -> None:
         ]
     )
     if asked.version >= 2:
+        # The voters alone, because only they have endpoints in the log (KIP-853).
         answer.nodes = _nodes(node)
     return responses.reply(node, asked.number, answer)
 

@@ -56,6 +56,8 @@ def fetch(
         max_wait_ms=max_wait_ms,
         max_bytes=settings.fetch_max_bytes,
     )
+    # The log's end goes with the request: the response fits no other one
+    # (``Following._handle_partition``).
     answered = partial(on_answer, log_end, node.now)
     key, versions = FetchRequest.API_KEY, requests.FETCH_VERSIONS
     # The fetch offset acknowledges everything below it, so the request waits until all of that is
@@ -84,6 +86,7 @@ def refused(node: Node, address: Address, sender: str, error: int) -> None:
     # Only an administrator can remove what an observer is refused for: it stops for another
     # cluster, and waits for a permission. A voter asks on, because its other peers may accept it.
     observer = node.settings.observer
+    # Counted before the error is looked at, so that no refusal can be repeated without a pause.
     node.back_off()
     if (
         observer is not None

@@ -39,6 +39,7 @@ class Handshake:
         if node.installing is not None or node.now < node.peers.ready_at(address):
             return
         if node.cluster_id is None and node.now >= self._cluster_due:
+            # Before the request: a leader that never answers must not be asked in every turn.
             self._cluster_due = node.now + _REPEAT_S
             key, versions = DescribeClusterRequest.API_KEY, requests.DESCRIBE_CLUSTER_VERSIONS
             on_answer = partial(self._on_cluster, address)
@@ -79,6 +80,8 @@ class Handshake:
 
     def _on_quorum(self, address: Address, message: Any, version: int) -> bool | None:
         node = self._node
+        # From a leader only: another node's response names no voters, which would look like an
+        # empty quorum.
         ids = voters.voters_described(message)
         if ids is None:
             error = message.error_code or ErrorCode.NOT_LEADER_OR_FOLLOWER

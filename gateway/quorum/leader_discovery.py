@@ -41,10 +41,13 @@ class LeaderDiscovery:
     def poll(self) -> None:
         """Ask the next node if it is time; one request is in flight at a time."""
         node = self._node
+        # One request at a time over all addresses, as in
+        # ``RequestManager.findReadyBootstrapServer``.
         if node.now < self.deadline():
             return
         address = self._next_address()
         if address is None:
+            # No address is ready: all of them pause after a failure.
             self._at = node.now + self._backoff.failed()
             return
         self._asked = address
@@ -72,6 +75,7 @@ class LeaderDiscovery:
             at for id, at in node.settings.static_voters.items() if id != node.settings.node_id
         )
         configured = (*node.settings.bootstrap, *named)
+        # A dict and not a set: the order is fixed, and with it the run of a simulation.
         every = dict.fromkeys((*configured, *known, *node.addresses.values()))
         leader = (
             node.address_of(node.leader_id)

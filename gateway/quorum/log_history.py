@@ -41,6 +41,7 @@ class LogHistory:
         """Return whether the leader's log still holds the records from ``committed`` on, and
         reading below ``instead_of`` has not failed.
         """
+        # ``instead_of != self.tried``: the leader would divert the same Fetch again, for ever.
         return 0 <= log_start_offset <= committed and instead_of != self.tried
 
     def read(self, below: SnapshotId, end: int, leader_high_watermark: int) -> None:

@@ -123,10 +123,9 @@ class QuorumRequests:
         elif position == 0:
             rest_s = 0.0
         else:
+            # Both exponents are bounded, because a list of 1024 entries would overflow a float.
             rest_s = min(
-                # Both exponents are bounded, because a list of 1024 entries would overflow a float.
-                longest,
-                longest / 2.0 ** min(count - 1, 60) * 2.0 ** min(position - 1, 60),
+                longest, longest / 2.0 ** min(count - 1, 60) * 2.0 ** min(position - 1, 60)
             )
         role.fetch_until = node.now + rest_s
 

@@ -71,6 +71,7 @@ class RaftStatus:
     @property
     def leader_address(self) -> Address | None:
         """The leader's address, None while leader or address is unknown."""
+        # The id is compared first: -1 is also the id of an observer without one.
         return (
             self._node.address_of(self._node.leader_id) if self._node.leader_id != NO_NODE else None
         )

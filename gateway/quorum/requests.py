@@ -41,6 +41,8 @@ from kwire.uuid import METADATA_TOPIC_ID, Uuid
 VOTE_VERSIONS: Final = range(3)
 #: Version 2 added the pre-vote (KIP-996). Below it a peer would take the request for a real vote.
 PRE_VOTE_VERSIONS: Final = range(2, 3)
+#: Version 1 brought the voter's key and the leader's endpoints (KIP-853), for these three APIs
+#: alike.
 BEGIN_VERSIONS: Final = range(2)
 END_VERSIONS: Final = range(2)
 #: From the first version with topic ids on (KIP-516): Kafka's raft looks at the id alone, and
@@ -142,6 +144,7 @@ def end_quorum_epoch(
         topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
     )
     request = EndQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])
+    # Below version 1 a voter gets the same order by ids alone.
     if version >= 1:
         partition.preferred_candidates = [
             end_quorum_epoch_request.ReplicaInfo(
@@ -177,8 +180,11 @@ def fetch(
     """
     partition = fetch_request.FetchPartition(
         partition=PARTITION,
+        # A leader of another epoch refuses it, so that a late request cannot acknowledge records to
+        # it.
         current_leader_epoch=epoch,
         fetch_offset=log_end.offset,
+        # 0 for an empty log, because Kafka's leader refuses a negative one.
         last_fetched_epoch=log_end.epoch,
         # Kafka's replicas send 0, and its leader reads the request's max_bytes alone. Other leaders
         # may read this one.
@@ -238,6 +244,7 @@ def update_voter(cluster_id: str | None, epoch: int, node: VoterNode) -> UpdateR
     """
     return UpdateRaftVoterRequest(
         cluster_id=cluster_id,
+        # Unlike AddRaftVoter: a voter set of an older epoch must not be changed by a late request.
         current_leader_epoch=epoch,
         voter_id=node.id,
         voter_directory_id=node.directory_id,

@@ -52,6 +52,8 @@ def vote(node: Node, asked: Requested, error: ErrorCode, granted: bool = False) 
     partition = vote_response.PartitionData(
         partition_index=PARTITION,
         error_code=error,
+        # Also beside an error: a candidate that lags learns the leader from its refusal, and need
+        # not search.
         leader_id=node.leader_id,
         leader_epoch=node.epoch,
         vote_granted=granted,
@@ -69,6 +71,8 @@ def begin_quorum_epoch(node: Node, asked: Requested, error: ErrorCode) -> None:
     partition = begin_quorum_epoch_response.PartitionData(
         partition_index=PARTITION,
         error_code=error,
+        # Real Kafka raises IllegalStateException for a second leader of an epoch, so this is never
+        # a guess: -1 if no leader is known.
         leader_id=node.leader_id,
         leader_epoch=node.epoch,
     )
@@ -120,6 +124,8 @@ def fetch(
         error_code=error,
         # ``last_stable_offset`` keeps its default of -1, as in the responses of Kafka's raft.
         high_watermark=high_watermark,
+        # A replica that asks below it learns how far the log goes back, whatever else the response
+        # holds.
         log_start_offset=node.log.start_offset,
         current_leader=fetch_response.LeaderIdAndEpoch(
             leader_id=node.leader_id, leader_epoch=node.epoch
@@ -136,6 +142,7 @@ def fetch(
             end_offset=snapshot.end_offset, epoch=snapshot.epoch
         )
     topic = fetch_response.FetchableTopicResponse(partitions=[partition])
+    # Version 12 names the topic, as in KIP-595. Raft in Kafka 3.1 and later looks at ids alone.
     if asked.version >= 13:
         topic.topic_id = METADATA_TOPIC_ID
     else:
@@ -171,6 +178,8 @@ def fetch_snapshot(
             end_offset=id.end_offset, epoch=id.epoch
         )
     if read is not None:
+        # ``size`` and the bytes come from the driver, which reads the file
+        # (``gateway.server.raft_bytes``).
         partition.position = read.position
     topic = fetch_snapshot_response.TopicSnapshot(name=topic_name, partitions=[partition])
     answer = FetchSnapshotResponse(topics=[topic])

@@ -37,6 +37,8 @@ TRANSITIONS: Final[Mapping[type[Role], Mapping[type[Role], str]]] = MappingProxy
             Follower: _LATER_LEADER,
             Unattached: f"{_LATER_EPOCH}, or a second leader of this epoch",
             Prospective: "fetch timeout",
+            # Without Prospective in between: the leader that a pre-vote protects has resigned
+            # (KAFKA-20895).
             Candidate: "EndQuorumEpoch names this node first",
         },
         Prospective: {
@@ -53,9 +55,12 @@ TRANSITIONS: Final[Mapping[type[Role], Mapping[type[Role], str]]] = MappingProxy
         },
         Leader: {
             Resigned: "no fetches of a majority, shutdown, or removal from the voters",
+            # It cannot lose the epoch that it leads to another node: an epoch has one leader (Raft
+            # 5.2).
             Unattached: _LATER_EPOCH,
             Follower: _LATER_LEADER,
         },
+        # Never Leader or Candidate: it does not lead an epoch twice (KAFKA-10527).
         Resigned: {
             Unattached: f"election timeout, or {_LATER_EPOCH}",
             Follower: _LATER_LEADER,

@@ -58,6 +58,7 @@ class RaftSettings:
     endpoints: Mapping[str, Address]
     static_voters: Mapping[int, Address] = field(default_factory=dict)
     bootstrap: tuple[Address, ...] = ()
+    # Kafka has no such voter. It is safe, because nothing in Raft obliges a voter to campaign.
     campaigns: bool = True
     auto_join: bool = False
     # The defaults of Kafka: ``controller.quorum.election.timeout.ms`` and the four that follow it.

@@ -61,6 +61,7 @@ class SnapshotFetch:
             epoch=node.epoch,
             id=download.id,
             position=download.position,
+            # Never 0: real Kafka answers that with no bytes and no error, for ever.
             max_bytes=node.settings.snapshot_max_bytes,
         )
         node.ask(

@@ -73,6 +73,7 @@ def handle_common_response(
             node.report_once("request refused", sender=sender, error=error_with_code(error))
         node.back_off()
         return False
+    # The response names a leader with this observer's replica id, which is therefore a voter's.
     if node.settings.observer is not None and node.is_self(leader_id):
         node.learn_voters(frozenset({leader_id}))  # it stops: the replica id belongs to a voter
         return False
@@ -146,6 +147,8 @@ def _follow(node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Addr
         return
     found = _endpoints(node, leader_id, endpoints)
     if found is None:
+        # Known by its id alone: discovery asks the other nodes for the address, and no vote is
+        # given meanwhile.
         node.become_unattached(epoch, leader_id)
     else:
         node.become_follower(epoch, leader_id, found)

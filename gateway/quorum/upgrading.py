@@ -77,6 +77,7 @@ def _why_not(node: Node, leader: Leader, id: int, version: int) -> str | None:
     # Two nodes may have the same id by mistake: the one that registered, and the one that fetches
     # and would lose its vote.
     fetches_with = leader.progress[id].directory_id if id in leader.progress else row.directory_id
+    # ZERO_UUID: it fetches with a version below 17, or has not fetched in this epoch.
     if fetches_with not in (row.directory_id, ZERO_UUID):
         return (
             f"voter {id} said that its directory is {row.directory_id}, and fetches for "
@@ -90,4 +91,5 @@ def _row(node: Node, leader: Leader, id: int) -> VoterNode:
     me = node.settings
     if id == me.node_id:
         return VoterNode(me.node_id, me.directory_id, dict(me.endpoints), KRAFT_VERSIONS)
+    # Of this epoch alone: the voter may have been formatted again since it told another leader.
     return leader.registered[id]

@@ -74,13 +74,18 @@ class VoterHistory:
         batch.
         """
         # Under the offset of the last record that the snapshot replaces: no truncation goes below
-        # the snapshot's end, so none drops these entries.
+        # the snapshot's end, so none drops these entries. Without voters in the snapshot the quorum
+        # is static: the configuration counts again.
         self._sets = [(id.end_offset - 1, voters)] if voters is not None else []
         self._versions = [(id.end_offset - 1, kraft_version)]
         self._settle()
 
     def _settle(self) -> None:
         self.kraft_version = self._versions[-1][1] if self._versions else 0
+        # The last record that was appended counts, committed or not (KIP-853). Seeded bug in
+        # tests/sim: ``an_upgrade_counts_when_committed``.
         self.offset, self.voters = self._sets[-1] if self._sets else (-1, self._static)
+        # For a node that a record which is not committed yet removes: it may still have to
+        # campaign.
         self.previous = self._sets[-2][1] if len(self._sets) > 1 else self._static
         self.is_voter = self.voters.has(*self._me)

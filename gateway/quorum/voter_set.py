@@ -111,10 +111,13 @@ class VoterSet:
     def has(self, id: int, directory_id: Uuid) -> bool:
         """Return whether the ids name a voter of this set."""
         node = self.nodes.get(id)
+        # A node with a voter's id and another directory is an observer until it is added (KIP-853).
+        # Seeded bug in tests/sim: ``another_disk_counts_for_the_voter``.
         return node is not None and node.is_key(id, directory_id)
 
     def with_node(self, node: VoterNode) -> VoterSet:
         """Return the set with ``node``, in place of the one with its id if there is one."""
+        # A new set each time: requests in flight hold on to the one that they were built with.
         return VoterSet.of([*(other for other in self if other.id != node.id), node])
 
     def without(self, id: int) -> VoterSet:

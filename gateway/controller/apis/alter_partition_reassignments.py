@@ -39,6 +39,8 @@ def alter_partition_reassignments(
 ) -> SlicedDecision:
     """Return the records, and a result for each partition."""
     may_resize = request.allow_replication_factor_change
+    # One for the whole request, so that a partition that is named twice is moved from its new
+    # state.
     changes = PartitionChanges(context)
     responses = []
     for topic in request.topics:
@@ -68,6 +70,7 @@ def _result(
     )
     try:
         index = asked.partition_index
+        # With the changes of this request: a second entry for a partition replaces the first.
         before = changes.named(
             name,
             index,
@@ -102,6 +105,7 @@ def _moved(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {size} to {len(wanted)}",
         )
+    # Sorted as in ``PartitionReassignmentReplicas``, so that equal moves make equal records.
     removing = sorted(set(before.replicas) - set(wanted))
     adding = sorted(set(wanted) - set(before.replicas))
     if not adding:

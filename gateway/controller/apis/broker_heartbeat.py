@@ -63,6 +63,8 @@ def broker_heartbeat(
     """Return the new state of the broker, with its records. Raises ApiError for another broker
     epoch.
     """
+    # Before the session is touched: a broker that was replaced must not keep its successor's
+    # session alive.
     broker = check_broker_epoch(request.broker_id, request.broker_epoch, context.image)
     session, sessions = registered(broker), context.sessions
     # Before the decision, which may take many slices: the broker is alive now.
@@ -71,6 +73,7 @@ def broker_heartbeat(
     before = _state(broker, context)
     after = _next_state(before, broker, request, context)
     records: list[Message] = []
+    # Most heartbeats change nothing, and make no record.
     if after is not before:
         records += yield from _moves(broker, after, context)
     # In the order of ``processBrokerHeartbeat``: the records of the new state assume the
@@ -186,11 +189,14 @@ def _failed(
     # Directories that were reported before are no more among the broker's log_dirs
     # (directoryIntersection), so they make no second record.
     failed = [one for one in broker.log_dirs if one in request.offline_log_dirs]
+    # At a lower level the registration has no directories.
     if not is_directory_assignment_supported(context.level) or not failed:
         return []
     # Directories that failed stay away until the broker registers again.
     online = change(broker)
     online.log_dirs = [one for one in broker.log_dirs if one not in failed]
+    # The partitions first: if this controller fails in between, the next one hears of the
+    # directories again.
     changes = yield from on_directories_offline(broker.broker_id, failed, context)
     return [*changes, online]
 
@@ -209,6 +215,7 @@ def _cordoned(
     ):
         return []
     cordoned = change(broker)
+    # The whole list and not the difference: the record replaces it.
     cordoned.cordoned_log_dirs = list(reported)
     return [cordoned]
 

@@ -48,6 +48,7 @@ def register_broker(
     incarnation updates its registration. Raises ApiError for a registration that is invalid.
     """
     before = context.image.brokers.get(request.broker_id)
+    # The incarnation is random at each start of a broker, so an equal one is the same process.
     same = before is not None and before.incarnation_id == request.incarnation_id
     _check(request, before, context)
     record = _record(request, context)
@@ -149,6 +150,7 @@ def _check_features(request: BrokerRegistrationRequest, context: ControllerReque
     finalized = {**context.image.features, KRAFT_VERSION: context.kraft_version}
     offered = {one.name for one in request.features}
     for one in request.features:
+        # A feature that is not finalized has level 0, which the broker's range has to include.
         level = finalized.get(one.name, 0)
         if not one.min_supported_version <= level <= one.max_supported_version:
             raise _unsupported(

@@ -54,12 +54,14 @@ def _create(
         creation.permission_type,
     )
     try:
+        # Each ACL has its own result: one that is invalid does not refuse the others.
         acl.check()
         acl.check_host(context.level)
     except ApiError as refusal:
         return AclCreationResult(error_code=refusal.error, error_message=refusal.message)
     # ``made`` too: a request may name an ACL twice.
     if acl not in made and not context.state.has_acl(acl):
+        # An id of its own, by which a removal names it in the log (``AccessControlEntryRecord``).
         made[acl] = _new_id(context)
     return AclCreationResult()
 

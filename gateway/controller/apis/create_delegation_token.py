@@ -46,6 +46,7 @@ def _decide(
         if any(renewer.principal_type != _USER for renewer in request.renewers):
             raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     except ApiError as refusal:
+        # A response and no ApiError: it names owner and requester also beside an error.
         return ControllerResult(
             [], _refused(request, context.version, context.principal, refusal.error)
         )
@@ -61,6 +62,7 @@ def _decide(
     # A client can shorten the maximum lifetime of the cluster; -1 asks for all of it.
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
+    # By the wall clock: a token outlives the process, and other nodes verify it.
     latest_ms = later(context.now_ms, lifetime_ms)
     token = DelegationTokenRecord(
         owner=owner,
@@ -105,6 +107,7 @@ def _refused(
     try:
         owner = _owner_of(request, requester)
     except ApiError:
+        # An owner that cannot be read is not repeated.
         owner = requester
     return CreateDelegationTokenResponse(
         error_code=error,

@@ -36,6 +36,7 @@ def create_partitions(
 
     Raises ApiError if the request as a whole is too large.
     """
+    # All names first, because the first of two equal ones is refused, too.
     count = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results = []
@@ -45,6 +46,7 @@ def create_partitions(
         try:
             _check_request(topic, count[topic.name], context)
             records += yield from _add(topic, OPERATION_RECORDS_MAX - len(records), context)
+        # Before ApiError, of which it is a subclass.
         except _TooMany as refusal:
             raise ApiError(refusal.error, refusal.message) from None
         except ApiError as refusal:
@@ -108,6 +110,7 @@ def _add(
         return placed
     made = []
     for index, assignment in enumerate(topic.assignments, len(partitions)):
+        # The topic's factor, so that the new partitions are like the others.
         check_by_hand(assignment.broker_ids, factor, context.nodes)
         made.append(by_hand_partition(topic_id, index, assignment.broker_ids, context))
         yield

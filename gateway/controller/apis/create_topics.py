@@ -55,6 +55,7 @@ def create_topics(
 
     Raises ApiError if the request as a whole is too large.
     """
+    # All names first, because the first of two equal ones is refused, too.
     count = Counter(topic.name for topic in request.topics)
     asked = {topic.name: topic for topic in request.topics}
     yield
@@ -126,6 +127,7 @@ def _create(
 ) -> Slices[tuple[list[Message], CreatableTopicResult]]:
     _check_name(topic.name, context.state)
     configs = _configs(topic)
+    # Also where the request only validates: the records are made and dropped.
     topic_id = context.new_id()
     # Assignments replace both counts, which must be unset then (ReplicationControlManager).
     partitions = yield from (
@@ -152,6 +154,7 @@ def _check_name(name: str, state: State) -> None:
     fault = name_fault(name)
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    # The proposals count: two requests in a row cannot create one topic twice.
     if name in state.image.topic_ids:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     other = state.colliding(name)
@@ -170,6 +173,7 @@ def _configs(topic: CreatableTopic) -> dict[str, str]:
     if not topic.configs:
         return {}
     unset = [config.name for config in topic.configs if config.value is None]
+    # A null value would unset a key that a new topic does not have.
     if unset:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
@@ -265,6 +269,7 @@ def _result(
     # Those that were made and not those that were asked for: -1 is no answer.
     result.num_partitions = len(partitions)
     result.replication_factor = len(partitions[0].replicas)
+    # The counts are in every version's struct; the encoder leaves out what a version does not have.
     if context.version >= _WITH_CONFIGS:
         result.configs = _shown_configs(configs, context)
     return result

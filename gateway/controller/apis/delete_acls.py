@@ -41,6 +41,8 @@ def delete_acls(request: DeleteAclsRequest, context: ControllerRequestContext) -
 
     Raises ApiError where the filters match, or look at, more ACLs than one request may.
     """
+    # Built for each request: ACLs are deleted seldom, and an index kept up to date would cost every
+    # change.
     search = _Search(context.image.acls)
     yield from search.index()
     doomed: _Found = {}
@@ -59,6 +61,7 @@ def delete_acls(request: DeleteAclsRequest, context: ControllerRequestContext) -
 
 def _result(wanted: AclFilter, search: _Search, doomed: _Found) -> Slices[DeleteAclsFilterResult]:
     try:
+        # The filter alone is refused: the others are carried out.
         wanted.check()
     except ApiError as refusal:
         return DeleteAclsFilterResult(error_code=refusal.error, error_message=refusal.message)
@@ -109,6 +112,7 @@ class _Search:
 
     def _candidates(self, wanted: AclFilter) -> Iterator[AccessControlEntryRecord]:
         name = wanted.resource_name_filter
+        # No name to look up: every ACL is a candidate.
         if name is None:
             self._look(len(self._acls))
             yield from self._acls.values()

@@ -72,6 +72,7 @@ class _Deletion:
     def __init__(self, context: ControllerRequestContext, count: Counter[_Asked]) -> None:
         self._context = context
         self._count = count
+        # DELETE on the cluster implies it on every topic, as in ``ControllerApis.deleteTopics``.
         self._may_all = context.may_on_cluster("DELETE")
         self._doomed: set[Uuid] = set()
         self.records: list[Message] = []
@@ -119,6 +120,7 @@ class _Deletion:
     def _by_id(self, topic_id: Uuid, result: DeletableTopicResult) -> tuple[str, Uuid]:
         name = self._context.image.topics.get(topic_id)
         if name is None:
+            # Also to a requester without permissions: a random id tells nothing.
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         if not self._may("DELETE", name):
             # The name of an id is not revealed to a requester without DESCRIBE.

@@ -49,6 +49,7 @@ def elect_leaders(
     try:
         kind = ElectionType(request.election_type)
     except ValueError:
+        # INVALID_REQUEST and not the default: an unknown type may be a more dangerous one.
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
         ) from None

@@ -65,6 +65,8 @@ def update_features(
     try:
         for name, (level, upgrade) in asked.items():
             _check(name, level, upgrade, context)
+            # kraft.version is no FeatureLevelRecord: the quorum writes it as a control record
+            # (KIP-853).
             if name != KRAFT_VERSION:
                 _check_dependencies(name, level, proposed)
                 records.append(FeatureLevelRecord(name=name, feature_level=level))
@@ -99,9 +101,12 @@ def _check(name: str, level: int, upgrade: int, context: ControllerRequestContex
     # The order of the checks is that of ``FeatureControlManager.updateFeature``.
     if upgrade not in tuple(_Upgrade):
         raise _refused(name, level, "The controller does not support the given upgrade type.")
+    # 0 for a feature without a record.
     now = context.kraft_version if name == KRAFT_VERSION else context.image.features.get(name, 0)
     if level < 0:
         raise _refused(name, level, "A feature version cannot be less than 0.")
+    # Before the direction is looked at, as in ``updateFeature``: an unsupported level is refused in
+    # both.
     why = _why_unsupported(name, level, context)
     if why is not None:
         raise _refused(name, level, why)
@@ -170,6 +175,7 @@ def _why_unsupported(name: str, level: int, context: ControllerRequestContext) -
         for node_id, one in context.image.controllers.items()
         if node_id != context.settings.node_id
     }
+    # Below that level controllers do not register, and their features are not known.
     if is_controller_registration_supported(context.level):
         nodes += [
             (f"Controller {node_id}", _range(name, one.features))

@@ -92,6 +92,7 @@ class ConfigKey:
                 # ``ConfigDef.parseType`` compares without regard to case, and takes no other words.
                 if text.lower() not in ("true", "false"):
                     raise self._unreadable(text, "Expected value to be either true or false")
+                # A value of a plug-in, or of an older release: it is shown as it was stored.
                 return text.lower() == "true"
             case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
                 return self._integer(text)
@@ -161,12 +162,14 @@ def _double_text(value: float) -> str:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
+    # The shortest digits that give the same double again, in Python as in Java since 19.
     text = repr(value)
     if value == 0 or _PLAIN_DOUBLES[0] <= abs(value) < _PLAIN_DOUBLES[1]:
         return text
     mantissa, _, exponent = f"{value:e}".partition("e") if "e" not in text else text.partition("e")
     if "e" not in text:
-        # Python writes it without an exponent: the point moves behind the first digit.
+        # Python writes it without an exponent: the point moves behind the first digit. Zeros at
+        # either end are places, not digits.
         digits = text.replace("-", "").replace(".", "").strip("0")
         mantissa = f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}"
     elif "." not in mantissa:

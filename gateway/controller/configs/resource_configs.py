@@ -119,6 +119,7 @@ def _check_topic(name: str, configs: Mapping[str, str]) -> None:
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     fault = name_fault(name)
+    # The name before its configuration: an invalid name cannot be the name of a topic that exists.
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     if name == CLUSTER_METADATA_TOPIC:
