@@ -194,21 +194,15 @@ def _run(address: Address, rules: Sequence[Rule], wanted: Wanted) -> Report:
 def _allowed(file: Path | None) -> dict[str, str]:
     """Return rule ids and reasons from the file of ``--allow``. Raises click.ClickException."""
     from kwire.conformance.catalog import all_rules
+    from kwire.conformance.known_failures import read_known_failures
 
     if file is None:
         return {}
-    known = {rule.id for rule in all_rules()}
-    allowed = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        rule_id, _, reason = line.partition("#")[0].strip().partition(" ")
-        if not rule_id:
-            continue
-        if rule_id not in known:
-            raise click.ClickException(f"{file}, line {number}: there is no rule {rule_id}")
-        if not reason.strip():
-            raise click.ClickException(f"{file}, line {number}: {rule_id} has no reason")
-        allowed[rule_id] = reason.strip()
-    return allowed
+    try:
+        text = file.read_text(encoding="utf-8")
+        return read_known_failures(text, {rule.id for rule in all_rules()})
+    except ValueError as error:
+        raise click.ClickException(f"{file}, {error}") from None
 
 
 def _formed(report: Report, form: str) -> str:

@@ -45,14 +45,14 @@ def run_rules(
     stopping = threading.Event()
 
     def finish(result: Result) -> None:
-        result = _judged(result, options.allowed)
+        result = judged(result, options.allowed)
         results[result.rule.id] = result
         if progress is not None:
             progress(result)
 
     ready = []
     for rule in rules:
-        not_run = _reason_not_to_run(session, rule, options)
+        not_run = reason_not_to_run(session, rule, options)
         if not_run is None:
             ready.append(rule)
         else:
@@ -120,9 +120,7 @@ def run_rule(session: Session, rule: Rule) -> Result:
     return Result(rule, outcome, sentence, time.monotonic() - started, probe.round_trips())
 
 
-def _reason_not_to_run(
-    session: Session, rule: Rule, options: Options
-) -> tuple[Outcome, str] | None:
+def reason_not_to_run(session: Session, rule: Rule, options: Options) -> tuple[Outcome, str] | None:
     """Return outcome and sentence for a rule that is not run, None for one that is."""
     if not rule.roles & session.roles:
         wanted = " or ".join(sorted(role.value for role in rule.roles))
@@ -151,7 +149,8 @@ def _meets(session: Session, need: Need) -> bool:
     }[need]
 
 
-def _judged(result: Result, allowed: Mapping[str, str]) -> Result:
+def judged(result: Result, allowed: Mapping[str, str]) -> Result:
+    """Return the result as a report has it: by the level of its rule and the known failures."""
     if result.outcome is Outcome.FAIL and result.rule.level is Level.SHOULD:
         result.outcome = Outcome.ADVICE
     reason = allowed.get(result.rule.id)
