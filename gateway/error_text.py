@@ -1,7 +1,7 @@
 """Writes error codes and error messages as text for people and for clients.
 
-An error message often quotes a name from the request. A string of the protocol holds 32,767 bytes,
-so that a message which quotes a name of that size would not fit the answer.
+An error message often quotes a name from the request. A string of the protocol holds at most 32,767
+bytes, so a message that quotes a name of that length would not fit.
 """
 
 from __future__ import annotations

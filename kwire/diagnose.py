@@ -1,10 +1,10 @@
 """Finds the field and offset at which a message broke, in a slow walk after the fast path has
 failed.
 
-Driven by the facts in ``FIELDS``; follows the same rules as the generated code, in the same order.
-It is only run once something is wrong, and is some fifteen times slower than the generated code. A
-caller that bounds the elements of a message bounds the time too: then the walk ends after
-``WALKED_MAX`` fields, and the error has the rule without the place.
+The walk follows the facts in ``FIELDS``, with the rules of the generated code in the same order. It
+runs only after the generated code has failed, and is some fifteen times slower. A caller that
+bounds the elements of a message bounds the time too: then the walk ends after ``WALKED_MAX``
+fields, and the error has the rule without the place.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def explain_decode(
     """The DecodeError, with path and offset, for bytes that the generated reader refused with
     ``error``.
 
-    Without path and offset where ``budget`` bounds the elements and the fault is behind many.
+    It has no path and offset if ``budget`` bounds the elements and the fault comes after
+    ``WALKED_MAX`` fields.
     """
     walker = _Reader(cls, data, version, offset, budget)
     try:

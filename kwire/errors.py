@@ -10,8 +10,8 @@ class WireError(Exception):
 
 
 class DecodeError(WireError):
-    """Bytes from outside do not follow the protocol: the peer's fault, the connection is not to be
-    trusted further.
+    """Bytes from outside do not follow the protocol: the peer is at fault, and the connection
+    should be closed.
 
     Attributes: ``reason`` (sentence), ``path`` (field path such as ``Topics[3].Name``, or ""),
     ``offset`` (byte position in the input where the offending field starts, or -1 when unknown),
@@ -32,7 +32,7 @@ class DecodeError(WireError):
 
 
 class EncodeError(WireError):
-    """A message cannot be written at this version: a mistake of the caller. ``path`` names the
+    """A message cannot be written at this version: the caller is at fault. ``path`` names the
     field.
     """
 

@@ -1,8 +1,8 @@
-"""Cuts a stream of bytes into frames: four size bytes (int32, big-endian), then so many bytes.
-It does not look into them.
+"""Cuts a stream of bytes into frames: four size bytes (int32, big-endian), then so many bytes. It
+does not read their contents.
 
-"Need more bytes" is a value, None. A size that cannot be is refused before anything is allocated
-for it.
+None means that more bytes are needed. An invalid size is refused before anything is allocated for
+it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _size = struct.Struct(">i")
 
 
 class FrameSplitter:
-    """Feed it what was received, in pieces of any length; take whole frames out, without their size
-    bytes.
+    """Takes the received bytes, in pieces of any length, and returns whole frames without their
+    size bytes.
 
     ``limit`` is the largest frame in bytes, and may be changed between frames. The splitter holds
     the bytes that were fed and not yet taken, and nothing more, whatever a size claims.
@@ -52,8 +52,8 @@ class FrameSplitter:
         self._buffer += data
 
     def missing(self) -> int:
-        """How many bytes the next frame still lacks (0: it is whole), as far as is known: its size
-        bytes come first.
+        """The number of bytes that the next frame still lacks, 0 if it is whole; until its size
+        bytes have arrived, the number of those that are missing.
 
         Raises DecodeError if the next size is not positive or above ``limit``.
         """

@@ -3,7 +3,7 @@
 Headers have no version of their own on the wire: it follows from api key and request version
 (``ApiKeys.requestHeaderVersion`` and ``responseHeaderVersion``): v2/v1 where the message is
 flexible, else v1/v0. ApiVersions answers always carry header v0, and its requests from v3 on carry
-v2, unknown higher versions included, so that a server can say "too new".
+v2, unknown higher versions included, so that a server can answer that the version is too new.
 """
 
 from __future__ import annotations

@@ -47,8 +47,7 @@ class FieldInfo(NamedTuple):
 
 
 class _Maker(type):
-    """Lets readers make an object without its constructor: three quarters of the time, and they
-    make most objects there are.
+    """Lets readers make an object without its constructor, which takes three quarters of the time.
 
     The generated ``__init__`` is kept under another name, so that ``type.__call__`` finds none;
     calling the class runs it.

@@ -2,7 +2,7 @@
 refusals.
 
 The refusals raise DecodeError or EncodeError without saying where; ``kwire.diagnose`` finds the
-field afterwards, so that the straight path carries no paths.
+field afterwards, so that the fast path carries no field paths.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def more_varint(d: bytes, p: int, first: int) -> tuple[int, int]:
     """The rest of an unsigned varint whose first byte had its high bit set: (value, position after
     it).
 
-    Five bytes and 31 bits at most. Kafka drops surplus bits and takes what is above as negative,
+    Five bytes and 31 bits at most. Kafka drops surplus bits and reads larger numbers as negative,
     which turns a length into null or a wrong number; no writer makes such a varint.
     """
     value = first & 0x7F
@@ -237,7 +237,9 @@ def string_varint(n: int) -> bytes:
 
 
 def as_bytes(value: Any) -> Any:
-    """A bytes-like value for a ``bytes`` field; refuses what only happens to have a length."""
+    """A bytes-like value for a ``bytes`` field; refuses objects that have a length and are not
+    bytes.
+    """
     if isinstance(value, bytes | bytearray):
         return value
     if isinstance(value, memoryview):

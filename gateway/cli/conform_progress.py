@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[Result], None]]:
-    """Within the block, what is called with each result moves the bar on."""
+    """Yield a function that advances the progress bar; the caller passes it each result."""
     if not sys.stderr.isatty():
         yield lambda result: None
         return

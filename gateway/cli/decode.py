@@ -165,8 +165,8 @@ def _data(record: Record, show_secrets: bool) -> dict[str, Any]:
 
 
 def _failure(record: Record, error: Exception, show_secrets: bool) -> dict[str, Any]:
-    """Describe a record that cannot be decoded: the reason, and with secrets its bytes, which may
-    hold any.
+    """Describe a record that cannot be decoded: the reason, and its bytes if secrets are shown:
+    they may contain some.
     """
     from kwire.records.redact import REDACTED
 

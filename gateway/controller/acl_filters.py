@@ -136,7 +136,7 @@ class AclFilter(NamedTuple):
         """Raise ApiError INVALID_REQUEST for a number that Kafka does not define
         (``AclControlManager.validateFilter``).
 
-        A newer client may mean less by it than a filter that ignores the number would delete.
+        A newer client may use it to match fewer ACLs than a filter that ignores the number.
         """
         if self.resource_type_filter not in {ANY, *_TYPES} or self.pattern_type_filter not in {
             ANY,

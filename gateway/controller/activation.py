@@ -1,8 +1,8 @@
 """Makes the records that a new active controller writes first (``ActivationRecordsGenerator``).
 
-The first controller of a cluster writes the bootstrap records: the levels of features. The image
-tells whether they are committed, no flag does: if a leader loses its epoch before they are, the log
-has none, and the next leader writes them.
+The first controller of a cluster writes the bootstrap records: the levels of features. Whether they
+are committed is read from the image, not from a flag: if a leader loses its epoch before they are,
+the log has none, and the next leader writes them.
 """
 
 from __future__ import annotations

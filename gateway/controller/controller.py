@@ -116,7 +116,7 @@ class Controller:
         steady_ms: int | None = None,
         transaction_open: bool = False,
     ) -> list[Operation]:
-        """Return :meth:`become_active` without an interruption."""
+        """Return the result of :meth:`become_active`, run to its end at once."""
         return run(
             self.become_active(
                 image, now_ms, steady_ms=steady_ms, transaction_open=transaction_open
@@ -191,7 +191,7 @@ class Controller:
         *,
         steady_ms: int | None = None,
     ) -> Decision:
-        """Return :meth:`decide` without an interruption."""
+        """Return the result of :meth:`decide`, run to its end at once."""
         return run(self.decide(request, version, allows, now_ms, principal, steady_ms=steady_ms))
 
     def decide(
@@ -243,7 +243,7 @@ class Controller:
         return None if self._state is None else self._periodic.deadline_ms
 
     def poll(self, now_ms: int, *, steady_ms: int | None = None) -> list[Operation]:
-        """Return :meth:`periodic` without an interruption."""
+        """Return the result of :meth:`periodic`, run to its end at once."""
         return run(self.periodic(now_ms, steady_ms=steady_ms))
 
     def periodic(self, now_ms: int, *, steady_ms: int | None = None) -> Slices[list[Operation]]:

@@ -278,7 +278,8 @@ class _Change:
 
     def _last_known_leader(self) -> int | None:
         """Return the last leader if it is live, and neither ISR nor ELR has a member
-        (``canElectLastKnownLeader``): KIP-966 expects that it has lost least.
+        (``canElectLastKnownLeader``): KIP-966 expects that this replica has lost the fewest
+        records.
         """
         known = self._before.last_known_elr or []
         # Several nodes are the last ELR of another kind of recovery, which names no last leader.

@@ -40,7 +40,7 @@ class PartitionIndex:
     """The index of ``image``, once :meth:`fill` has read it. Only :meth:`apply` may change the
     image from then on.
 
-    All results are in the order in which partitions got there.
+    All results are in the order in which the partitions were added to the index.
     """
 
     def __init__(self, image: Image) -> None:

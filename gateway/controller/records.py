@@ -92,7 +92,7 @@ def record_version(message: Message, level: int) -> int:
 def _registration_change_version(change: Any) -> int:
     """Return the lowest version that has the changed fields, as Kafka does.
 
-    The level is not looked at: a caller changes only fields that the level has.
+    The level is not checked: a caller changes only fields that the level has.
     """
     # Null is no change, and an empty list takes the last cordoned directory back (KIP-1066).
     if change.cordoned_log_dirs is not None:
@@ -103,7 +103,7 @@ def _registration_change_version(change: Any) -> int:
 def operation(
     name: str, messages: Iterable[Message], level: int, *, atomic: bool = True
 ) -> Operation:
-    """Return :func:`operation_in_slices` without an interruption."""
+    """Return the result of :func:`operation_in_slices`, run to its end at once."""
     return run(operation_in_slices(name, messages, level, atomic=atomic))
 
 

@@ -34,7 +34,7 @@ class Sessions:
     # --- heartbeats
 
     def touch(self, broker: Registered, now_ms: int) -> None:
-        """The broker sent a request: its session begins, or goes on."""
+        """Begin or continue the session of the broker, which sent a request."""
         # Removed first, so that the broker moves to the end: the dict is in the order of
         # heartbeats.
         self._touched_ms.pop(broker, None)

@@ -118,8 +118,8 @@ class GroupMetadata:
         self._value = value
 
     def restore(self, group: Group) -> None:
-        """Restore ``group``, which is new. A group with members becomes stable: they go on with
-        heartbeats.
+        """Restore ``group``, which is new. A group with members becomes stable, and its members
+        continue with heartbeats.
         """
         value = self._value
         group.generation = value.generation

@@ -16,7 +16,7 @@ def may_ask_for_tokens(context: Context) -> bool:
     """Whether the client is authenticated, and not with a token: it could create a token that
     outlives its own.
 
-    For a request that a broker forwards, the broker has checked the first.
+    If a broker forwards the request, that broker has checked the authentication.
     """
     peer = context.peer
     if peer.token_authenticated:

@@ -39,7 +39,7 @@ def in_slices(work: Work, size: int) -> Message | PendingResponse | Streamed | W
 
 
 def completed(work: Work) -> Message | PendingResponse | Streamed | None:
-    """Return the result of ``work``, without an interruption. Raises what it raises."""
+    """Return the result of ``work``, run to its end at once. Raises what it raises."""
     value: Any = None
     while True:
         try:

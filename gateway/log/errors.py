@@ -74,7 +74,7 @@ class NotFormatted(LogError):
 
 
 class AlreadyFormatted(LogError):
-    """The directory holds files that formatting would take from their owner."""
+    """The directory holds the files of a node, which formatting would replace."""
 
 
 class WrongNode(LogError):

@@ -348,7 +348,7 @@ def _bytes_changed(index: BatchIndex) -> bool:
 def _join(
     segments: Sequence[BatchIndex], start: int
 ) -> tuple[list[SegmentSlice], Problem | None, list[Problem]]:
-    """Return (parts, what ends the log early, notices) for ``segments``.
+    """Return (parts, the fault that ends the log early or None, notices) for ``segments``.
 
     The parts end at the first segment that is not whole or does not continue the one before it.
     """

@@ -75,7 +75,7 @@ def truncate_fully_and_start_at(
     """Delete the segments ``bases`` and create an empty one at the snapshot's end.
 
     The newest segment goes first: the rest is at any instant a log that the snapshot supersedes,
-    and opening it leads here again. Raises DiskFailed. Source:
+    and recovery then repeats this step. Raises DiskFailed. Source:
     ``UnifiedLog.truncateFullyAndStartAt``.
     """
     remove_segments(directory, disk, bases)

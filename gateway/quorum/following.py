@@ -102,7 +102,7 @@ class Following:
         self._suspect_leader(role)
 
     def _suspect_leader(self, role: Follower) -> None:
-        """Note that the leader did not help: an observer also asks the other nodes from now on."""
+        """Note an unusable response: an observer also asks the other nodes from now on."""
         self._history.below = None
         # A voter waits for its fetch timeout before it campaigns, so that one lost response makes
         # no epoch. An observer makes no epochs, and may look for another leader at once.

@@ -106,8 +106,8 @@ class Node(NodeState):
             self.report(event, **fields)
 
     def progressed(self) -> None:
-        """Note progress of the log or of the high watermark, or that the leader waited for news:
-        pauses are short again, and a fault is reported anew.
+        """Note progress of the log or of the high watermark, or that the leader answered only after
+        its wait: pauses are short again, and each fault is reported once more.
         """
         self._reported.clear()
         self.retry.progress()

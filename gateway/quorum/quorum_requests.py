@@ -74,7 +74,8 @@ class QuorumRequests:
         return responses.end_quorum_epoch(node, asked, error)
 
     def _take_over(self, partition: Any, endpoints: Iterable[Any]) -> ErrorCode:
-        """Take the epoch and its leader; return an error, and change nothing, if they cannot be.
+        """Take the epoch and its leader; return an error, and change nothing, if they are
+        impossible.
 
         Kafka throws IllegalStateException in that case, which stops the process.
         """

@@ -76,8 +76,8 @@ def snapshot_partition(
 def given_snapshot(partition: fetch_response.PartitionData, epoch: int) -> SnapshotId | None:
     """Return the snapshot that a Fetch response offers instead of records, if any.
 
-    ``epoch`` is the leader's; no snapshot has a later one. Raises InvalidResponse for an id that
-    cannot be one, also for 0-0, the snapshot from formatting, which is never served.
+    ``epoch`` is the leader's; no snapshot has a later one. Raises InvalidResponse for an invalid
+    id, also for 0-0, the snapshot from formatting, which is never served.
     """
     end_offset, snapshot_epoch = partition.snapshot_id.end_offset, partition.snapshot_id.epoch
     # -1 is the default of both, which stands for no snapshot.

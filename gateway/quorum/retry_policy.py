@@ -1,4 +1,5 @@
-"""Decides when an observer's next request may go out, so that no response can make it spin.
+"""Decides when an observer's next request may go out, so that no response makes it send requests
+without a pause.
 
 A voter knows its peers, and a pause for each of them is enough (``peers``). An observer asks the
 addresses that responses name: those of a resigned leader that names itself, of a voter that names a
@@ -30,13 +31,15 @@ class RetryPolicy:
         self.not_before = -math.inf
 
     def progress(self) -> None:
-        """Note progress: of the log, of the high watermark, or a leader that waited for news."""
+        """Note progress of the log or of the high watermark, or that a leader answered only after
+        its wait.
+        """
         self._backoff.progress()
         self._named = 0
         self.not_before = -math.inf
 
     def back_off(self, now: float) -> None:
-        """Pause, because the last request brought nothing."""
+        """Pause, because the last request made no progress."""
         self.not_before = max(self.not_before, now + self._backoff.failed())
 
     def leader_named(self, now: float) -> None:

@@ -153,7 +153,7 @@ class SnapshotFetch:
         node.report("snapshot installed", snapshot=str(event.id))
 
     def on_not_installed(self, event: NotInstalled) -> None:
-        """Count the bad file against the leader; the next Fetch comes after a pause."""
+        """Suspect the leader, whose file is damaged; the next Fetch is sent after a pause."""
         node, role = self._node, self._node.role
         assert node.installing == event.id, "a snapshot was refused that no download requested"
         node.installing = None

@@ -25,7 +25,7 @@ def maybe_transition(
     node: Node, epoch: int, leader_id: int, endpoints: Mapping[str, Address]
 ) -> bool:
     """Move to an epoch and its leader (-1: unknown) that a peer named; return False, and change
-    nothing, if they cannot be.
+    nothing, if they are impossible.
 
     ``endpoints``: the leader's, by listener name, as far as the message has them.
     """
@@ -128,7 +128,7 @@ def _use_address(node: Node, leader_id: int, given: dict[str, Address], asked: A
 
 
 def _handle_second_leader(node: Node, sender: str, epoch: int, leader_id: int) -> None:
-    """Report a response whose epoch and leader cannot be."""
+    """Report a response that names a second leader of the epoch."""
     node.protocol_violation(
         sender,
         f"it says that {leader_id} leads epoch {epoch}: here {node.leader_id} leads {node.epoch}",

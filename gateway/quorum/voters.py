@@ -2,8 +2,8 @@
 a voter's.
 
 A replica that uses a voter's id would be counted towards the high watermark (a voter without a
-directory id is matched by its id alone), so an observer with an id keeps it to itself until it
-knows the voters.
+directory id is matched by its id alone), so an observer sends its id only after it has read the
+voters.
 """
 
 from __future__ import annotations

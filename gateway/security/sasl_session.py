@@ -1,7 +1,7 @@
 """Tracks the authentication of one connection: which requests are allowed, and the principal. Pure.
 
 It knows no bytes of requests. The order is Kafka's (``SaslServerAuthenticator``): optionally
-ApiVersions, SaslHandshake, then tokens until both sides are content. Where sessions expire
+ApiVersions, SaslHandshake, then tokens until the mechanism is complete. Where sessions expire
 (``connections.max.reauth.ms``, KIP-368) the same connection authenticates again before that, as the
 same user with the same mechanism.
 """

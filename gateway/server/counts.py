@@ -88,7 +88,7 @@ class Counts:
 
 
 class SliceCounter:
-    """Counts the slices of work that go on after their request was handled.
+    """Counts the slices of work that continue after their request was handled.
 
     ``took`` is called after each slice of at least ``NOTED_S`` with its seconds and the fields of
     its request.

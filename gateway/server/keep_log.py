@@ -2,8 +2,8 @@
 segments and snapshots that they replace.
 
 When a snapshot is due is decided as by Kafka's ``SnapshotGenerator``, and cleaning runs as often as
-its ``RaftMetadataLogCleanerManager``. The files are the business of ``gateway.sources`` and
-``gateway.log``.
+its ``RaftMetadataLogCleanerManager``. ``gateway.sources`` and ``gateway.log`` read and write the
+files.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ def may_pass(error: LogError) -> bool:
 
 
 def stopped_by(error: LogError) -> SourceStopped:
-    """The SourceStopped for ``error``, with advice where a restart reads the disk anew."""
+    """The SourceStopped for ``error``, with advice if a restart, which reads the disk again, can
+    help.
+    """
     again = (
         "; start again: what is on disk is then looked at anew"
         if isinstance(error, SyncFailed | LogFailed)

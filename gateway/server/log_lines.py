@@ -42,8 +42,8 @@ class LogLines:
     def write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         """Write one event. The field ``exc_info``, an exception, is written as its traceback.
 
-        A line that cannot be written is dropped: a server goes on when the reader of its log goes
-        away.
+        A line that cannot be written is dropped: a server continues when the reader of its log has
+        ended.
         """
         getattr(self._log, level)(event, **fields)
 

@@ -59,8 +59,8 @@ class Delta:
     def commit(self) -> list[Any]:
         """Apply the changes to ``base``. The delta cannot be used again.
 
-        Returns what was replaced: to end its last reference takes longer than all this, and may be
-        done elsewhere.
+        Return the replaced values. Freeing them takes longer than the commit, so the caller may do
+        that in a thread.
         """
         base, image = self._base, self.image
         replaced: list[Any] = []

@@ -18,8 +18,8 @@ CHANGED: Final = "changed"
 class Change(NamedTuple):
     """One entity that differs. A side on which it does not exist is None.
 
-    Of one that changed only the fields that differ are there; a field that one side lacks, such as
-    a config that was set, is missing on that side.
+    A changed entity has only the fields that differ; a field that one side lacks, such as a config
+    that was set, is missing on that side.
     """
 
     change: str
@@ -42,7 +42,7 @@ def difference(before: Image, after: Image) -> Iterator[Change]:
     """Return every entity that was added, removed or changed, secrets included, in the order of the
     tree.
 
-    Where the images come from (offset, epoch) makes no difference between them.
+    The offsets and epochs of the images are not compared.
     """
     old, new = dict(entities(before)), dict(entities(after))
     for place in sorted(old.keys() | new.keys(), key=_natural):

@@ -32,8 +32,8 @@ class FoldError(Exception):
 def apply(image: Image, record: Message) -> None:
     """Apply ``record`` to ``image``. Raises FoldError, and leaves the image unchanged then.
 
-    Records that mark transactions, and those that only mattered during a migration or keep the log
-    moving, change nothing.
+    Records that mark transactions, and those that matter only in a migration or to an idle log
+    (NoOpRecord), change nothing.
     """
     try:
         change = _CHANGES[record.NAME]
@@ -142,7 +142,7 @@ def no_change(partition: PartitionRecord) -> PartitionChangeRecord:
 
 def _twin(before: PartitionRecord) -> PartitionRecord:
     """A record with the same values. The lists of a record in an image are never changed, so both
-    share them: most records of a busy log come by here, and ``copy`` takes ten times as long.
+    share them: most records of a busy log are copied here, and ``copy`` takes ten times as long.
     """
     after = _new_partition()
     after.partition_id = before.partition_id

@@ -16,7 +16,7 @@ class Loader:
     them if it is aborted.
 
     ``image`` is the state before the transaction that is open, if one is. ``refused``, where given,
-    is called with the error of every record that does not fit, and loading goes on with the next
+    is called with the error of every record that does not fit, and loading continues with the next
     one, as in a broker (``metadata-load-error-count``). ``change`` applies one record; a caller
     that wants to see each change passes its own.
     """

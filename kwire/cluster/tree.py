@@ -1,9 +1,8 @@
 """Shows an image as names and values in the places where kafka-metadata-shell shows them. It knows
 no wire format.
 
-An *entity* is what has fields of its own: a topic, a partition, the configs of one resource, an
-ACL. The tree is all of them in their places; what changed between two images is told entity by
-entity.
+An *entity* has fields of its own: a topic, a partition, the configs of one resource, an ACL. The
+tree has all entities in their places; two images are compared entity by entity.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Emits the decoder of one message at one version: one flat function, everything inlined, runs of
 fixed fields read at once.
 
-Why it looks so: a call per struct costs 6 % and more, a ``Struct.unpack_from`` for a run is cheaper
-than any loop over its fields, and the next length (or tag count) byte rides along in the run.
-Truncation is noticed by ``struct.error``, IndexError or one comparison at the end, since a slice
-past the end only comes back short; every count is held against the bytes left before its loop
-starts.
+A call per struct would cost 6 % and more, and a ``Struct.unpack_from`` for a run is cheaper than
+any loop over its fields; the byte of the next length or tag count is read with the run.
+``struct.error``, IndexError or one comparison at the end detects truncation, because a slice past
+the end is only shorter. Every count is compared with the bytes left before its loop starts.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class DecodeEmitter:
         self.run, self.after = [], []
 
     def length(self, flexible: bool, code: str, *, string: bool = False) -> None:
-        """Read a length or count into ``n``: compact ones are still one too high afterwards."""
+        """Read a length or count into ``n``, which is one too high if it is compact."""
         self.add("B" if flexible else code, "n")
         self.flush()
         if flexible:
@@ -163,7 +162,9 @@ class DecodeEmitter:
         self.depth -= 1
 
     def presence(self, f: Field, target: str, flexible: bool) -> bool:
-        """Deal with null in ``n``. True if the value must be read inside an ``else`` block."""
+        """Emit the code for a null length in ``n``; return True if the value must be read inside an
+        ``else`` block.
+        """
         nullable = self.version in f.nullable
         absent = "n == 0" if flexible else "n < 0"
         with self.out.block(f"if {absent}:"):
@@ -230,7 +231,7 @@ class DecodeEmitter:
         """An array of numbers. Short ones (nearly all) need no check of their own: their unpackers
         notice a missing byte.
 
-        The budget they take is looked at with the next count, or at the end.
+        Their share of the budget is checked with the next count, or at the end.
         """
         code = FIXED[f.type]
         size = size_of([code])
@@ -279,7 +280,7 @@ class DecodeEmitter:
         """The branch for many elements of one size: all objects made at once, then all their values
         read at once.
 
-        Only while every tag section is empty, which the strided slice tells. For few elements
+        It is used while every tag section is empty, which the strided slice shows. For few elements
         setting this up costs more than it saves.
         """
         items, var, present = f"l{self.depth}", f"o{self.depth}", struct.at(self.version)
@@ -354,8 +355,8 @@ class DecodeEmitter:
         return self.helpers(f"_tags_{struct.cls}", self.version, signature, body)
 
     def tagged_value(self, f: Field, target: str) -> None:
-        """A value inside a tag. A nullable struct is announced by an unsigned varint there: 0 null,
-        else present.
+        """A value inside a tag. A nullable struct begins with an unsigned varint there: 0 if it is
+        null.
         """
         if f.struct is not None and not f.array:
             if self.version in f.nullable:

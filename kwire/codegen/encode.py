@@ -2,7 +2,7 @@
 by the caller.
 
 Runs of fixed fields are packed at once, together with the length that follows them.
-``struct.error`` and its kin are the check of types and ranges: the caller turns them into an
+``struct.error`` and similar exceptions check types and ranges: the caller turns them into an
 EncodeError that names the field. A field that the version lacks must hold its default unless it is
 ignorable (Kafka's rule).
 """

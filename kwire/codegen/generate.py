@@ -28,7 +28,7 @@ def read_schemas(source: Path) -> list[Schema]:
     """Every schema below a directory, or in a jar; sorted by name. Raises SchemaError (file, field,
     rule), OSError.
 
-    Files without ``validVersions`` are not message schemas and are passed over.
+    Files without ``validVersions`` are not message schemas and are skipped.
     """
     found: dict[str, Schema] = {}
     for name, text in _texts(source):
@@ -87,10 +87,10 @@ def generate(source: Path) -> dict[str, str]:
 
 
 def write(files: dict[str, str], out: Path) -> int:
-    """Make the ``*.py`` files of ``out`` exactly ``files``, touching nothing that is right already:
-    number of changes.
+    """Make the ``*.py`` files of ``out`` equal to ``files``; return the number of files that were
+    changed.
 
-    Sub-packages are left alone. Raises OSError.
+    Sub-packages stay as they are. Raises OSError.
     """
     out.mkdir(parents=True, exist_ok=True)
     changed = 0
@@ -125,7 +125,7 @@ def stale(files: dict[str, str], out: Path) -> list[str]:
 
 def tree(schemas: Path) -> dict[str, dict[str, str]]:
     """Package directory, relative to ``kwire/messages`` -> its files, for a ``schemas`` directory
-    of this project's shape.
+    with the folders of this project.
 
     ``kafka`` gives the package itself, ``old`` its sub-package, ``kip/595`` gives ``kip/kip595``
     and so on.

@@ -114,7 +114,7 @@ class Struct:
     fields: list[Field] = dataclass_field(default_factory=list)
 
     def at(self, version: int) -> list[Field]:
-        """The untagged fields that stand in ``version``, in order of the wire."""
+        """The untagged fields of ``version``, in the order in which they are encoded."""
         return [f for f in self.fields if version in f.versions and version not in f.tagged]
 
     def tagged_at(self, version: int) -> list[Field]:

@@ -32,7 +32,7 @@ RESERVED = frozenset(
 
 
 def snake(name: str) -> str:
-    """``ClientHostIP`` -> ``client_host_ip``; names that already start small are only split."""
+    """``ClientHostIP`` -> ``client_host_ip``; names that begin small are only split."""
     return _WORD.sub(r"\1_\2", _ACRONYM.sub(r"\1_\2", name)).lower()
 
 

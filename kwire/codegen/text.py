@@ -76,8 +76,8 @@ class Helpers:
         self.texts: dict[str, str] = {}
 
     def __call__(self, stem: str, version: int, signature: str, body: str) -> str:
-        """The name under which a function with this body stands: one of an earlier version, or
-        ``STEM_vVERSION``.
+        """The name of the function with this body: that of an earlier version with the same body,
+        or ``STEM_vVERSION``.
         """
         for name, text in self.texts.items():
             if name.startswith(stem + "_v") and text.partition("\n")[2] == body:
@@ -95,8 +95,8 @@ def size_of(codes: list[str]) -> int:
 
 
 def flexible_at(schema: Schema, field: Field | None, version: int) -> bool:
-    """Are lengths compact here? A field's own flexibleVersions rule over the message's
-    (RequestHeader.ClientId).
+    """True if the lengths of the field are compact. Its own flexibleVersions take precedence over
+    the message's (RequestHeader.ClientId).
     """
     if field is not None and field.flexible is not None:
         return version in field.flexible
@@ -129,8 +129,8 @@ def smallest_struct(schema: Schema, struct: Struct, version: int) -> int:
 
 
 def default_expression(field: Field, *, shared: bool) -> str:
-    """Python text of a field's default. ``shared`` takes the frozen default of a struct, which
-    decoding hands out.
+    """Python text of a field's default. With ``shared`` it is the frozen default of a struct, which
+    decoders use.
     """
     if field.default is None:
         return "None"
@@ -154,7 +154,7 @@ def default_expression(field: Field, *, shared: bool) -> str:
 
 
 def is_flat(struct: Struct) -> bool:
-    """Holds the struct nothing that could be changed in place? Only then may its default be
+    """True if the struct has no field that can be changed in place, so that its default may be
     shared.
     """
     return not any(f.array or f.struct is not None for f in struct.fields)

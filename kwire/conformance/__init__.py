@@ -5,5 +5,5 @@
 
 ``rules`` holds the rules, one file a family; ``runner`` runs them; ``output`` prints the report as
 text, JSON, JUnit or HTML; ``log`` checks a directory without a server. Nothing else imports this
-package but the command ``kwire conform``. It never sees the insides of a server.
+package but the command ``kwire conform``. It uses nothing of a server but its connections.
 """

@@ -46,7 +46,7 @@ def select(
     """Return the rules whose id matches one of ``patterns`` (shell patterns; a family's name alone
     means all its rules), that use one of ``apis``, and that hold since release ``as_of`` or before.
 
-    An empty selection means all. Raises ValueError for a release that is none.
+    An empty selection means all. Raises ValueError for an invalid release.
     """
     newest = None if as_of is None else release_number(as_of)
     return [

@@ -1,6 +1,6 @@
 """Sends and receives raw frames on a blocking connection, within a deadline and a number of bytes.
 
-It keeps the frames as round trips. It decodes nothing, and so can send what is no
+It keeps the frames as round trips. It decodes nothing, so it can also send bytes that are no
 request.
 """
 
@@ -49,7 +49,7 @@ class PeerClosed(Exception):
 class Connection:
     """A connection of one probe. Every call ends by ``deadline`` (``time.monotonic``).
 
-    Calls raise PeerClosed, ProbeTimeout, and RuleFailed for a frame that cannot be one.
+    Calls raise PeerClosed, ProbeTimeout, and RuleFailed for an invalid frame.
     """
 
     def __init__(self, stream: Stream, deadline: float, limit: int = FRAME_BYTES_MAX) -> None:
@@ -151,7 +151,7 @@ class Connection:
 
 
 def open_plain(host: str, port: int) -> Opener:
-    """Return what opens PLAINTEXT connections to ``host:port``."""
+    """Return a function that opens PLAINTEXT connections to ``host:port``."""
 
     def opened(timeout_s: float) -> Stream:
         stream = socket.create_connection((host, port), timeout=timeout_s)

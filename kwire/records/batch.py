@@ -30,7 +30,7 @@ BATCH_ELEMENTS_MAX: Final = 1_000_000
 
 @dataclass(slots=True)
 class RecordBatch:
-    """A batch with its records decoded. ``encode`` gives the bytes back as long as nothing was
+    """A batch with its records decoded. ``encode`` returns the same bytes, unless the batch was
     compressed.
     """
 

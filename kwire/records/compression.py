@@ -1,9 +1,9 @@
 """Compresses and decompresses with Kafka's five types, never beyond the output limit that the
 caller gives. It does not know records.
 
-The only file that imports compression libraries, each when first used
-(docs/decisions/0002-compression-libraries.md). It reads what Kafka's readers
-read; where it reads less, ``DecodeError.rule`` names the reason.
+No other file imports the compression libraries, and each is imported when it is first used
+(docs/decisions/0002-compression-libraries.md). It accepts what Kafka's readers accept, except for
+data that ``DecodeError.rule`` names a reason against.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def compress(codec: Compression, data: bytes, level: int | None = None) -> bytes
 
 
 def _pump(codec: Compression, data: bytes, limit: int) -> bytes:
-    """Everything the stream gives, one byte past ``limit`` at most. One stream: nothing may follow
-    it.
+    """The output of the stream, at most one byte more than ``limit``. No bytes may follow the
+    stream.
     """
     name = codec.name.lower()
     stream, fault = _STREAMS[codec]()
@@ -97,7 +97,7 @@ def _too_big(limit: int) -> DecodeError:
 
 
 def _rule(fault: str) -> str:
-    """The rule behind a library's complaint, where Kafka would not have made it."""
+    """The rule for a library's error about data that Kafka accepts."""
     if "contentChecksum" in fault:
         return "lz4-content-checksum"
     return "lz4-content-size" if "frameSize_wrong" in fault else "compressed-data"
@@ -207,8 +207,8 @@ def _short_xxh32(data: bytes) -> int:
 
 
 def _snappy_decompress(data: bytes, limit: int) -> bytes:
-    """The framing of snappy-java ("xerial": chunks with an int32 length), or one raw block. No
-    length is believed unchecked.
+    """The framing of snappy-java ("xerial": chunks with an int32 length), or one raw block. Every
+    length is checked before it is used.
     """
     if data[:8] != _XERIAL_MAGIC:
         return _snappy_block(data, limit)

@@ -1,9 +1,9 @@
 """Reads the records section of a batch of format 2 in one hand-tuned loop. It knows no headers,
 checksums or compression.
 
-A record is a few varints around two byte strings, so the loop inlines their one and two byte forms
-and calls only for more; every check that can wait is made once a record, by comparing positions.
-What a record claims is never allocated: slices end where the bytes end.
+A record is a few varints around two byte strings, so the loop inlines the varints of one and two
+bytes and calls a function for longer ones; one comparison of positions at the end of each record
+makes most checks. No memory is allocated for a declared length: a slice ends where the bytes end.
 """
 
 from __future__ import annotations

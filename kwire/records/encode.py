@@ -51,9 +51,9 @@ def encode_batch(
     timestamps are -1 or more.
 
     ``base_offset`` and ``base_timestamp`` are those of the first record unless given,
-    ``last_offset`` that of the last, and ``max_timestamp`` the largest. A batch without records
-    (compaction leaves such) needs both offsets. With LOG_APPEND_TIME ``max_timestamp`` is the time
-    of the append, which readers then see on every record. ``level`` is the codec's. Raises
+    ``last_offset`` that of the last, and ``max_timestamp`` the largest. A batch without records,
+    which compaction can leave, needs both offsets. With LOG_APPEND_TIME ``max_timestamp`` is the
+    time of the append, which readers then see on every record. ``level`` is the codec's. Raises
     EncodeError (``path`` names the record or field).
     """
     listed = records if isinstance(records, Sequence) else list(records)

@@ -42,7 +42,7 @@ _LENGTH: Final = struct.Struct(">8xi")
 
 
 class BatchHeader(NamedTuple):
-    """Every field of a batch header as it stands in the bytes, and where it stands
+    """Every field of a batch header as it is in the bytes, and its position
     (``DefaultRecordBatch``).
 
     Offsets, epochs, timestamps (ms) and sequences are Kafka's; -1 where a batch has none. Batches
@@ -161,13 +161,13 @@ def read_header(data: Buffer, position: int = 0) -> BatchHeader:
 def iter_batches(
     data: Buffer, start: int = 0, end: int | None = None, *, check_crc: bool = False
 ) -> Iterator[BatchHeader]:
-    """The headers of the whole batches of format 2 in ``data[start:end]``, in order; records are
-    not looked at.
+    """The headers of the whole batches of format 2 in ``data[start:end]``, in order; it does not
+    read records.
 
-    A batch that is not whole ends it quietly, as in Kafka: the caller knows by the last header's
-    ``end`` where that is. ``check_crc`` checks each batch before it is given out. Raises
-    DecodeError with the position: rule ``batch-length``, ``batch-magic`` (also for formats 0 and 1,
-    which ``decode_batches`` reads) or ``crc``.
+    An incomplete batch ends the iteration without an error, as in Kafka; it begins at the ``end``
+    of the last header. ``check_crc`` checks each batch before it is returned. Raises DecodeError
+    with the position: rule ``batch-length``, ``batch-magic`` (also for formats 0 and 1, which
+    ``decode_batches`` reads) or ``crc``.
     """
     limit = len(data) if end is None else min(end, len(data))
     unpack, new, position = _FIELDS.unpack_from, tuple.__new__, start

@@ -46,7 +46,7 @@ def redact(record_type: str, data: dict[str, Any]) -> dict[str, Any]:
     """``data`` (members of a record of type ``record_type``, such as CONFIG_RECORD, by JSON name)
     without its secrets.
 
-    A copy where something was taken out, else ``data`` itself. A member that is null stays null:
+    Return a copy if something was removed, else ``data`` itself. A member that is null stays null:
     that a config was removed is no secret.
     """
     secret = SECRET_MEMBERS.get(record_type, ())

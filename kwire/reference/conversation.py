@@ -46,7 +46,7 @@ def conversation(segments: Iterable[Segment], ports: Collection[int] = ()) -> It
     """Yield every frame of every connection, in order of arrival. ``ports`` are servers' ports;
     without any, all connections count.
 
-    Memory holds the frames that are not complete yet and the requests that have no answer yet.
+    Memory holds incomplete frames, and requests without a response.
     """
     connections: dict[frozenset[Address], _Connection] = {}
     for segment in segments:
@@ -63,8 +63,8 @@ def conversation(segments: Iterable[Segment], ports: Collection[int] = ()) -> It
 
 
 class _Side:
-    """One direction of a connection: its bytes in order, the incomplete frame, and whether the
-    bytes are of use.
+    """One direction of a connection: its bytes in order, the incomplete frame, and whether they can
+    still be cut into frames.
     """
 
     def __init__(self, source: Address, target: Address) -> None:
@@ -75,7 +75,7 @@ class _Side:
         self.time = 0.0
 
     def frames(self) -> Iterator[bytes]:
-        """Yield the complete frames. Raises DecodeError for bytes that are none."""
+        """Yield the complete frames. Raises DecodeError for bytes that are no frame."""
         at = 0
         try:
             while len(self.buffer) - at >= 4:

@@ -142,8 +142,8 @@ def _metadata_rule(name: str, number: int) -> None:
 
 
 def _whole(root: Node, frame: bytes, header: Reference, body: Callable[[], Reference]) -> Node:
-    """Header, then body, as children of ``root``; servers and clients take bytes left over, so they
-    are shown, not refused.
+    """Header, then body, as children of ``root``; servers and clients accept bytes behind the body,
+    so they are shown and not refused.
     """
     head = header.dissect(frame, allow_trailing=True)
     root.children.append(head)

@@ -58,9 +58,7 @@ def take(stream: io.BytesIO, size: int, path: str) -> bytes:
 
 
 class _Whole(Construct):  # type: ignore[misc]
-    """An integer of construct's, strict about what it writes: no bool and no float passes for a
-    number.
-    """
+    """An integer of construct that refuses to write a bool or a float."""
 
     def __init__(self, subcon: Any) -> None:
         super().__init__()
@@ -120,8 +118,8 @@ class _UnsignedVarint(Construct):  # type: ignore[misc]
     """Seven bits a byte, lowest first, five bytes at most; padding with empty high groups is
     allowed, as in Kafka.
 
-    Kafka drops surplus bits of the fifth byte, and takes a number with the 32nd bit for a negative
-    one. No writer means either, so both are refused.
+    Kafka drops surplus bits of the fifth byte, and reads a number with the 32nd bit as negative. No
+    writer makes such bytes, so both are refused.
     """
 
     def _parse(self, stream: io.BytesIO, context: Any, path: str) -> int:
@@ -202,8 +200,8 @@ class Blob(Construct):  # type: ignore[misc]
 
 
 class Text(Construct):  # type: ignore[misc]
-    """A string: UTF-8 behind its length. Kafka puts U+FFFD for bad UTF-8 and so loses bytes; here
-    it is refused.
+    """A string: UTF-8 behind its length. Kafka replaces bad UTF-8 by U+FFFD and so loses bytes;
+    here it is refused.
     """
 
     def __init__(self, length: Construct, nullable: bool) -> None:

@@ -74,7 +74,7 @@ class TagSection(Construct):  # type: ignore[misc]
     """A count, then number, size and value of each tagged field.
 
     Arguments: ``known`` the fields by tag; ``foreign`` tags that this struct knows at other
-    versions: Kafka refuses them. Kafka does not look at the size of a known tag; here it must be
+    versions: Kafka refuses them. Kafka does not check the size of a known tag; here it must be
     right. A tag may come twice, in any order: of a known one the last counts, unknown ones are all
     kept.
     """

@@ -1,7 +1,7 @@
 """Finds the TCP segments in captured packets, and puts each direction of a connection in order.
 
-Good enough for captures: Ethernet (VLANs too), Linux cooked, loopback and raw links, IPv4 and IPv6,
-retransmissions and segments out of order. IP fragments are passed over; what was not captured
+It supports Ethernet (VLANs too), Linux cooked, loopback and raw links, IPv4 and IPv6,
+retransmissions and segments out of order. It skips IP fragments. A segment that was not captured
 leaves a gap, which ends that direction.
 """
 
@@ -117,7 +117,8 @@ def _tcp(packet: Packet, source: bytes, target: bytes, at: int, end: int) -> Seg
 class Direction:
     """One direction of a connection: bytes in order of sequence numbers.
 
-    ``lost`` turns true when a gap grew beyond ``WAITING_BYTES_MAX``: then nothing more comes out.
+    ``lost`` becomes true when more than ``WAITING_BYTES_MAX`` bytes wait behind a gap: then no more
+    bytes are returned.
     """
 
     def __init__(self) -> None:
@@ -127,12 +128,12 @@ class Direction:
         self._held = 0
 
     def start(self, sequence: int) -> None:
-        """The first byte will have this sequence number (a SYN was seen)."""
+        """Note a SYN: the first byte will have this sequence number."""
         if self._next != sequence:
             self.lost, self._next, self._waiting, self._held = False, sequence, {}, 0
 
     def push(self, sequence: int, payload: bytes) -> bytes:
-        """Take a segment; gives the bytes that are in order now."""
+        """Add a segment; return the bytes that are in order now."""
         if self._next is None:
             self._next = sequence
         if self.lost or not payload:

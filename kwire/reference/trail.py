@@ -24,9 +24,9 @@ class Node:
     """One thing in the bytes. ``start`` and ``end`` are byte positions, ``end`` not included.
 
     ``value`` is what was read (None where reading failed, and for null); ``type`` the schema's word
-    for it; ``error`` stands on the node where the bytes broke a rule, and nothing follows it.
-    ``detached``: the positions from here down are in other bytes (what was compressed). ``hidden``:
-    the value is a secret, for those who print it.
+    for it; ``error`` is set on the last node, if its bytes break a rule. ``detached``: the
+    positions of this node and those below it are in other bytes (decompressed ones). ``hidden``:
+    the value is a secret and must not be printed.
     """
 
     name: str
@@ -46,7 +46,9 @@ class Node:
             yield from child.walk(depth + 1)
 
     def shift(self, by: int) -> None:
-        """Move every position: the bytes begin ``by`` bytes into others."""
+        """Add ``by`` to every position: the bytes are a part of others, which begin ``by`` bytes
+        earlier.
+        """
         for _, node in self.walk():
             node.start, node.end = node.start + by, node.end + by
             if node.error is not None and node.error.offset >= 0:
@@ -59,7 +61,7 @@ class Node:
 
 
 class Trail:
-    """The open fields, outermost first. After an exception of a parser it still names the place."""
+    """The open fields, outermost first. After an exception of a parser it still names the field."""
 
     def __init__(self, budget: int = NODES_MAX) -> None:
         self._open: list[tuple[str, int]] = []
@@ -73,7 +75,7 @@ class Trail:
         self._spend()
 
     def leave(self, end: int, value: Any) -> None:
-        """The innermost one ended before byte ``end``."""
+        """The innermost field ended before byte ``end``."""
         self._open.pop()
 
     def note(self, name: str, type_: str, stream: io.BytesIO, read: Callable[[], T]) -> T:
@@ -87,7 +89,7 @@ class Trail:
 
     @property
     def path(self) -> str:
-        """Such as ``Topics[3].Name``."""
+        """Return the path of the innermost open field, such as ``Topics[3].Name``."""
         return "".join(
             name if name[0] == "[" else f".{name}" for name, _ in self._open
         ).removeprefix(".")
@@ -124,7 +126,7 @@ class Tree(Trail):
         return value
 
     def finish(self, end: int, value: Any, error: DecodeError | None) -> Node:
-        """Close what is still open at byte ``end``; an error is put on the innermost open node."""
+        """Close all open fields at byte ``end``; an error is set on the innermost one."""
         self._nodes[-1].error = error
         for node in self._nodes:
             node.end = end

@@ -5,12 +5,12 @@ into columns.
     rows = spark.read.format("kafka").options(**kafka_options("localhost:9092")).load()
     decode(without(rows, "NO_OP_RECORD")).show()
 
-``register(spark)`` makes known ``format("kwire")``, which reads the topic and copies of its files
+``register(spark)`` registers ``format("kwire")``, which reads the topic and copies of its files
 without Spark's Kafka source. ``tables`` builds tables from either, and ``read_table`` reads them.
 
 Needs the ``spark`` extra (``pip install 'kwire[spark]'``), on the driver and on every executor.
-Connecting, offsets and checkpoints are Spark's business; nothing but ``format("kwire")`` opens a
-connection.
+Spark manages connections, offsets and checkpoints; only ``format("kwire")`` opens connections of
+its own.
 """
 
 from __future__ import annotations

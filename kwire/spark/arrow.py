@@ -94,7 +94,9 @@ def typed_batches(
 
 
 class Decoder:
-    """Values in, the columns of ``DECODED`` out. ``epoch`` is null: no value knows it."""
+    """Values in, the columns of ``DECODED`` out. ``epoch`` is null, because a value does not
+    contain it.
+    """
 
     def __init__(self, *, fail_fast: bool, secrets: bool, bulk: bool = True) -> None:
         self._fail_fast, self._secrets = fail_fast, secrets
@@ -207,7 +209,7 @@ def _errors(errors: dict[int, str], count: int) -> pa.Array:
 
 
 def _in_order(parts: Sequence[pa.Array], rows: Sequence[Numbers]) -> pa.Array:
-    """The parts as one column, each of their values at the row that ``rows`` says."""
+    """Join the parts to one column, with each value at the row that ``rows`` gives for it."""
     filled = [(part, where) for part, where in zip(parts, rows, strict=True) if len(where)]
     if not filled:
         return parts[-1]

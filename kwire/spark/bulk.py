@@ -61,11 +61,11 @@ class Group:
     matrix: Bytes
 
     def json(self) -> pa.Array:
-        """The JSON form of each."""
+        """The JSON form of each record."""
         return self._text(_merged(_json_pieces(self.layout.root)))
 
     def keys(self) -> pa.Array:
-        """The key of each (:mod:`kwire.spark.entities`)."""
+        """The key of each record (:mod:`kwire.spark.entities`)."""
         pieces: list[Piece] = []
         for n, name in enumerate(ABOUT[self.layout.name].fields):
             node = self.layout.root[name]
@@ -78,7 +78,7 @@ class Group:
         return self._text(pieces) if pieces else pa.nulls(len(self.rows), pa.string())
 
     def structs(self) -> pa.Array:
-        """Each as a struct of all its fields."""
+        """Each record as a struct of all its fields."""
         return self._array(self.layout.root, arrow_type(self.layout.root.cls))
 
     def _text(self, pieces: Sequence[Piece]) -> pa.Array:
@@ -158,8 +158,8 @@ class Layouts:
     def _sort(
         self, found: list[Group], known: list[Layout], rows: Numbers, matrix: Bytes
     ) -> Numbers:
-        """Take from ``rows`` those of layouts that are known or can be learned from them; what is
-        left.
+        """Add to ``found`` the rows of layouts that are known or can be learned from them; return
+        the other rows.
         """
         for layout in known:
             rows, matrix = _take(found, layout, rows, matrix)
@@ -177,7 +177,9 @@ class Layouts:
         return rows
 
     def _learned(self, one: Bytes) -> Layout | None:
-        """The layout of a record, if what it gives for that record is what decoding gives."""
+        """Return the layout of a record, if it gives the same JSON and key for that record as
+        decoding does; else None.
+        """
         value = one.tobytes()
         try:
             layout = layout_of(value, secrets=self._secrets)
@@ -197,8 +199,8 @@ class Layouts:
 def _take(
     found: list[Group], layout: Layout, rows: Numbers, matrix: Bytes
 ) -> tuple[Numbers, Bytes]:
-    """Add to ``found`` those of ``rows`` that are of ``layout``, if they are worth it; the
-    others.
+    """Add to ``found`` the rows that have ``layout``, if they are at least ``ROWS_MIN``; return the
+    other rows.
     """
     if len(rows) < ROWS_MIN:
         return rows, matrix
@@ -215,7 +217,7 @@ def _take(
 
 def _alike(values: Values) -> Iterator[tuple[int, int, Numbers]]:
     """Yield rows of the same frame and size: (the frame as a number, the size, the rows ascending).
-    Frame -1: none of three bytes.
+    Frame -1 is a value of fewer than three bytes.
     """
     framed = values.sizes >= FRAME
     frames = np.full(len(values), -1, np.int64)
@@ -233,8 +235,8 @@ def _alike(values: Values) -> Iterator[tuple[int, int, Numbers]]:
 
 
 def _fitting(layout: Layout, matrix: Bytes) -> npt.NDArray[np.bool_]:
-    """The rows of ``matrix`` that have this shape, and hold nothing but what the layout is good
-    for.
+    """For each row of ``matrix``, whether it has the shape of the layout and only values that the
+    layout can show.
     """
     shape = np.array(layout.shape, np.intp)
     good: npt.NDArray[np.bool_] = (
@@ -279,7 +281,7 @@ def _listed(begin: str, nodes: Sequence[tuple[str, Node]], end: str) -> Iterator
 
 
 def _merged(pieces: Iterable[Any]) -> list[Any]:
-    """The pieces with texts that follow each other made one."""
+    """Return the pieces, with adjacent texts joined."""
     merged: list[Any] = []
     for one in pieces:
         if isinstance(one, str) and merged and isinstance(merged[-1], str):

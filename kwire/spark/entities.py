@@ -23,7 +23,7 @@ _QUOTA: Final = "CLIENT_QUOTA_RECORD"
 
 class About(NamedTuple):
     """The kind of entity, and the JSON names of the fields that make its key, with colons between;
-    none: there is but one.
+    none if there is only one such entity.
     """
 
     entity: str
@@ -64,13 +64,13 @@ ENTITIES: Final = tuple(sorted({about.entity for about in ABOUT.values()}))
 
 
 def record_types_of(entity: str) -> tuple[str, ...]:
-    """The record types about ``entity``, none for a word that is no entity."""
+    """The record types about ``entity``, none for an unknown entity."""
     return tuple(name for name, about in ABOUT.items() if about.entity == entity)
 
 
 def key_of(record_type: str, data: Mapping[str, Any]) -> str | None:
-    """The key of a record of ``record_type`` with the members ``data`` (JSON form); None where
-    there is but one entity.
+    """The key of a record of ``record_type`` with the members ``data`` (JSON form); None for a kind
+    with only one entity.
     """
     fields = ABOUT[record_type].fields
     if not fields:
@@ -81,7 +81,7 @@ def key_of(record_type: str, data: Mapping[str, Any]) -> str | None:
 
 
 def part(field: str, value: Any) -> str:
-    """The part of a key that ``value`` of ``field`` makes."""
+    """The part of a key for ``value`` of ``field``."""
     if field == "resourceType":
         return RESOURCE_TYPES.get(value, str(value))
     if field == "resourceName":

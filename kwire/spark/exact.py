@@ -16,8 +16,8 @@ from kwire.spark.entities import key_of
 
 
 class Decoded(NamedTuple):
-    """One record: its type as Kafka names it, the JSON form as text, and the key (None: there is
-    but one entity).
+    """One record: its type as Kafka names it, the JSON form as text, and the key (None for a kind
+    with only one entity).
     """
 
     type: str
@@ -36,8 +36,8 @@ def exact_row(value: bytes | None, *, secrets: bool) -> Decoded:
 
 
 def read(value: bytes | None, wanted: type[Message] | None = None) -> tuple[str, int, Message]:
-    """(type, version, message). Raises DecodeError, for a null, and for a record that is none of
-    ``wanted`` too.
+    """(type, version, message). Raises DecodeError, also for a null and for a record of another
+    type than those ``wanted``.
     """
     if value is None:
         raise DecodeError("the value is null, so it is no metadata record")

@@ -79,8 +79,8 @@ def typed(
 def only(df: DataFrame, *names: str) -> DataFrame:
     """Return the rows of ``df`` whose value is a record of one of these types, by its first bytes.
 
-    The test runs in the JVM, so that what is not wanted never reaches Python. Raises UnknownApi for
-    an unknown name.
+    The test runs in the JVM, so that other records never reach Python. Raises UnknownApi for an
+    unknown name.
     """
     return df.filter(_is_one_of(names))
 
@@ -89,8 +89,8 @@ def without(df: DataFrame, *names: str) -> DataFrame:
     """Return the rows of ``df`` except those whose value is a record of one of these types; damaged
     values and nulls stay.
 
-    An idle cluster writes a ``NO_OP_RECORD`` twice a second: leaving these out first is the
-    cheapest thing to do.
+    An idle cluster writes a ``NO_OP_RECORD`` twice a second: filtering these out first saves the
+    most work.
     """
     return df.filter(~_is_one_of(names))
 

@@ -4,8 +4,8 @@ config drift and so on.
     from kwire.spark.jobs import JOBS
     JOBS["topics"](spark, "/data/metadata").show()
 
-Every job takes the session and the path of the tables (``kwire.spark.tables``) and gives a
-DataFrame in a sensible order.
+Every job takes the session and the path of the tables (``kwire.spark.tables``) and returns a sorted
+DataFrame.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def topics(spark: SparkSession, path: str) -> DataFrame:
 
 
 def reassignments(spark: SparkSession, path: str) -> DataFrame:
-    """Each reassignment of a partition: from which replicas to which, when, and how long; without
-    end while it goes on.
+    """Each reassignment of a partition: the replicas before and after, its start and duration; the
+    end is null while it is in progress.
     """
     moving = F.size("after.addingReplicas") + F.size("after.removingReplicas") > 0
     was = F.size("before.addingReplicas") + F.size("before.removingReplicas") > 0
@@ -175,8 +175,8 @@ def reassignments(spark: SparkSession, path: str) -> DataFrame:
 
 
 def brokers(spark: SparkSession, path: str) -> DataFrame:
-    """The lifeline of each broker: the spans in which it was fenced, active or shutting down; open
-    while the last lasts.
+    """The states of each broker over time: the spans in which it was fenced, active or shutting
+    down; the last span has no end.
     """
     state = (
         F.when(F.col("inControlledShutdown"), "shutting down")

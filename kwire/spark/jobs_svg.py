@@ -20,14 +20,14 @@ _COLOURS: Final = {"active": "#2e7d32", "fenced": "#c62828", "shutting down": "#
 
 
 def picture(job: str, rows: Sequence[Row]) -> str:
-    """The result of ``job`` as SVG; of more than 200 lines the first. Raises KeyError for an
+    """The result of ``job`` as SVG; only the first 200 lines are drawn. Raises KeyError for an
     unknown job.
     """
     return _PICTURES[job](job, rows)
 
 
 def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
-    """A bar a line."""
+    """One bar on each line."""
     room, top = _WIDTH - _LEFT - 80, max((value for _, value in values), default=0) or 1
     lines = [
         _text(label, n)
@@ -39,8 +39,8 @@ def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
 
 
 def spans(title: str, found: Sequence[tuple[str, datetime, datetime | None, str]]) -> str:
-    """(label, since, until, state): a line a label, and on it its spans; one without an end goes on
-    to the last moment.
+    """(label, since, until, state): one line for each label, with its spans; a span without an end
+    is drawn to the last moment.
     """
     moments = [when for _, since, until, _ in found for when in (since, until) if when is not None]
     if not moments:

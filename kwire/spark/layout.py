@@ -3,8 +3,8 @@ the same shape.
 
 Only some bytes of a record decide how the others are read: lengths of strings and arrays, numbers
 and sizes of tagged fields. Those are its shape. Records of one type, version and size whose shape
-is the same have every field at the same place. Knows neither Spark nor Arrow; what is said of a
-record here must be what ``decode_metadata_record`` says.
+is the same have every field at the same place. Knows neither Spark nor Arrow; its results must
+equal those of ``decode_metadata_record``.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Leaf:
-    """A field that varies: its bytes. ``never`` is a value that a record with this layout does not
-    have there.
+    """A field whose value varies, by its bytes. ``never`` is a value that a record with this layout
+    does not have there.
     """
 
     type: str
@@ -76,7 +76,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Members:
-    """A struct: of each field what it is, None where the version has no such field. ``cls`` is its
+    """A struct: the layout of each field, None if the version lacks the field. ``cls`` is its
     class.
     """
 
@@ -92,8 +92,8 @@ Node = Leaf | Constant | Items | Members
 
 @dataclass(frozen=True)
 class Layout:
-    """Everything that the shape of a record decides. ``shape`` are the positions of its bytes and
-    ``expected`` those bytes.
+    """The positions of all fields of records with one shape. ``shape`` are the positions of the
+    bytes that decide the shape, and ``expected`` those bytes.
     """
 
     name: str
@@ -106,8 +106,8 @@ class Layout:
 
 
 def layout_of(value: bytes, *, secrets: bool) -> Layout | None:
-    """The layout that ``value`` has, None if it cannot have one. Without ``secrets`` these are no
-    fields that vary.
+    """The layout that ``value`` has, None if it cannot have one. Without ``secrets`` secret fields
+    are hidden, and not read from each record.
 
     Raises WireError as :func:`decode_metadata_record`: a damaged record has no layout.
     """
@@ -151,7 +151,7 @@ def _hidden(name: str, data: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass
 class _Walk:
-    """Through the bytes of one record, beside the message that was decoded from them."""
+    """Walks through the bytes of one record, along with the message that was decoded from them."""
 
     value: bytes
     version: int
@@ -191,8 +191,8 @@ class _Walk:
                 raise Unfit("a tagged field of another size")
 
     def _tagged(self, f: FieldInfo, value: Any, message: Struct) -> Node:
-        """A tagged field that is there. One that holds its default is not shown, so it may not come
-        to hold it.
+        """A tagged field that is present. JSON leaves it out at its default, so records in which it
+        has the default do not fit this layout.
         """
         default = getattr(type(message)(), f.attr)
         if value == default:

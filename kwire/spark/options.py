@@ -35,12 +35,12 @@ def kafka_options(
     ``bootstrap`` is ``host:port,...``. ``topic`` is a Java regular expression with
     ``by="subscribePattern"``, and with ``by="assign"`` partition 0 of it is read. ``start`` and
     ``end`` (batch only, exclusive) are ``"earliest"``, ``"latest"``, an offset, or an aware
-    datetime, which means the first record at that time or later; left out, Spark reads a batch from
-    earliest to latest and starts a stream at latest. A stream that has a checkpoint ignores
-    ``start``. ``max_offsets_per_trigger`` bounds a micro-batch in records.
-    ``fail_on_data_loss=False`` lets a query go on where offsets it wanted are gone. ``more`` are
-    options by their own names, ``kafka.`` ones too: ``**{"kafka.max.poll.records": 5000}``. Raises
-    ValueError for what Spark would misread or refuse later.
+    datetime, which means the first record at that time or later; if it is left out, Spark reads a
+    batch from earliest to latest and starts a stream at latest. A stream that has a checkpoint
+    ignores ``start``. ``max_offsets_per_trigger`` bounds a micro-batch in records.
+    ``fail_on_data_loss=False`` lets a query continue if offsets that it needs have been deleted.
+    ``more`` are options by their own names, ``kafka.`` ones too: ``**{"kafka.max.poll.records":
+    5000}``. Raises ValueError for what Spark would misread or refuse later.
     """
     options = {
         "kafka.bootstrap.servers": bootstrap,

@@ -1,9 +1,9 @@
 """Reads record batches as columns by numpy: each record's offset, time and epoch, and the position
 of its value.
 
-One step of Python a record finds where it begins; all else is done for all records of many batches
-at once. ``kwire.records`` reads the batches that this module cannot, one record at a time, with its
-errors. It does not know Spark, nor where the bytes come from.
+A Python loop finds the start of each record; numpy does everything else for all records of many
+batches at once. ``kwire.records`` reads the batches that this module cannot, one record at a time,
+with its errors. It does not know Spark, nor where the bytes come from.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Columns:
 
 
 def columns_of(data: bytes, headers: Iterable[BatchHeader]) -> Iterator[Columns]:
-    """The records of the batches in ``data`` that ``headers`` tell of, control batches left out;
-    checksums are not looked at.
+    """The records of the batches in ``data`` that ``headers`` describe, without control batches;
+    checksums are not verified.
 
     Raises DecodeError.
     """
@@ -120,8 +120,8 @@ def _columns(data: bytes, headers: Sequence[BatchHeader]) -> Iterator[Columns]:
 
 
 def _together(data: bytes, headers: Sequence[BatchHeader]) -> Columns | None:
-    """The records of all ``headers``, None if any of them is other than metadata records are:
-    without key and headers.
+    """The records of all ``headers``, None if one of them is not like a metadata record, which has
+    no key and no headers.
     """
     bounds: list[int] = []
     for header in headers:
@@ -165,8 +165,8 @@ def _together(data: bytes, headers: Sequence[BatchHeader]) -> Columns | None:
 
 
 def _find(data: bytes, header: BatchHeader, bounds: list[int]) -> bool:
-    """Add to ``bounds`` where each record begins behind its length, and where it ends; false if
-    they do not fill the batch.
+    """Add to ``bounds`` the start of each record, after its length, and its end; return False if
+    the records do not fill the batch.
     """
     at, end = header.position + BATCH_OVERHEAD, header.end
     for _ in range(header.record_count):

@@ -19,7 +19,7 @@ def type_key(name: str) -> int:
 
 
 def type_prefix(name: str) -> bytes:
-    """Frame version 1 and the type's number, both as unsigned varints: what every record of it
-    begins with. Raises UnknownApi.
+    """Frame version 1 and the type's number, both as unsigned varints: the first bytes of every
+    record of that type. Raises UnknownApi.
     """
     return b"\x01" + write_unsigned_varint(type_key(name))

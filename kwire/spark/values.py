@@ -60,7 +60,7 @@ class Values:
         return None if size < 0 else self.data[start : start + size].tobytes()
 
     def taken(self, rows: npt.NDArray[Any]) -> Values:
-        """Those of ``rows`` (numbers, or true and false), in that order."""
+        """The values of ``rows`` (row numbers, or a Boolean for each row), in that order."""
         return Values(self.data, self.starts[rows], self.sizes[rows])
 
     def matrix(self, rows: Numbers, size: int) -> Bytes:
@@ -83,5 +83,5 @@ class Values:
         return found
 
     def to_arrow(self) -> pa.Array:
-        """As an Arrow array of type binary, copied."""
+        """Return a copy as an Arrow array of type binary."""
         return pa.array([self[row] for row in range(len(self))], pa.binary())

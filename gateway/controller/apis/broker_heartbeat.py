@@ -147,8 +147,8 @@ def _next_state(
 
 
 def _may_go(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> bool:
-    """Whether the broker leads no partition and every broker that stays has read so: their metadata
-    does not send clients to it any more.
+    """Whether the broker leads no partition, and every broker that stays has read the records of
+    that: their metadata does not send clients to it any more.
     """
     # Asked again each time: a leadership may have come back because no other replica was in sync.
     if leads_any(broker.broker_id, context.state):

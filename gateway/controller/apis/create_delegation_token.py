@@ -103,7 +103,7 @@ def _refused(
     *,
     timestamp_ms: int = NO_TIMESTAMP,
 ) -> Message:
-    """Return the response without a token; ``timestamp_ms`` stands for each of its times."""
+    """Return the response without a token; each of its timestamps is ``timestamp_ms``."""
     try:
         owner = _owner_of(request, requester)
     except ApiError:

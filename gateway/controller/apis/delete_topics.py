@@ -41,8 +41,8 @@ def delete_topics(
     """Return the records, and a result for each topic of the request in its order. Raises ApiError
     for more records than one request may make.
 
-    Kafka shuffles the results, so that a client does not tell absent topics from forbidden ones by
-    their places; here a result depends on its own topic alone.
+    Kafka shuffles the results, so that their order does not reveal which topics are absent and
+    which are forbidden; here a result depends on its own topic alone.
     """
     asked = _asked(request, context.version)
     deletion = _Deletion(context, Counter(asked))

@@ -56,9 +56,9 @@ class ClientIdentity:
         return config.socket_request_max_bytes if self.is_proven else config.first_request_max_bytes
 
     def learn(self, in_flight: InFlightRequest, answer: object) -> bool:
-        """Take over what a request that was handled says of the client.
+        """Take the principal and the software from a handled request.
 
-        True if it is this request that proves the client.
+        Return True if this request proves the client.
         """
         proves = not self.is_proven and self._is_proof(in_flight, answer)
         if proves:

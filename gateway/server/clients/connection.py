@@ -51,7 +51,7 @@ _IDLE: Final = "connections.max.idle.ms"
 
 
 class _HandshakeFailed(Exception):
-    """The peer and this server have no TLS in common; the text is OpenSSL's."""
+    """The TLS handshake failed; the text is OpenSSL's."""
 
 
 class Connection:

@@ -142,7 +142,8 @@ class _Credentials:
     def decoy(self, mechanism: str, name: str, by_token: bool) -> ScramCredential:
         """The credential for a name that no user has, or (``by_token``) no delegation token.
 
-        It lets the exchange go on to its end, so that a client cannot find out which names exist.
+        With it the exchange continues to its end, so that a client cannot find out which names
+        exist.
         """
         decoys = self._shared_decoys()
         if by_token:

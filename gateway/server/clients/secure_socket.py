@@ -32,14 +32,14 @@ _READ_MAX: Final = 256 * KIB
 class SecureSocket:
     """Takes over ``sock``, which is connected and does not block. :meth:`shake_hands` comes first.
 
-    Raises OSError (ssl.SSLError is one) where the peer is gone or speaks no TLS.
+    Raises OSError (ssl.SSLError is one) if the peer has disconnected or does not use TLS.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         self._tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
     def shake_hands(self) -> Callable[[Any], Awaitable[None]] | None:
-        """Go on with the handshake.
+        """Continue the handshake.
 
         Returns the function that waits for the next step, or None when the handshake is done.
         """
@@ -96,7 +96,8 @@ class SecureSocket:
 async def handshake_step(
     secured: SecureSocket, turns: Turns
 ) -> Callable[[Any], Awaitable[None]] | None:
-    """Go on with the handshake as :meth:`SecureSocket.shake_hands` does, in turn.
+    """Continue the handshake as :meth:`SecureSocket.shake_hands` does, when it is this connection's
+    turn.
 
     A signature takes up to some ms of the event loop, and every peer may ask for one.
     """

@@ -270,7 +270,7 @@ class ActingController:
         )
 
     def _activation(self) -> Slices[tuple[Controller, list[Operation]]]:
-        """A controller with the image, and what it writes first.
+        """A controller with the image, and the operations that it appends first.
 
         The image does not change meanwhile: no other node appends records in this epoch, and this
         one has none to append yet. When the node loses leadership, the work is dropped.

@@ -1,7 +1,7 @@
 """Runs the group coordinator: passes it events and time, writes its records, delivers its results.
 
 A result waits until the records that it acknowledges are on disk; one sync serves all records that
-came during the sync before. Requests and responses are the business of ``gateway.handlers``.
+came during the sync before. ``gateway.handlers`` reads requests and makes responses.
 """
 
 from __future__ import annotations

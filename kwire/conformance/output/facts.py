@@ -55,8 +55,8 @@ def _rank(outcome: Outcome) -> int:
 
 
 def trees(round_trip: RoundTrip) -> Iterator[tuple[str, bytes, Node | None]]:
-    """Return (sent or received, frame, its tree) of an round_trip; no tree for what is no frame of
-    Kafka.
+    """Return (sent or received, frame, its tree) of a round trip; the tree is None for bytes that
+    are no frame of Kafka.
     """
     is_request = round_trip.api_key >= 0
     yield "sent", round_trip.sent, dissect_request(round_trip.sent) if is_request else None

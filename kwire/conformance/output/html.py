@@ -1,5 +1,5 @@
 """Writes a report as one HTML file that loads nothing: matrix of APIs and versions, a card for each
-rule that is not kept, and the list of all rules.
+rule that the server does not keep, and the list of all rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Prints a report as text: a table of families, and a paragraph for each rule that is not kept."""
+"""Prints a report as text: a table of families, and a paragraph for each rule that the server does
+not keep.
+"""
 
 from __future__ import annotations
 

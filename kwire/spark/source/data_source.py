@@ -106,7 +106,7 @@ class OneFile(api.InputPartition):
 
 
 class _Reader:
-    """Reading of a task's share, on an executor."""
+    """Reads the part of one task, on an executor."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -162,8 +162,8 @@ class PushdownReader(BatchReader):
     """The same, with filters on ``type``, ``entity`` and ``offset`` taken before anything is
     decoded.
 
-    Spark evaluates them all again: a damaged record has the first bytes of a type, and is none of
-    that type.
+    Spark evaluates all filters again, because a damaged record can have the first bytes of a type
+    without being of that type.
     """
 
     _BOUNDS: ClassVar[dict[type[api.Filter], tuple[bool, bool, int]]] = {
@@ -200,7 +200,9 @@ class PushdownReader(BatchReader):
 
 
 def _prefix_or_none(name: Any) -> bytes | None:
-    """None for what no record has as its type: the filter lets nothing through then."""
+    """Return the first bytes of the records of a type; None for a name that is no record type,
+    which matches no record.
+    """
     try:
         return type_prefix(str(name))
     except UnknownApi:
@@ -208,7 +210,7 @@ def _prefix_or_none(name: Any) -> bytes | None:
 
 
 class StreamReader(_Reader, api.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """``spark.readStream``: the topic from a server, with positions in the checkpoint that know
+    """``spark.readStream``: the topic from a server, with positions in the checkpoint that identify
     their log.
     """
 

@@ -1,9 +1,9 @@
 """Fetches records of the metadata topic by requests of its own over kafka-python's connections, for
 one task.
 
-kafka-python's consumer parses each record in Python of its own, and takes tens of times as long
-over it as ``kwire.spark.record_columns``. So its part here ends at the bytes of a Fetch answer.
-Knows no Spark.
+kafka-python's consumer parses each record in Python, which takes tens of times as long as
+``kwire.spark.record_columns``. Only its connections are therefore used: they return the bytes of a
+Fetch response. Knows no Spark.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PARTITION_BYTES: Final = 1024 * 1024
 
 
 def read_range(settings: Settings, start: int, end: int) -> Iterator[Columns]:
-    """The records with ``start`` <= offset < ``end``, in order, as they arrive; memory holds one
-    answer and the next.
+    """The records with ``start`` <= offset < ``end``, in order, as they arrive; memory holds two
+    responses.
 
-    The next answer is fetched while the caller works on one. Offsets of control records bring none.
-    Raises DataLossError when the log start has passed ``start`` and the options do not bear that;
-    ServerError when nothing comes for ``poll_timeout_ms``, or what comes cannot be read.
+    The next response is fetched while the caller works on one. Control records are left out. Raises
+    DataLossError when the log start has passed ``start`` and the options do not allow that;
+    ServerError when no record arrives for ``poll_timeout_ms``, or a response cannot be read.
     """
     log = ServerLog(settings)
     try:
@@ -58,8 +58,8 @@ def read_range(settings: Settings, start: int, end: int) -> Iterator[Columns]:
 
 
 def _from(log: ServerLog, at: int, end: int, settings: Settings) -> tuple[int, list[Columns]]:
-    """(the offset to go on at, records, some of them maybe before ``at``); ``at`` itself where
-    there is nothing now.
+    """Return (the next offset, records), of which some may be before ``at``; ``at`` and no records
+    if there are none now.
     """
     from kafka.errors import OffsetOutOfRangeError, RetriableError
 

@@ -1,6 +1,7 @@
 """Reads segments and snapshots straight from their files, for audits of copies. It needs no server.
 
-A damaged batch is a row that says where; the rest of the file is read on where it can be found.
+A damaged batch becomes a row with its place in the file; reading continues at the next batch that
+can be found.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _BLOCK_BYTES: Final = 1024 * 1024
 
 
 def find_files(paths: Sequence[str], files: Files) -> list[str]:
-    """The files that ``paths`` mean: files, log directories, ``__cluster_metadata-0`` directories,
-    and patterns of these.
+    """Return the files that ``paths`` name: files, log directories, ``__cluster_metadata-0``
+    directories, and patterns of these.
 
-    Of a directory only names that Kafka gives to complete files count, of the kind that ``files``
-    names. Raises FileNotFoundError when a path means nothing.
+    Of a directory it returns files of the kind ``files`` with the names that Kafka gives to
+    complete files. Raises FileNotFoundError for a path without such files.
     """
     found: dict[str, None] = {}
     for path in paths:
@@ -69,7 +70,7 @@ def read_file(path: str, settings: Settings, offsets: range) -> Iterator[pa.Reco
     """The data records of one file with an offset in ``offsets``, as columns; memory holds some
     megabytes, or one batch.
 
-    What is damaged, or cut off at the end as a copy of a running log may be, is a row with an
+    A damaged place, or an end that is cut off, as in a copy of a running log, is a row with an
     ``error``; with ``fail_fast`` it raises DecodeError. Raises OSError.
     """
     rows = Rows(settings)
@@ -87,8 +88,8 @@ def read_file(path: str, settings: Settings, offsets: range) -> Iterator[pa.Reco
 
 
 class _Damage:
-    """A place in a file where no batch can be read; ``offset`` is Kafka's there, None where not
-    even that is known.
+    """A place in a file where no batch can be read; ``offset`` is the expected offset there, None
+    if it is not known.
     """
 
     def __init__(self, error: DecodeError, position: int, offset: int | None) -> None:
@@ -96,8 +97,8 @@ class _Damage:
 
 
 def _parts(file: BinaryIO) -> Iterator[Columns | _Damage]:
-    """The records in file order. Behind a batch whose header cannot be trusted nothing can be
-    found, so that it is the last.
+    """The records in file order. A batch with a damaged header is the last one, because the
+    position of the next one is not known.
     """
     at, size, broken = 0, os.fstat(file.fileno()).st_size, None
     while at < size and broken is None:
@@ -109,8 +110,8 @@ def _parts(file: BinaryIO) -> Iterator[Columns | _Damage]:
 
 
 def _block(file: BinaryIO, at: int, size: int) -> tuple[bytes, list[BatchHeader], _Damage | None]:
-    """Whole batches from ``at`` on, about as many bytes as a block has, and what keeps from going
-    on behind them.
+    """Whole batches from ``at`` on, about as many bytes as a block has, and the damage that follows
+    them, if any.
     """
     data, headers = bytearray(), list[BatchHeader]()
     while at + len(data) < size and len(data) < _BLOCK_BYTES:
@@ -127,7 +128,7 @@ def _block(file: BinaryIO, at: int, size: int) -> tuple[bytes, list[BatchHeader]
 
 
 def _records(data: bytes, headers: Sequence[BatchHeader], at: int) -> Iterator[Columns | _Damage]:
-    """All batches at once, or if one of them is damaged, each by itself."""
+    """Decode all batches at once, or each by itself if one of them is damaged."""
     try:
         yield from _checked(data, headers)
     except DecodeError as error:

@@ -1,8 +1,9 @@
 """Defines the positions in a checkpoint, and detects whether the present log is the one that they
-are of.
+refer to.
 
-An offset alone says nothing about a log that was replaced. With it go the cluster's id, the topic's
-id and the epoch of the record before it, by which KIP-320 sees that a log was cut back.
+An offset alone does not show that a log was replaced. A position therefore has the cluster's id,
+the topic's id and the epoch of the record before the offset too, with which KIP-320 detects
+truncation.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Position:
     is none or it is unknown.
 
     ``first`` is where the query began, and goes into the positions up to the end of its first
-    micro-batch. Spark does not keep where a Python source began: if that micro-batch is run again,
-    it asks for the initial offset anew, and ``latest`` has moved on by then.
+    micro-batch. Spark does not store the initial offset of a Python source: if that micro-batch is
+    run again, Spark asks for the initial offset again, and ``latest`` has advanced by then.
     """
 
     cluster_id: str
@@ -49,7 +50,7 @@ class Position:
 
     @property
     def initial(self) -> bool:
-        """True if nothing was read yet."""
+        """True if no record was read yet."""
         return self.first == self.offset
 
     @classmethod
@@ -82,14 +83,14 @@ class Position:
 
 @dataclass(frozen=True)
 class Loss:
-    """The reason why a position is invalid, and the first offset from which a query can go on."""
+    """The reason why a position is invalid, and the offset from which a query can continue."""
 
     sentence: str
     resume: int
 
 
 def loss_at(position: Position, state: LogState, end_of_epoch: EndOfEpoch) -> Loss | None:
-    """The loss if a query goes on at ``position`` in the log of ``state``; None if nothing is
+    """The loss if a query continues at ``position`` in the log of ``state``; None if nothing is
     lost.
     """
     for what, present, saved in (
@@ -125,9 +126,7 @@ def loss_at(position: Position, state: LogState, end_of_epoch: EndOfEpoch) -> Lo
 
 
 def _common_end(position: Position, state: LogState, end_of_epoch: EndOfEpoch) -> int:
-    """How far the log and what was read can be the same: up to ``position.offset`` if nothing
-    speaks against it.
-    """
+    """The offset up to which the log may equal what was read, at most ``position.offset``."""
     if position.epoch < 0 or position.offset <= state.start:
         return min(position.offset, state.end)
     answer = end_of_epoch(position.epoch)
@@ -140,7 +139,9 @@ def _common_end(position: Position, state: LogState, end_of_epoch: EndOfEpoch) -
 
 
 def epoch_before(offset: int, state: LogState, end_of_epoch: EndOfEpoch) -> int:
-    """The epoch of the record before ``offset``, -1 if there is none or the server cannot say."""
+    """The epoch of the record before ``offset``, -1 if there is none or the server does not know
+    it.
+    """
     if offset <= state.start or state.leader_epoch < 0:
         return -1
     low, high = 0, state.leader_epoch

@@ -63,8 +63,8 @@ _KNOWN: Final = {name.lower(): name for name in (*_FOR_BOTH, *_FOR_FILES, *_FOR_
 
 @dataclass(frozen=True)
 class Place:
-    """Where to begin or end: an offset, a time in ms since the epoch, or neither: ``name`` is
-    earliest or latest then.
+    """Where to begin or end: an offset, a time in ms since the epoch, or neither: in that case
+    ``name`` is earliest or latest.
     """
 
     name: str = ""
@@ -74,7 +74,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Settings:
-    """Every option with its value. Exactly one of ``bootstrap`` and ``paths`` is there."""
+    """Every option with its value. Exactly one of ``bootstrap`` and ``paths`` is set."""
 
     bootstrap: str = ""
     paths: tuple[str, ...] = ()

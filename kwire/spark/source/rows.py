@@ -30,8 +30,8 @@ def schema_of(keep: Sequence[str]) -> str:
 
 
 class Rows:
-    """Records of a task's share as batches of columns. Layouts that were met are known to all of
-    them.
+    """Converts the records of one task to batches of columns. Layouts that it has learned are used
+    for all its batches.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -39,11 +39,10 @@ class Rows:
         self._decoder = Decoder(fail_fast=settings.fail_fast, secrets=settings.secrets)
 
     def of(self, records: Columns, file: str = "") -> Iterator[pa.RecordBatch]:
-        """The batch for those of ``records`` that are of the types asked for, nothing for none of
-        them.
+        """Yield the batch of the records that are of a requested type; no batch if there are none.
 
-        What is not asked for is dropped by the first bytes of its value. Raises DecodeError if it
-        is to fail fast.
+        Other records are dropped by the first bytes of their values. Raises DecodeError with
+        ``fail_fast``.
         """
         records = self._wanted(records)
         if not len(records):

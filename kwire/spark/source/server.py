@@ -76,8 +76,8 @@ class ServerLog:
         )
 
     def offset_of(self, place: Place, state: LogState) -> int:
-        """The offset that ``place`` means; a time behind the last record is the end of the log.
-        Raises ServerError.
+        """The offset of ``place``; a time after the last record is the end of the log. Raises
+        ServerError.
         """
         if place.offset is not None:
             return place.offset

@@ -1,8 +1,8 @@
 """Converts the result of a fold to Arrow tables, and reads the current state back from them. It
 opens no files.
 
-The current state of a kind carries, in a column of its own, the record of each entity: it is the
-durable state of the fold as well, so that there are no two things to keep the same.
+The current state of a kind carries, in a column of its own, the record of each entity: the fold
+restarts from these records, so its state is stored once.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ HELD: Final = {
 
 
 def changes_table(changes: Sequence[Change]) -> pa.Table:
-    """Changes in their order."""
+    """Return the changes as a table, in their order."""
     return _table(CHANGES, [one._replace(timestamp=one.timestamp * 1000) for one in changes])
 
 
 def errors_table(errors: Sequence[Trouble]) -> pa.Table:
-    """Records that did not count."""
+    """Return the records that were ignored, each with its error, as a table."""
     return _table(ERRORS, [one._replace(timestamp=one.timestamp * 1000) for one in errors])
 
 
 def load_table(folded: Folded) -> pa.Table:
-    """How many records there were of each type in each minute, and how large they were together."""
+    """Return the number of records of each type in each minute, and their bytes, as a table."""
     return _table(
         LOAD,
         [
@@ -73,7 +73,7 @@ def load_table(folded: Folded) -> pa.Table:
 
 
 def held_table(rows: Sequence[Row]) -> pa.Table:
-    """The records of a transaction that is open."""
+    """Return the records of an open transaction as a table."""
     return _table(HELD, [row[:4] for row in rows])
 
 
@@ -83,7 +83,7 @@ def held_rows(table: pa.Table) -> list[Row]:
 
 
 def closed_table(kind: Kind, closed: Sequence[Closed]) -> pa.Table:
-    """Rows of the history that ended."""
+    """Return the rows of the history that have ended as a table."""
     columns = _columns(kind, [one.fields for one in closed])
     columns |= _moments(SINCE, [one.since for one in closed]) | _moments(
         UNTIL, [one.until for one in closed]
@@ -92,7 +92,7 @@ def closed_table(kind: Kind, closed: Sequence[Closed]) -> pa.Table:
 
 
 def current_table(state: State, kind: Kind, bucket: int) -> pa.Table:
-    """The entities that there are, each with its record."""
+    """Return the current entities, each with its record, as a table."""
     here = current(state, kind.entity, bucket)
     records: list[Any] = [kind.record(state.image, key) for key, _ in here]
     columns = _columns(kind, [kind.fields(state.image, record) for record in records])

@@ -195,9 +195,7 @@ def _opened(spark: SparkSession, source: str, limit: int, since: int) -> DataFra
 
 
 class _Builder:
-    """The function of foreachBatch. Running a micro-batch again adds nothing that the state does
-    not have already.
-    """
+    """The function of foreachBatch. A micro-batch that runs again adds nothing twice."""
 
     def __init__(self, spark: SparkSession, path: str, format: Format, *, fail_fast: bool) -> None:
         self._store = Store(path, format)
@@ -225,7 +223,9 @@ class _Builder:
 
 
 def _rows(read: pa.Table) -> tuple[list[Row], list[Row]]:
-    """Those that have an offset, by that; and places in a file where nothing could be found."""
+    """Return the rows with an offset, in offset order, and the rows without one, which are
+    unreadable places of a file.
+    """
     import pyarrow as pa
 
     times = (

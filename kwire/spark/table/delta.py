@@ -1,10 +1,11 @@
 """Writes each commit of ``store`` into Delta tables, too. It does not know the fold or the records.
 
-Delta has no commit over several tables. So the commit is the one that Parquet has: files, and a
-manifest in one move. Its new rows are then an outbox that is delivered to Delta before the next
-commit, and once more by the next writer after a crash. Delivery may be repeated: an append carries
-the number of the commit as Delta's ``txnVersion``, and one that Delta has seen is skipped; a kind's
-rows are merged by key and ``validFromOffset``, which no two have in common.
+Delta has no commit over several tables. The commit is therefore that of Parquet: files, and a
+manifest that replaces the old one in one step. The new rows of a commit are an outbox: the writer
+delivers them to Delta before the next commit, and the next writer delivers them again after a
+crash. Delivery may be repeated: an append carries the number of the commit as Delta's
+``txnVersion``, and one that Delta has seen is skipped; a kind's rows are merged by key and
+``validFromOffset``, which no two have in common.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ class Delivery:
     """Writes the outbox of ``store`` into Delta tables, one for each name, beside its manifest."""
 
     def __init__(self, spark: SparkSession, store: Store) -> None:
-        """Deliver what may not have been. Raises TablesError where there are Delta tables that the
-        manifest did not make.
+        """Deliver the rows of the last commit, in case they were not. Raises TablesError if there
+        are Delta tables that do not belong to the manifest.
         """
         self._spark, self._store = spark, store
         if store.manifest.commit:
@@ -150,8 +151,8 @@ class Delivery:
                 self._merge(kind, parts)
 
     def _merge(self, kind: Kind, parts: list[DataFrame]) -> None:
-        """Open rows that were closed become so, and new ones are added; what is there already is
-        written as it is.
+        """Close the open rows that have ended, and add new rows; a row that is there already is
+        replaced by itself.
         """
         wanted = spark_columns(self._spark, kind.table)
         rows = parts[0].select(*wanted)
@@ -184,7 +185,7 @@ class Delivery:
 
 
 def spark_columns(spark: SparkSession, name: str) -> list[Any]:
-    """The columns of a kind's Delta table, each as the type that it has when nothing is in it."""
+    """The columns of a kind's Delta table, each with its type."""
     schema = spark.createDataFrame(empty(_columns(name))).schema
     return [F.col(field.name).cast(field.dataType).alias(field.name) for field in schema]
 
@@ -194,7 +195,7 @@ def _columns(name: str) -> dict[str, Any]:
 
 
 def _is_there(store: Store, name: str) -> bool:
-    """True if the table has a commit. A writer that is killed in the first one leaves a log without
-    any, which Delta takes for no table, and the next writer makes it.
+    """True if the table has a commit. A writer that is killed in the first commit leaves a log
+    without commits. Delta regards that as no table, and the next writer makes it.
     """
     return any(_COMMIT.fullmatch(file) for file in store.names(f"{name}/_delta_log"))

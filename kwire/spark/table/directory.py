@@ -21,8 +21,8 @@ def directory_rows(spark: SparkSession, path: str, since: int = 0) -> DataFrame:
     """The records of a log directory from offset ``since`` on, and their ``timestamp``, ``value``,
     ``epoch``, ``error``.
 
-    Where the log starts behind that offset, the records of the oldest snapshot that it goes on from
-    come first, at the offsets just below the snapshot's end, as ``kwire serve`` has them. Raises
+    If the log starts after that offset, the records of the oldest snapshot that the log continues
+    come first, at the offsets just below the snapshot's end, as in ``kwire serve``. Raises
     FileNotFoundError where there is no segment, and ValueError where there is no such snapshot, or
     its records do not fit between ``since`` and the log.
     """
@@ -55,8 +55,8 @@ def directory_rows(spark: SparkSession, path: str, since: int = 0) -> DataFrame:
 
 
 def _next_offset(snapshot: str) -> int:
-    """The offset behind the last of a snapshot's own, which are those of control records too.
-    Raises DecodeError, OSError.
+    """The offset after the last record of a snapshot, control records included. Raises DecodeError,
+    OSError.
     """
     found = at = 0
     with open(snapshot, "rb") as file:

@@ -1,8 +1,8 @@
 """Folds records in offset order into changes, current state and history, the contents of the
 tables. It knows no Spark and no files.
 
-The state is an image (``kwire.cluster``) and since when each entity is as it is. Secrets do not
-come in: they are replaced before a record counts, so that nothing behind this has them.
+The state is an image (``kwire.cluster``) and the time since which each entity has its state.
+Secrets are replaced before a record is folded, so neither the state nor the tables contain them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The record from which on something holds: its offset, and when it was written (ms)."""
+    """The record with which a state began: its offset, and its time (ms)."""
 
     offset: int
     timestamp: int
@@ -100,8 +100,8 @@ class State:
 
 @dataclass
 class Folded:
-    """The output of some records, beside the state they led to. ``dirty`` names the parts of the
-    current state that changed.
+    """The output of some records, besides the state. ``dirty`` names the parts of the current state
+    that changed.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Fold:
 
     def __init__(self, state: State | None = None, *, fail_fast: bool = False) -> None:
         """With ``fail_fast`` a record that cannot be read or does not fit raises; otherwise it is
-        told in ``errors``.
+        added to ``errors``.
         """
         self.state = state or State()
         self.folded = Folded()
@@ -138,10 +138,9 @@ class Fold:
 
     def take(self, rows: Sequence[Row]) -> None:
         """Fold ``rows``, which are in offset order; those below the state's next offset were folded
-        before and pass.
+        before and are skipped.
 
-        Raises DecodeError and FoldError if it is to fail fast; the state is then of no use any
-        more.
+        Raises DecodeError and FoldError with ``fail_fast``; the state must not be used after that.
         """
         for n, row in enumerate(rows):
             if row.offset >= self.state.next_offset:
@@ -149,9 +148,7 @@ class Fold:
                 self.state.next_offset = row.offset + 1
 
     def lost(self, row: Row) -> None:
-        """Report a place where nothing could be read, not even an offset; ``row`` has the expected
-        one.
-        """
+        """Report an unreadable place whose offset is not known; ``row`` has the expected one."""
         self._trouble(row, None, FoldError(row.error or "nothing can be read"))
 
     def _take(self, row: Row, rows: Sequence[Row], n: int) -> None:
@@ -253,8 +250,8 @@ class Fold:
         """True if the records behind a gap are those of a snapshot, because the log's start moved
         past this position.
 
-        A snapshot begins with metadata.version. So may a log behind a gap, which control records
-        leave: but it never says again what is so already.
+        A snapshot begins with metadata.version. A log behind a gap of control records may begin
+        with one too, but it never repeats a record of something that exists already.
         """
         image = self._loader.image
         if (
@@ -268,8 +265,8 @@ class Fold:
         )
 
     def _says_again(self, row: Row) -> bool:
-        """True for a topic that exists already. A controller writes that only into a snapshot;
-        brokers do register again.
+        """True for a topic that exists already. A controller writes such a record only into a
+        snapshot. (Brokers can register again.)
         """
         try:
             record: Any = decode_metadata_record(row.value or b"")[2]

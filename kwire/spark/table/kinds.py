@@ -1,8 +1,8 @@
 """Defines the kinds of entities in the tables: their place in an image, their columns, and their
 record.
 
-Columns have the names of ``kwire state``, keys those of ``kwire.spark.decode`` where that has one a
-row. Knows no offsets and no files.
+Columns have the names of ``kwire state``; keys are those of ``kwire.spark.decode`` if it has one
+for each row. It knows no offsets and no files.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _PARTITION_BUCKETS: Final = 16
 class Kind:
     """One kind of entity.
 
-    ``record`` gives the record that a snapshot would hold of one (None: there is no such entity),
-    ``fields`` its columns from that and ``key`` its key, ``keys`` all that an image has, ``text`` a
-    key for people.
+    ``record`` gives the record that a snapshot would hold of one (None if it does not exist),
+    ``fields`` its columns from that and ``key`` its key, ``keys`` all keys in an image, and
+    ``text`` a key as text for people.
     """
 
     entity: str
@@ -188,7 +188,7 @@ def _mechanism(number: int) -> str:
 
 
 def _held(attribute: str, whole_key: bool = False) -> Callable[[Image, Key], Message | None]:
-    """Return the record, which is in the image itself."""
+    """Return the record that the image holds."""
 
     def record(image: Image, key: Key) -> Message | None:
         found: Message | None = getattr(image, attribute).get(key if whole_key else key[0])
@@ -202,7 +202,7 @@ def _keys(attribute: str) -> Callable[[Image], Iterator[Key]]:
 
 
 def _nested_keys(attribute: str) -> Callable[[Image], Iterator[Key]]:
-    """Of the values inside each value: configs of a resource, quotas of an entity."""
+    """Return the keys of nested values: the configs of a resource, the quotas of an entity."""
     return lambda image: (
         (*key, name) if attribute == "configs" else (key, name)
         for key, values in getattr(image, attribute).items()

@@ -1,9 +1,9 @@
 """Stores the tables as files: Parquet beside a manifest that lists the valid ones. It knows no
 Spark; one writer, many readers.
 
-A commit writes new files under names that never were, then puts a new manifest in the old one's
-place. A writer that is killed before that leaves files that no manifest lists, and the next writer
-deletes them. A reader uses the files of the manifest it read: replaced files stay for a while.
+A commit writes new files under new names, then replaces the manifest. A writer that is killed
+before that leaves files that no manifest lists, and the next writer deletes them. A reader uses the
+files of the manifest it read: replaced files are deleted some minutes later.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ Format = Literal["parquet", "delta"]
 
 
 class TablesError(RuntimeError):
-    """The directory is not in order, or another writer uses it."""
+    """The directory is not as its writer left it, or another writer uses it."""
 
 
 @dataclass
 class Outbox:
-    """Of Delta tables: what the last commit brought, beside ``appended``, which has that commit's
-    files alone.
+    """The part of the last commit that must be delivered to Delta tables, besides its files in
+    ``Manifest.appended``.
 
-    ``id`` is that of the tables, ``since`` the offset up to which the commit before had come,
-    ``dirty`` the buckets that changed.
+    ``id`` is that of the tables, ``since`` the next offset of the commit before, ``dirty`` the
+    buckets that changed.
     """
 
     id: str = ""
@@ -96,8 +96,8 @@ class Store:
     """
 
     def __init__(self, path: str, kept: Format | None = None) -> None:
-        """``kept`` is what a writer makes of the directory, None for a reader. Raises TablesError
-        where it is something else.
+        """``kept`` describes the tables that a writer keeps in the directory, None for a reader.
+        Raises TablesError if the directory has other tables.
         """
         self._prefix = path.rstrip("/") if "://" in path else os.path.abspath(path)
         self._fs, self.root = fs.FileSystem.from_uri(self._prefix)

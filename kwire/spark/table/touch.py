@@ -41,8 +41,8 @@ def touched(image: Image, record: Message) -> list[Place]:
 
 
 def topic_of(image: Image, place: Place) -> str | None:
-    """The name of the topic that an entity belongs to, as of now; None for what belongs to none, or
-    to one that is not there.
+    """The name of the topic that an entity belongs to, as of now; None if it belongs to no topic,
+    or the topic does not exist.
     """
     kind, key = place
     if kind.entity in ("topic", "partition"):
