@@ -1,6 +1,7 @@
 """Fetch (key 1) of a consumer: returns whole batches below the high watermark, or waits for some.
 
 There are no fetch sessions: the response always has session 0, so that clients send full requests.
+An incremental request belongs to a session of another server, and is refused.
 A client with a replica id gets a consumer's response, and advances no high watermark
 (CVE-2018-1288). Fetch of replicas is in ``gateway.handlers.raft``, on controller listeners.
 """
@@ -41,6 +42,8 @@ _NAMES_LEADER: Final = 16
 #: its place among those that wait. An empty response before the time is always allowed.
 WAIT_MAX_MS: Final = 300_000
 _READ_COMMITTED: Final = 1
+#: Session epochs of full requests (``FetchMetadata.INITIAL_EPOCH`` and ``FINAL_EPOCH``).
+_FULL: Final = (0, -1)
 
 
 class _Wanted(NamedTuple):
@@ -66,6 +69,8 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingRe
 
     If there is a batch, at least one whole batch is returned, even above every limit (KIP-74).
     """
+    if request.session_epoch not in _FULL:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     fetch = _Fetch(request, context)
     if request.max_wait_ms <= 0 or fetch.is_ready():
         return fetch.answer()

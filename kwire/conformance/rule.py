@@ -96,10 +96,16 @@ class Rule:
 
 @dataclass
 class Family:
-    """The rules of one subject. A module of ``kwire.conformance.rules`` has one, named FAMILY."""
+    """The rules of one subject. A module of ``kwire.conformance.rules`` has one, named FAMILY.
+
+    ``roles``, ``apis`` and ``changes`` are those of rules that give no others.
+    """
 
     name: str
     title: str
+    roles: frozenset[Role] = EVERY_ROLE
+    apis: tuple[ApiKey, ...] = ()
+    changes: Changes = Changes.NOTHING
     rules: list[Rule] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Rule]:
@@ -121,9 +127,9 @@ class Family:
         section: str = "",
         level: Level = Level.MUST,
         since: str = SINCE_EVER,
-        roles: frozenset[Role] = EVERY_ROLE,
-        apis: tuple[ApiKey, ...] = (),
-        changes: Changes = Changes.NOTHING,
+        roles: frozenset[Role] | None = None,
+        apis: tuple[ApiKey, ...] | None = None,
+        changes: Changes | None = None,
         needs: frozenset[Need] = frozenset(),
         alone: bool = False,
     ) -> Callable[[Check], Check]:
@@ -138,8 +144,12 @@ class Family:
                 raise ValueError(f"rule {self.name}.{name} has no docstring")
             self.add(
                 Rule(
-                    f"{self.name}.{name}", says, check, source, section, level, since, roles, apis,
-                    None, changes, needs, alone,
+                    f"{self.name}.{name}", says, check, source, section, level, since,
+                    self.roles if roles is None else roles,
+                    self.apis if apis is None else apis,
+                    None,
+                    self.changes if changes is None else changes,
+                    needs, alone,
                 )
             )  # fmt: skip
             return check

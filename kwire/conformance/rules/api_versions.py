@@ -15,10 +15,8 @@ from kwire.messages.api_versions_response import ApiVersionsResponse
 from kwire.messages.request_header import RequestHeader
 from kwire.protocol import ApiKey, ErrorCode
 
-FAMILY: Final = Family("api-versions", "ApiVersions")
-
 _KEY: Final = ApiKey.API_VERSIONS
-_APIS: Final = (_KEY,)
+FAMILY: Final = Family("api-versions", "ApiVersions", apis=(_KEY,))
 
 
 def _ask(probe: Probe, version: int, name: str = "kwire-conform", number: str = "1") -> Any:
@@ -55,11 +53,7 @@ def _refusal(probe: Probe, version: int, body: bytes) -> ApiVersionsResponse:
 
 
 @FAMILY.rule(
-    "too-new",
-    source="KIP-511",
-    section="ApiVersions Request/Response Handling",
-    since="2.4",
-    apis=_APIS,
+    "too-new", source="KIP-511", section="ApiVersions Request/Response Handling", since="2.4"
 )
 def too_new(probe: Probe) -> None:
     """ApiVersions of a version that the server does not have is answered with UNSUPPORTED_VERSION
@@ -73,7 +67,6 @@ def too_new(probe: Probe) -> None:
     source="KIP-511",
     section="ApiVersions Request/Response Handling",
     since="2.4",
-    apis=_APIS,
 )
 def too_new_names_range(probe: Probe) -> None:
     """The refusal of a too new ApiVersions request names the versions of ApiVersions, so that the
@@ -94,7 +87,6 @@ def too_new_names_range(probe: Probe) -> None:
     source="KIP-511",
     section="ApiVersions Request/Response Handling",
     since="2.4",
-    apis=_APIS,
 )
 def too_new_body_unread(probe: Probe) -> None:
     """The body of a too new ApiVersions request is not read: bytes that no version explains are
@@ -104,11 +96,7 @@ def too_new_body_unread(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "next-version",
-    source="KIP-511",
-    section="ApiVersions Request/Response Handling",
-    since="2.4",
-    apis=_APIS,
+    "next-version", source="KIP-511", section="ApiVersions Request/Response Handling", since="2.4"
 )
 def next_version(probe: Probe) -> None:
     """ApiVersions one version above the highest offered is refused as any too new one."""
@@ -120,7 +108,6 @@ def next_version(probe: Probe) -> None:
     source="KIP-511",
     section="ApiVersions Request/Response Handling",
     since="2.4",
-    apis=_APIS,
 )
 def again_after_refusal(probe: Probe) -> None:
     """After the refusal of a too new ApiVersions request the connection can be used."""
@@ -136,9 +123,7 @@ def again_after_refusal(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.NONE)
 
 
-@FAMILY.rule(
-    "same-in-all-versions", source="KIP-35", section="Proposed Changes", since="0.10", apis=_APIS
-)
+@FAMILY.rule("same-in-all-versions", source="KIP-35", section="Proposed Changes", since="0.10")
 def same_in_all_versions(probe: Probe) -> None:
     """ApiVersions names the same APIs and versions in every version of itself."""
     versions = [version for version in probe.session.versions(_KEY) if version <= 4]
@@ -152,9 +137,7 @@ def same_in_all_versions(probe: Probe) -> None:
         )
 
 
-@FAMILY.rule(
-    "same-on-all-connections", source="KIP-35", section="Proposed Changes", since="0.10", apis=_APIS
-)
+@FAMILY.rule("same-on-all-connections", source="KIP-35", section="Proposed Changes", since="0.10")
 def same_on_all_connections(probe: Probe) -> None:
     """ApiVersions has the same answer on every connection."""
     version = probe.newest(_KEY, at_most=4)
@@ -162,9 +145,7 @@ def same_on_all_connections(probe: Probe) -> None:
     probe.expect(answers[0] == answers[1] == answers[2], "three connections have different APIs")
 
 
-@FAMILY.rule(
-    "twice-on-a-connection", source="KIP-511", section="Proposed Changes", since="2.4", apis=_APIS
-)
+@FAMILY.rule("twice-on-a-connection", source="KIP-511", section="Proposed Changes", since="2.4")
 def twice_on_a_connection(probe: Probe) -> None:
     """ApiVersions can be asked more than once on one connection, at any time."""
     connection, version = probe.connect(), probe.newest(_KEY, at_most=4)
@@ -173,7 +154,7 @@ def twice_on_a_connection(probe: Probe) -> None:
     probe.expect(_ranges(first) == _ranges(second), "the second answer differs from the first")
 
 
-@FAMILY.rule("names-itself", source="KIP-35", section="Proposed Changes", since="0.10", apis=_APIS)
+@FAMILY.rule("names-itself", source="KIP-35", section="Proposed Changes", since="0.10")
 def names_itself(probe: Probe) -> None:
     """ApiVersions names itself, from version 0 on."""
     answer = _ask(probe, probe.newest(_KEY, at_most=4))
@@ -181,9 +162,7 @@ def names_itself(probe: Probe) -> None:
     probe.expect(low == 0, f"ApiVersions is offered from version {low} on, not from 0")
 
 
-@FAMILY.rule(
-    "each-api-once", source="ApiVersionsResponse.json", section="ApiKeys: mapKey", apis=_APIS
-)
+@FAMILY.rule("each-api-once", source="ApiVersionsResponse.json", section="ApiKeys: mapKey")
 def each_api_once(probe: Probe) -> None:
     """ApiVersions names each API once."""
     keys = [key.api_key for key in _ask(probe, probe.newest(_KEY, at_most=4)).api_keys]
@@ -192,10 +171,7 @@ def each_api_once(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "ranges-are-ranges",
-    source="ApiVersionsResponse.json",
-    section="MinVersion, MaxVersion",
-    apis=_APIS,
+    "ranges-are-ranges", source="ApiVersionsResponse.json", section="MinVersion, MaxVersion"
 )
 def ranges_are_ranges(probe: Probe) -> None:
     """The lowest version of an API is not negative, and not above its highest."""
@@ -203,7 +179,7 @@ def ranges_are_ranges(probe: Probe) -> None:
         probe.expect(0 <= low <= high, f"API {key} is offered from v{low} to v{high}")
 
 
-@FAMILY.rule("keys-of-kafka", source="ApiKeys", level=Level.SHOULD, apis=_APIS)
+@FAMILY.rule("keys-of-kafka", source="ApiKeys", level=Level.SHOULD)
 def keys_of_kafka(probe: Probe) -> None:
     """Every API that is offered has a key of Kafka's list."""
     known = {int(key) for key in ApiKey}
@@ -221,7 +197,6 @@ def _newest() -> str:
     section="Proposed Changes",
     since="4.0",
     level=Level.SHOULD,
-    apis=_APIS,
 )
 def no_removed_versions(probe: Probe) -> None:
     """Versions that Kafka 4.0 removed are not offered, but for Produce, which names them from 0 on
@@ -237,11 +212,7 @@ def no_removed_versions(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "throttle-time",
-    source="ApiVersionsResponse.json",
-    section="ThrottleTimeMs",
-    since="0.11",
-    apis=_APIS,
+    "throttle-time", source="ApiVersionsResponse.json", section="ThrottleTimeMs", since="0.11"
 )
 def throttle_time(probe: Probe) -> None:
     """The throttle time of an answer is not negative."""
@@ -259,7 +230,7 @@ def _refuses_software(probe: Probe, name: str, number: str) -> None:
 _SOFTWARE: Final = "ClientSoftwareName and ClientSoftwareVersion"
 
 
-@FAMILY.rule("software-name-empty", source="KIP-511", section=_SOFTWARE, since="2.4", apis=_APIS)
+@FAMILY.rule("software-name-empty", source="KIP-511", section=_SOFTWARE, since="2.4")
 def software_name_empty(probe: Probe) -> None:
     """ApiVersions from version 3 on with an empty software name is answered with
     INVALID_REQUEST.
@@ -267,7 +238,7 @@ def software_name_empty(probe: Probe) -> None:
     _refuses_software(probe, "", "1.0")
 
 
-@FAMILY.rule("software-version-empty", source="KIP-511", section=_SOFTWARE, since="2.4", apis=_APIS)
+@FAMILY.rule("software-version-empty", source="KIP-511", section=_SOFTWARE, since="2.4")
 def software_version_empty(probe: Probe) -> None:
     """ApiVersions from version 3 on with an empty software version is answered with
     INVALID_REQUEST.
@@ -275,25 +246,19 @@ def software_version_empty(probe: Probe) -> None:
     _refuses_software(probe, "kwire", "")
 
 
-@FAMILY.rule(
-    "software-name-begins-with-dash", source="KIP-511", section=_SOFTWARE, since="2.4", apis=_APIS
-)
+@FAMILY.rule("software-name-begins-with-dash", source="KIP-511", section=_SOFTWARE, since="2.4")
 def software_name_begins_with_dash(probe: Probe) -> None:
     """A software name that begins with a dash is answered with INVALID_REQUEST."""
     _refuses_software(probe, "-kwire", "1.0")
 
 
-@FAMILY.rule(
-    "software-name-with-blank", source="KIP-511", section=_SOFTWARE, since="2.4", apis=_APIS
-)
+@FAMILY.rule("software-name-with-blank", source="KIP-511", section=_SOFTWARE, since="2.4")
 def software_name_with_blank(probe: Probe) -> None:
     """A software name with a blank is answered with INVALID_REQUEST."""
     _refuses_software(probe, "k wire", "1.0")
 
 
-@FAMILY.rule(
-    "software-name-with-letters", source="KIP-511", section=_SOFTWARE, since="2.4", apis=_APIS
-)
+@FAMILY.rule("software-name-with-letters", source="KIP-511", section=_SOFTWARE, since="2.4")
 def software_name_with_letters(probe: Probe) -> None:
     """A software name of letters, digits, dashes and points is accepted."""
     answer = _ask(probe, probe.need(_KEY, 3, 4), "apache-kafka-java.2", "4.3.1-rc0")
@@ -301,11 +266,7 @@ def software_name_with_letters(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "header-without-tags",
-    source="KIP-511",
-    section="ApiVersions Response Header",
-    since="2.4",
-    apis=_APIS,
+    "header-without-tags", source="KIP-511", section="ApiVersions Response Header", since="2.4"
 )
 def header_without_tags(probe: Probe) -> None:
     """The answer to a flexible version of ApiVersions has a response header of version 0, without
@@ -336,9 +297,7 @@ def _decodes(data: bytes, version: int) -> bool:
     return True
 
 
-@FAMILY.rule(
-    "features-are-ranges", source="KIP-584", section="ApiVersions", since="2.7", apis=_APIS
-)
+@FAMILY.rule("features-are-ranges", source="KIP-584", section="ApiVersions", since="2.7")
 def features_are_ranges(probe: Probe) -> None:
     """The lowest level of a supported feature is not above its highest, and each is named once."""
     answer = _ask(probe, probe.need(_KEY, 3, 4))
@@ -351,9 +310,7 @@ def features_are_ranges(probe: Probe) -> None:
         )
 
 
-@FAMILY.rule(
-    "supported-features-from-one", source="KIP-584", section="ApiVersions", since="2.7", apis=_APIS
-)
+@FAMILY.rule("supported-features-from-one", source="KIP-584", section="ApiVersions", since="2.7")
 def supported_features_from_one(probe: Probe) -> None:
     """Below version 4 of ApiVersions no supported feature has 0 as its lowest level, which older
     clients refuse (KAFKA-17011).
@@ -363,9 +320,7 @@ def supported_features_from_one(probe: Probe) -> None:
         probe.expect(feature.min_version > 0, f"v3 names {feature.name} with a lowest level of 0")
 
 
-@FAMILY.rule(
-    "finalized-is-supported", source="KIP-584", section="ApiVersions", since="2.7", apis=_APIS
-)
+@FAMILY.rule("finalized-is-supported", source="KIP-584", section="ApiVersions", since="2.7")
 def finalized_is_supported(probe: Probe) -> None:
     """Every finalized feature is supported at its level."""
     answer = _ask(probe, probe.need(_KEY, 4))
@@ -378,9 +333,7 @@ def finalized_is_supported(probe: Probe) -> None:
         )
 
 
-@FAMILY.rule(
-    "finalized-epoch", source="KIP-584", section="FinalizedFeaturesEpoch", since="2.7", apis=_APIS
-)
+@FAMILY.rule("finalized-epoch", source="KIP-584", section="FinalizedFeaturesEpoch", since="2.7")
 def finalized_epoch(probe: Probe) -> None:
     """Where features are finalized, the epoch of the finalized features is not negative."""
     answer = _ask(probe, probe.need(_KEY, 3, 4))
