@@ -110,7 +110,6 @@ class AuditLog:
         data = memoryview(b"".join(self._batches(changes)))
         checked = check_batches(data, Tail(self.end_offset, EPOCH))
         assert checked.end == len(data), "an encoded batch is whole and follows the last one"
-        # Before the write: an entry of an index cannot be larger than an int32.
         if not self._active.has_room_for(checked.batches[-1], self._active.size + len(data)):
             # Offsets and positions in the indexes are int32. A segment grows that far only after
             # many failed rolls.

@@ -166,6 +166,7 @@ class BatchIndex(IndexedBlocks):
         """Return the values that the hot loop compares with: next offset, epoch, end of the block
         counted from ``base``, largest timestamp of the block.
         """
+        # No block yet: the first batch goes the long way, which begins one.
         if not self.positions:
             return self.next_offset, None, 0, _LOWEST
         return (
@@ -230,6 +231,7 @@ class BatchIndex(IndexedBlocks):
         """Check offset and epoch. A KRaft leader writes offsets without a gap and epochs that never
         decrease, so anything else is damage.
         """
+        # A file without a known base, such as a snapshot under any name, begins with any offset.
         expected = self.next_offset if self.end or self.base_offset is not None else offset
         if offset != expected:
             self._refuse(f"a batch at offset {offset} stands where offset {expected} must follow")

@@ -54,6 +54,8 @@ def read_control_records(directory: Path) -> ControlRecords:
     found = _snapshot_records(directory, BOOTSTRAP_SNAPSHOT, FORMATTING)
     start = listing.segments[0][0] if listing.segments else 0
     if listing.snapshots:
+        # The older ones cannot count again: a snapshot has committed records only, which no
+        # truncation takes back (KIP-630).
         latest = max(listing.snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset))
         of_snapshot = _snapshot_records(directory, latest, latest.end_offset - 1)
         # A snapshot of a static quorum has no such records. The segments are then read from their
@@ -98,6 +100,8 @@ def _snapshot_records(directory: Path, snapshot_id: SnapshotId, offset: int) -> 
         # The first batch alone: ``RecordsSnapshotWriter`` puts header, version and voters into one.
         for header, records in read_log_file(path):
             return [(offset, one) for _, one in _messages(records, 0)] if header.is_control else []
+    # A static quorum has no snapshot of formatting, nor has a node that was formatted to join a
+    # quorum (KIP-853).
     except FileNotFoundError:
         return []
     except DecodeError as error:
@@ -140,6 +144,7 @@ def _control_batches(path: Path) -> Iterator[tuple[bytes, int, int]]:
         # Whole batches only: a control batch that reaches over the chunk is read again from its
         # start.
         if header.is_control:
+            # ``decode_batch`` needs the batch in one piece; of other batches the header is enough.
             if header.size > len(data) - at:
                 start, at, data = start + at, 0, file.read(start + at, header.size)
             yield data, at, start + at

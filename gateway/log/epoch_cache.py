@@ -28,6 +28,7 @@ class EpochCache(LeaderEpochs):
         saved: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         super().__init__(entries)
+        # A copy: the entries change with the next epoch.
         self._saved = None if saved is None else list(saved)
 
     def save(self, disk: Disk, directory: Path) -> None:

@@ -248,6 +248,7 @@ class DirectoryFollower:
         """Return the snapshot as the part that ends at the log start, or the reason why it cannot
         be.
         """
+        # The snapshot of the log start and not the newest, whose records are in the log as well.
         index = self._snapshots.get(start.snapshot) if start.snapshot else None
         if index is None or index.status is Status.BEHIND:
             return None, []
@@ -278,6 +279,7 @@ class FileFollower:
     def rescan(self) -> None:
         """Open the file; again if another file has its name now. Raises OSError."""
         status = os.stat(self._path)
+        # Another file of this name, such as a newer copy, is read from its beginning.
         if self._index is None or self._index.file.identity != (status.st_dev, status.st_ino):
             self._index = BatchIndex(OpenFile(self._path), None)
 

@@ -74,6 +74,7 @@ class HighWatermarkFile:
     def _read(self, problems: list[str]) -> list[int]:
         with doing("read", self._path):
             data = self._path.read_bytes()[:_SIZE] if self._path.exists() else b""
+        # Each by itself: one slot that is damaged does not spoil the other.
         offsets = [parse_slot(data[at : at + BLOCK_BYTES]) for at in (0, BLOCK_BYTES)]
         # A shorter file, or one of zeros, is a new one whose first write was interrupted.
         if max(offsets) == _NONE and any(data) and len(data) == _SIZE:

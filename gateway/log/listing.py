@@ -69,6 +69,8 @@ def log_start(listing: Listing) -> LogStart:
         # The cleaner deletes whole segments, so the first one may begin below the snapshot's end.
         if snapshot.end_offset >= first:
             return LogStart(snapshot.end_offset, snapshot)
+    # No snapshot has what was before the first segment: ``log_validation`` refuses such a
+    # directory.
     return LogStart(first)
 
 

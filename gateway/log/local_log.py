@@ -120,7 +120,7 @@ class LocalLog(UnifiedLog):
             raise ValueError(
                 f"the high watermark {offset} lies beyond the end of the log, {self.end_offset}"
             )
-        # A smaller one is no error: followers hear of commits late, and in any order.
+        # Often equal: ``close`` and ``clean`` of a voter store what may be stored already.
         if offset > self._files.high_watermark:
             # The records first: a high watermark on disk above the synced end would make recovery
             # report lost records as damage, although they were only never synced.

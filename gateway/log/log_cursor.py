@@ -111,6 +111,7 @@ class LogCursor:
         pending = [
             base for base in self._bases() if segment_name(base) > os.path.basename(file.path)
         ]
+        # The file was read to its end, so the offsets up to the next segment are nowhere.
         if pending and pending[0] > self.next_offset:
             raise LogGap(f"offsets {self.next_offset} to {pending[0] - 1} are missing")
         if pending:
@@ -131,6 +132,8 @@ class LogCursor:
                 if header.next_offset > below:
                     break
                 if header.size > len(data) - at:
+                    # Only where it is the first of the piece: the caller asked for about
+                    # ``max_bytes``.
                     if batches or at:
                         break
                     data = self._whole(file, header)
@@ -167,6 +170,7 @@ class LogCursor:
             )
             raise DecodeError(reason, rule="batch-offset")
         records = decode_batch(data, at).records
+        # The caller may ask for an offset in the middle of a batch.
         if header.base_offset < self.next_offset:
             records = [record for record in records if record.offset >= self.next_offset]
         return header, records

@@ -137,12 +137,15 @@ def _superseding(found: LogValidation, start: LogStart) -> SnapshotId | None:
     """Return the snapshot beyond the log's end, at which the log must restart; None without one."""
     # -1 without segments: any snapshot lies beyond that.
     end_offset = found.active.tail.next_offset if found.active else -1
+    # A log that ends below its own start cannot be continued: the records in between are in
+    # snapshots alone.
     if start.snapshot is not None and end_offset < start.offset:
         return max(
             found.listing.snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset)
         )
     last_epoch = found.epochs.latest
     if last_epoch is None:
+        # An empty log is in the epoch of its snapshot (``KafkaMetadataLog.lastFetchedEpoch``).
         last_epoch = start.snapshot.epoch if start.snapshot else -1
     return superseding_snapshot(found.listing, last_epoch, end_offset)
 
@@ -183,8 +186,12 @@ def _leads_to(
     good up to ``following``.
     """
     end, next_offset = entry.position, -1
+    # Any offset at first, because an entry has the last offset of its batch and the header the base
+    # offset.
     for checked in check_file(file, entry.position, size, Tail(-1, 0)):
         for batch in checked.batches:
+            # An entry of another file of this name, as after the indexes alone were restored from a
+            # copy.
             if batch.position == entry.position != 0 and batch.last_offset != entry.last_offset:
                 return False
             # Such a batch has an entry of its own, so these are not the last ones of the segment.
@@ -213,6 +220,8 @@ def _last_entries(path: Path, base: int, following: int) -> _Entries | None:
     offset, position = (
         OFFSET_ENTRY.unpack_from(index, len(index) - OFFSET_ENTRY.size) if index else (0, 0)
     )
+    # The first batch of a segment has no offset entry (``LogSegment.append`` counts the bytes
+    # before it), so position 0 is one of the zeros behind the entries.
     if not (
         0 <= offset < following - base
         and 0 <= time_offset < following - base
@@ -230,6 +239,8 @@ def _epochs_before(
     """
     try:
         saved = read_leader_epochs(directory / LEADER_EPOCHS)
+    # Kafka throws KafkaStorageException for a file that it cannot parse
+    # (``CheckpointFileWithFailureHandler.read``). The batches have the epochs, too.
     except (FileNotFoundError, DecodeError):
         saved = None
     entries = [entry for entry in saved or () if entry[1] < active]

@@ -90,6 +90,7 @@ class MetadataFiles:
         )
         if topic_id is None:
             self._disk.replace(path, partition_metadata.format_topic_id(METADATA_TOPIC_ID))
+        # ``UnifiedLog.initializeTopicId`` throws InconsistentTopicIdException.
         elif topic_id != METADATA_TOPIC_ID:
             reason = f"topic id {topic_id} is not that of __cluster_metadata, {METADATA_TOPIC_ID}"
             raise LogDamaged(str(path), -1, reason, "give another data directory")

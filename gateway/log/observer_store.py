@@ -220,5 +220,6 @@ class ObserverStore:
         released then too.
         """
         if not self._closed:
+            # First: the directory is released even if the flush fails, and only once.
             self._closed = True
             self._log.close()

@@ -22,6 +22,7 @@ class OpenFile:
     def __init__(self, path: str) -> None:
         """Open ``path`` for reading. Raises OSError."""
         self.path = path
+        # First, for ``__del__``, which also runs if the open fails.
         self.fd = -1
         # Without O_NONBLOCK opening a named pipe waits for a writer, perhaps for ever.
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -32,6 +32,8 @@ def parse_topic_id(data: bytes) -> Uuid:
     match = _LINES.fullmatch(data.decode("ascii", "replace").replace("\r\n", "\n"))
     if match is None:
         raise DecodeError("not the two lines 'version: 0' and 'topic_id: ID'")
+    # Kafka takes a later version, too (``PartitionMetadataReadBuffer.read``). None is known, nor
+    # what it would hold.
     if match[1] != "0":
         raise DecodeError(f"version {match[1]} is not 0")
     try:

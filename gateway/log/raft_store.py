@@ -227,6 +227,7 @@ class RaftStore:
             )
         try:
             return log.append(data)
+        # DecodeError is no LogError: a leader that sends bad bytes does not stop this node.
         except LogError as error:
             self._guard.fail(error)
             raise

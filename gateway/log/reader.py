@@ -37,6 +37,7 @@ def read_log_file(
     # ``data`` was read ahead from position ``start``; the next batch begins at ``data[at]``.
     start, at, data = 0, 0, b""
     while True:
+        # A header that reaches over the chunk is read again as a whole.
         if len(data) - at < BATCH_OVERHEAD:
             start, at, data = start + at, 0, file.read(start + at, _CHUNK_BYTES)
             if not data:

@@ -70,6 +70,7 @@ def features_of(level: int, chosen: Mapping[str, int] | None = None) -> tuple[tu
     if not LEVEL_MIN <= level <= LEVEL_MAX:
         raise ValueError(f"{METADATA_VERSION}={level}: it goes from {LEVEL_MIN} to {LEVEL_MAX}")
     chosen = chosen or {}
+    # The first of them by name, so that equal mistakes get equal texts.
     unknown = sorted(chosen.keys() - _FEATURES.keys())
     if unknown:
         known = ", ".join((METADATA_VERSION, KRAFT_VERSION, *_FEATURES))

@@ -62,6 +62,7 @@ def _control_record(index: BatchIndex, at: int) -> Record | None:
     # The last batch of a file lies in its last block.
     block = 0 if at == 0 else len(index.positions) - 1
     slots = index.slots(block, index.end)
+    # Before the read: the batch may be one of records, with 8 MiB.
     if not slots or slots[at].size > _CONTROL_BYTES_MAX:
         return None
     try:

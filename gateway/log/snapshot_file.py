@@ -80,12 +80,12 @@ class SnapshotFile:
         self._bytes += len(value)
         # After the record and not before it: a batch holds at least one, however large it is.
         if len(self._values) >= BATCH_RECORDS_MAX or self._bytes >= BATCH_BYTES:
-            # The footer is a batch of its own, because the others are no control batches.
             self._flush()
 
     def finish(self) -> None:
         """Write the remaining records and the footer, and freeze the sink."""
         self._flush()
+        # In a batch of its own: a batch has control records only, or none.
         self._control([("SNAPSHOT_FOOTER", SnapshotFooterRecord())])
         # Last: a snapshot without its footer never gets its name (KIP-630).
         self._sink.freeze()

@@ -57,6 +57,7 @@ class VoterDirectoryCheck:
 
     def _check_owner(self, data_dir: Path, files: MetadataFiles) -> None:
         meta = files.meta_properties
+        # Version 0 of the file may lack the cluster id.
         if meta is None or meta.cluster_id is None:
             raise not_formatted(data_dir)
         if meta.node_id != self._node_id:

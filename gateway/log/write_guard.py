@@ -40,6 +40,7 @@ class WriteGuard:
         try:
             with doing("change", self._directory):
                 yield
+        # An interrupt too: which of the steps were done is not known.
         except BaseException as error:
             self.fail(error)
             raise

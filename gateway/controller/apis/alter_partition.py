@@ -139,6 +139,8 @@ def _answer(
 
 
 def _wanted(topic_id: Uuid, asked: Asked | OldAsked, context: ControllerRequestContext) -> NewState:
+    # Broker epochs came with KIP-903. Without them a leader can add a replica that has lost records
+    # in a restart since.
     if context.version < _WITH_EPOCHS:
         isr = [Replica(broker_id) for broker_id in asked.new_isr]
     else:

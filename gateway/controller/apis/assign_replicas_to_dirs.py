@@ -73,6 +73,7 @@ class _Assignment:
     def __init__(self, broker_id: int, context: ControllerRequestContext) -> None:
         self._broker_id, self._context = broker_id, context
         self._changes = PartitionChanges(context)
+        # A dict for its order: equal requests make equal records.
         self._offline: dict[PartitionKey, None] = {}
 
     def assign(self, key: PartitionKey, directory: Uuid, is_online: bool) -> ErrorCode:

@@ -74,6 +74,7 @@ def _new_id(context: ControllerRequestContext) -> Uuid:
 
 
 def _refuse(request: CreateAclsRequest, refusal: Refusal) -> Message:
+    # One result for each ACL, because the response has no error of its own.
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=refusal.error, error_message=refusal.message)

@@ -81,6 +81,7 @@ def create_topics(
             )
         else:
             records += made
+            # Configurations too, which ``_check_size`` does not count.
             check_count(records)
         results.append(result)
         yield
@@ -108,6 +109,7 @@ def _check_size(topics: list[CreatableTopic], context: ControllerRequestContext)
     """Raise ApiError for too many partitions, before any is placed (KAFKA-17870)."""
     total = 0
     for topic in topics:
+        # A negative number fails its own topic only (``_placed``).
         wanted = (
             context.settings.num_partitions
             if topic.num_partitions == UNSET

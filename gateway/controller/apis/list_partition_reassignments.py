@@ -40,6 +40,7 @@ def list_partition_reassignments(
             if one is not None:
                 partitions.append(one)
             yield
+        # A topic without moves is left out, as a partition is.
         if partitions:
             topics.append(
                 OngoingTopicReassignment(name=context.image.topics[topic_id], partitions=partitions)

@@ -29,6 +29,10 @@ DOUBLE, LIST, CLASS, PASSWORD = (
 _LONG_MAX: Final = str(2**63 - 1)
 
 _KEYS: Final = (
+    # A broker also refuses less than half and more than twice the number of threads that it has
+    # (``DynamicThreadPool.validateReconfiguration``). The controller does not know that number; the
+    # same holds for ``num.io.threads``, ``num.recovery.threads.per.data.dir`` and
+    # ``num.replica.fetchers``.
     ConfigKey("background.threads", INT, "10", low=1),
     ConfigKey("compression.gzip.level", INT, "-1", check=gzip_level),
     ConfigKey("compression.lz4.level", INT, "9", low=1, high=17),
@@ -58,12 +62,15 @@ _KEYS: Final = (
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         per_broker=True,
     ),
+    # Per broker, because a listener is an address of one node
+    # (``DynamicBrokerConfig.PerBrokerConfigs``).
     ConfigKey("listeners", LIST, "PLAINTEXT://:9092", per_broker=True),
     ConfigKey("log.cleaner.backoff.ms", LONG, "15000", low=0),
     ConfigKey("log.cleaner.dedupe.buffer.size", LONG, "134217728"),
     ConfigKey("log.cleaner.delete.retention.ms", LONG, "86400000", low=0),
     ConfigKey("log.cleaner.io.buffer.load.factor", DOUBLE, "0.9"),
     ConfigKey("log.cleaner.io.buffer.size", INT, "524288", low=0),
+    # ``Double.MAX_VALUE``: no limit.
     ConfigKey("log.cleaner.io.max.bytes.per.second", DOUBLE, "1.7976931348623157E308"),
     ConfigKey("log.cleaner.max.compaction.lag.ms", LONG, _LONG_MAX, low=1),
     ConfigKey("log.cleaner.min.cleanable.ratio", DOUBLE, "0.5", low=0, high=1),
@@ -75,6 +82,9 @@ _KEYS: Final = (
     ConfigKey("log.flush.interval.ms", LONG, None),
     ConfigKey("log.index.interval.bytes", INT, "4096", low=0),
     ConfigKey("log.index.size.max.bytes", INT, "10485760", low=4),
+    # -2 stands for ``log.retention.bytes`` (KIP-405). A broker compares the two
+    # (``DynamicLogConfig.validateLogLocalRetentionBytes``); the second may be in its own file,
+    # which the controller does not have.
     ConfigKey("log.local.retention.bytes", LONG, "-2", low=-2),
     ConfigKey("log.local.retention.ms", LONG, "-2", low=-2),
     ConfigKey("log.message.timestamp.after.max.ms", LONG, "3600000", low=0),
@@ -94,12 +104,18 @@ _KEYS: Final = (
     # 1 MiB is the least since KIP-1030.
     ConfigKey("log.segment.bytes", INT, "1073741824", low=1048576),
     ConfigKey("log.segment.delete.delay.ms", LONG, "60000", low=0),
+    # With ``max.connections`` and ``num.network.threads`` one of three keys of listeners that may
+    # be set for all brokers (``ClusterLevelListenerConfigs``).
     ConfigKey("max.connection.creation.rate", INT, "2147483647", low=0),
     ConfigKey("max.connections", INT, "2147483647", low=0),
     ConfigKey("max.connections.per.ip", INT, "2147483647", low=0),
     ConfigKey("max.connections.per.ip.overrides", STRING, ""),
     ConfigKey("max.decompressed.message.bytes", INT, "2147483639", low=1, high=2147483639),
+    # 1 MiB, and 12 bytes for base offset and length, which a batch's own length does not count
+    # (``LogConfig.DEFAULT_MAX_MESSAGE_BYTES``).
     ConfigKey("message.max.bytes", INT, "1048588", low=0),
+    # A broker loads the classes before it takes the list
+    # (``DynamicMetricsReporters.validateReconfiguration``); here they are names.
     ConfigKey("metric.reporters", LIST, "org.apache.kafka.common.metrics.JmxReporter"),
     ConfigKey("min.insync.replicas", INT, "1", low=1),
     ConfigKey("num.io.threads", INT, "8", low=1),

@@ -84,6 +84,7 @@ class ConfigKey:
         try:
             return written(self._read(text.strip()))
         except ConfigError:
+            # A value of a plug-in, or of an older release: it is shown as it was stored.
             return text
 
     def _read(self, text: str) -> Value:
@@ -92,7 +93,6 @@ class ConfigKey:
                 # ``ConfigDef.parseType`` compares without regard to case, and takes no other words.
                 if text.lower() not in ("true", "false"):
                     raise self._unreadable(text, "Expected value to be either true or false")
-                # A value of a plug-in, or of an older release: it is shown as it was stored.
                 return text.lower() == "true"
             case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
                 return self._integer(text)

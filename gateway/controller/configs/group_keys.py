@@ -38,6 +38,8 @@ _KEYS: Final = (
         synonyms=(Synonym("group.consumer.assignment.interval.ms", "1000"),),
         help="The time between two assignments of the group, ms.",
     ),
+    # The longest interval is shorter than the shortest session timeout below, so ``validateValues``
+    # of ``GroupConfig``, which compares the two, cannot fail here.
     ConfigKey(
         "consumer.heartbeat.interval.ms",
         INT,
@@ -97,6 +99,7 @@ _KEYS: Final = (
         synonyms=(Synonym("group.share.delivery.count.limit", "5"),),
         help="How often a record is delivered to a share group before it is given up.",
     ),
+    # As for consumers: below the shortest session timeout.
     ConfigKey(
         "share.heartbeat.interval.ms",
         INT,
@@ -123,6 +126,7 @@ _KEYS: Final = (
         synonyms=(Synonym("group.share.partition.max.record.locks", "2000"),),
         help="How many records of a partition may be with the members of a share group at once.",
     ),
+    # The limits are ``group.share.min.record.lock.duration.ms`` and ``...max...`` of a broker.
     ConfigKey(
         "share.record.lock.duration.ms",
         INT,

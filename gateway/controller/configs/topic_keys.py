@@ -119,6 +119,8 @@ _KEYS: Final = (
         synonyms=(Synonym("log.flush.interval.messages", _LONG_MAX),),
         help="After how many records the log is synced to the disk.",
     ),
+    # Two synonyms, because the interval of the scheduler is the broker's default of the other
+    # (``DynamicBrokerConfig.brokerConfigSynonyms``).
     ConfigKey(
         "flush.ms",
         LONG,
@@ -189,6 +191,7 @@ _KEYS: Final = (
         synonyms=(Synonym("max.decompressed.message.bytes", "2147483639"),),
         help="The largest record that is accepted, bytes after decompression.",
     ),
+    # 1 MiB, and 12 bytes for base offset and length (``LogConfig.DEFAULT_MAX_MESSAGE_BYTES``).
     ConfigKey(
         "max.message.bytes",
         INT,
@@ -239,6 +242,8 @@ _KEYS: Final = (
         synonyms=(Synonym("log.cleaner.min.compaction.lag.ms", "0"),),
         help="How long a record is kept as it is before it may be compacted away, ms.",
     ),
+    # Once the cluster keeps eligible leader replicas (KIP-966), one value counts for all brokers:
+    # ``apis.update_features`` writes it.
     ConfigKey(
         "min.insync.replicas",
         INT,
