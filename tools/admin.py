@@ -60,8 +60,7 @@ class Admin:
     def send(
         self, request: Message, *, accept: Collection[int] = (), timeout_s: float | None = None
     ) -> Any:
-        """Return the response to ``request`` of a node that could answer it, at the newest common
-        version.
+        """Return the response of a node that can answer ``request``, at the newest common version.
 
         Error codes in ``accept`` are valid responses, as TOPIC_ALREADY_EXISTS is to a request that
         may have been sent twice. Raises AdminError.

@@ -1,10 +1,10 @@
-"""``python -m tools.broker_releases``: brokers of several Kafka releases, each under a kwire
-controller at its own level.
+"""Runs brokers of several Kafka releases, each under a kwire controller at that release's level:
+``python -m tools.broker_releases``.
 
 For each release a controller is formatted with the newest metadata.version of that release, two
 brokers start, and Kafka's tools create a topic, produce to it, read it, add partitions and delete
-it. It prints a row a release for docs/brokers.md. Needs Java and Maven; takes about half a minute a
-release.
+it. It prints a row for each release for docs/brokers.md. It needs Java and Maven, and takes about
+half a minute for each release.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 @click.command(epilog="Example: python -m tools.broker_releases 4.4.0 4.0.2")
 @click.argument("releases", nargs=-1)
 def main(releases: tuple[str, ...]) -> None:
-    """Try the brokers of RELEASES, by default of all that are supported; exit with 1 if one of them
+    """Try the brokers of RELEASES, by default all supported ones; exit with 1 if one of them
     fails.
     """
     known = dict(RELEASES)
@@ -64,8 +64,8 @@ def main(releases: tuple[str, ...]) -> None:
 
 
 def attempt(version: str, level: str) -> None:
-    """Two brokers of ``version`` under a controller at ``level``. Raises JavaError, ProcessError,
-    AssertionError.
+    """Try two brokers of ``version`` under a controller at ``level``. Raises JavaError,
+    ProcessError, AssertionError.
     """
     settings = {"broker.session.timeout.ms": SESSIONS["broker.session.timeout.ms"]}
     with (
@@ -99,7 +99,7 @@ def attempt(version: str, level: str) -> None:
 
 
 def produce(brokers: RealBrokers) -> None:
-    """Write the numbers from 0 on to the topic, a record each. Raises JavaError."""
+    """Write the numbers from 0 on to the topic, one in each record. Raises JavaError."""
     line = java.command(
         _CONSOLE_PRODUCER,
         ["--bootstrap-server", brokers.bootstrap, "--topic", _TOPIC],

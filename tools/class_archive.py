@@ -26,7 +26,9 @@ _TIMEOUT_S = 120
 
 
 def make(version: str = java.KAFKA_VERSION) -> Path:
-    """The archive of that release, made if there is none yet. Raises JavaError, ProcessError."""
+    """Return the archive of that release; make it if there is none. Raises JavaError,
+    ProcessError.
+    """
     target = java.class_archive(version)
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +39,7 @@ def make(version: str = java.KAFKA_VERSION) -> Path:
 
 
 def _loaded(version: str, scratch: Path) -> Path:
-    """A file that names every class which a server and the tools load."""
+    """Return a file with the name of every class that a server and the tools load."""
     lists = [scratch / f"{number}.classes" for number in range(len(_TOOLS) + 1)]
     with kafka(
         version=version, options=(*FAST_START, f"-XX:DumpLoadedClassList={lists[0]}")

@@ -24,11 +24,11 @@ _MAX_BYTES = 1 << 22
 
 
 class ConsumeError(Exception):
-    """The server returned an error, or nothing where it must have records."""
+    """The server returned an error, or no records at an offset where it must have some."""
 
 
 def offset(client: WireClient, which: int) -> int:
-    """EARLIEST: where the partition begins; LATEST: the high watermark. Raises ConsumeError,
+    """Return an offset: EARLIEST is the log start, LATEST the high watermark. Raises ConsumeError,
     OSError.
     """
     partition = ListOffsetsPartition(partition_index=0, timestamp=which)
@@ -43,8 +43,8 @@ def offset(client: WireClient, which: int) -> int:
 
 
 def fetch(client: WireClient, start: int, end: int) -> Iterator[bytes]:
-    """The batches from the one that holds ``start`` to ``end``, an answer's at a time. Raises
-    ConsumeError, OSError.
+    """Yield the batches from the one that holds ``start`` up to ``end``, those of one response at a
+    time. Raises ConsumeError, OSError.
     """
     position = start
     while position < end:

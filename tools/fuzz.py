@@ -1,10 +1,10 @@
 """``python -m tools.fuzz``: coverage-guided fuzzing of every decoder, with atheris (the ``fuzz``
 extra).
 
-The first bytes of an input choose the message and version, the rest is its body. Found means:
-anything but DecodeError comes out, a decoded message does not re-encode to something that decodes
-equal, the generated reader and the slow walk behind error messages disagree about an input, or one
-input takes longer than a second.
+The first bytes of an input choose the message and version, the rest is its body. A fault is found
+if a decoder raises anything but DecodeError, if a decoded message encodes to bytes that do not
+decode to an equal message, if the generated reader and the slow walk for error messages disagree
+about an input, or if one input takes longer than a second.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Targets:
         print(f"{self.tried} inputs tried, {self.decoded} decoded, {decision}")
 
     def write_seeds(self, directory: Path) -> None:
-        """An input a target: the message as its constructor makes it, with one element in every
-        array.
+        """Write one input for each target: the message as its constructor makes it, with one
+        element in every array.
         """
         from kwire.errors import EncodeError
 
@@ -96,13 +96,15 @@ class Targets:
                     )
 
     def try_one(self, data: bytes) -> None:
-        """Decode one input and hold the outcome against the rules above."""
+        """Decode one input, and check the outcome by the rules above."""
         self.broken = True
         self.hold(data)
         self.broken = False
 
     def hold(self, data: bytes) -> None:
-        """Raises whatever the codec should not have raised, AssertionError for a broken rule."""
+        """Raises an exception that the codec must not raise, and AssertionError for a broken
+        rule.
+        """
         from kwire.errors import DecodeError, EncodeError
 
         if len(data) < 2:
@@ -135,7 +137,7 @@ class Targets:
 
 
 def _one_of_each(cls: Any) -> Any:
-    """An object whose arrays have one element each, all the way down."""
+    """Return an object whose arrays, nested ones included, have one element each."""
     values: dict[str, Any] = {}
     for f in cls.fields():
         if f.type in ("records", "bytes") and not f.array:

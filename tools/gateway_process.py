@@ -53,11 +53,10 @@ class Gateway:
 
 @contextlib.contextmanager
 def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
-    """``kwire serve --listeners PLAINTEXT://127.0.0.1:0`` with ``arguments``; must exit 0 at the
-    end of the block.
+    """``kwire serve --listeners PLAINTEXT://127.0.0.1:0`` with ``arguments``; it must exit with 0
+    at the end of the block.
 
-    Raises ProcessError when it does not become ready in ``timeout_s``, or ends otherwise than with
-    0.
+    Raises ProcessError if it is not ready within ``timeout_s``, or exits with another status.
     """
     with tempfile.TemporaryDirectory(prefix="kwire-serve-") as scratch:
         began = time.monotonic()
@@ -78,10 +77,10 @@ def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
 
 
 def launch(scratch: Path, *arguments: str) -> Process:
-    """``kwire serve`` as a process, not waited for; its output goes to a file in ``scratch``,
-    behind what is there.
+    """Start ``kwire serve`` without waiting for it; its output is appended to a file in
+    ``scratch``.
 
-    It serves the sample log where the arguments name no other source.
+    It serves the sample log unless the arguments name another source.
     """
     # A state directory of its own, so that no run sees the committed offsets of another.
     defaults = ["--listeners", "PLAINTEXT://127.0.0.1:0", "--state-dir", f"{scratch}/state"]
@@ -95,7 +94,7 @@ def launch(scratch: Path, *arguments: str) -> Process:
 
 
 def wait_until_ready(process: Process, timeout_s: float, began: float) -> Gateway:
-    """Return when a process of :func:`launch`, started at ``began`` (monotonic), says that it is
+    """Return when a process of :func:`launch`, started at ``began`` (monotonic), reports that it is
     ready. Raises ProcessError.
     """
     process.wait_until(lambda: ready_line(process) is not None, timeout_s, interval_s=0.005)
@@ -103,8 +102,8 @@ def wait_until_ready(process: Process, timeout_s: float, began: float) -> Gatewa
 
 
 def ready_line(process: Process) -> dict[str, Any] | None:
-    """The JSON line ``{"event": "ready", ...}`` among the output so far; log lines may stand around
-    it.
+    """Return the JSON line ``{"event": "ready", ...}`` in the output so far, which may have log
+    lines too.
     """
     for line in process.log.read_text(errors="replace").splitlines():
         if line.startswith("{") and '"ready"' in line:

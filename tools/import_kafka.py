@@ -1,8 +1,8 @@
-"""``python -m tools.import_kafka VERSION``: brings what Kafka's jars hold as data into ``schemas``.
+"""``python -m tools.import_kafka VERSION``: imports the data in Kafka's jars into ``schemas``.
 
 Message schemas go to ``schemas/kafka``; error codes, API keys, ACL enums, configuration keys and
-levels of features to ``schemas/facts/VERSION.json``. Schemas are replaced by the newest release
-alone. docs/new-kafka-release.md tells what follows.
+levels of features to ``schemas/facts/VERSION.json``. Only the newest release replaces the schemas.
+docs/new-kafka-release.md has the next steps.
 """
 
 from __future__ import annotations

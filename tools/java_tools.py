@@ -1,11 +1,10 @@
-"""Runs Kafka's command line tools in virtual machines that stay, so that a tool takes tenths of a
-second instead of seconds.
+"""Runs Kafka's command line tools in virtual machines that are kept, so that a tool takes tenths of
+a second instead of seconds.
 
-:func:`run` gives what a process of the tool's own would have printed and its exit status.
-``ToolRunner.java`` does the work on the other side of a pipe. A tool that leaves threads behind, or
-takes too long, costs its virtual machine; the next call starts another one. Consumers run in
-processes of their own, because they end in shutdown hooks; so do servers, see
-``tools.java.command``.
+:func:`run` returns the output and exit status of the tool. ``ToolRunner.java`` runs it at the other
+end of a pipe. After a tool that leaves threads running, or takes too long, the virtual machine is
+ended, and the next call starts another one. Consumers run in processes of their own, because they
+end in shutdown hooks; so do servers, see ``tools.java.command``.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ class _Machine:
         )
 
     def run(self, words: Sequence[str]) -> tuple[int, str, str, bool]:
-        """Exit status, standard output, standard error; and whether another tool may follow. Raises
-        EOFError and OSError when the virtual machine ends first.
+        """Return exit status, standard output, standard error, and whether the machine can run
+        another tool. Raises EOFError and OSError when the virtual machine ends first.
         """
         assert self.process.stdin is not None and self.process.stdout is not None
         request = [_INT.pack(len(words))]
@@ -62,7 +61,7 @@ class _Machine:
         return status, out, errors, stays == 1
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -147,8 +146,8 @@ def run_tool(
     version: str = java.KAFKA_VERSION,
     timeout_s: float = 60,
 ) -> str:
-    """Run a tool to its end; its standard output. Raises JavaError when it fails or takes longer
-    than ``timeout_s``.
+    """Run a tool to its end, and return its standard output. Raises JavaError when it fails or
+    takes longer than ``timeout_s``.
     """
     done = run(main_class, arguments, version=version, timeout_s=timeout_s)
     if done.returncode != 0:
@@ -160,7 +159,8 @@ def run_tool(
 
 
 def retried(run: Callable[[], str], timeout_s: float = 30) -> str:
-    """Standard output of a tool once it succeeds. Raises the last JavaError after ``timeout_s``.
+    """Run a tool until it succeeds, and return its standard output. Raises the last JavaError after
+    ``timeout_s``.
 
     A controller that has just become active, or has not read its log yet, refuses an admin client
     for a moment: voters report their features within seconds of an election, not at once.

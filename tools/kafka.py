@@ -1,5 +1,5 @@
-"""Runs Apache Kafka for tests and benches: ``with kafka() as cluster:`` has running brokers, and
-cleans up.
+"""Runs Apache Kafka for tests and benches: ``with kafka() as cluster:`` gives a running cluster,
+and removes it at the end.
 
 It runs the released jars. The system picks every port, and every directory is temporary; after a
 failure the directory stays, and its path is printed. It knows nothing of kwire.
@@ -77,7 +77,7 @@ class Cluster:
         return next(node for node in self.nodes if node.node_id == node_id)
 
     def tool(self, main_class: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
-        """Run one of Kafka's tools against the brokers; its output. Raises JavaError."""
+        """Run one of Kafka's tools against the brokers, and return its output. Raises JavaError."""
         where = ["--bootstrap-server", self.bootstrap]
         return java_tools.run_tool(
             main_class, [*where, *arguments], version=self.version, timeout_s=timeout_s
@@ -86,8 +86,8 @@ class Cluster:
     def controller_tool(
         self, main_class: str, arguments: Sequence[str], timeout_s: float = 60
     ) -> str:
-        """Run a tool that takes ``--bootstrap-controller`` against the controllers; its output.
-        Raises JavaError.
+        """Run a tool that takes ``--bootstrap-controller`` against the controllers, and return its
+        output. Raises JavaError.
         """
         where = ["--bootstrap-controller", self.controllers]
         if self.client_config is not None:
@@ -146,8 +146,8 @@ class Cluster:
         self._paused.discard(node.node_id)
 
     def wipe_node(self, node: Node) -> None:
-        """Empty the directories of a node that is down and format them again: a lost disk, with a
-        directory id of its own.
+        """Empty the directories of a stopped node and format them again, with a new directory id,
+        as after the loss of a disk.
         """
         if node.process is not None:
             raise ProcessError(f"node {node.node_id} runs: stop it before its directory is wiped")
@@ -164,8 +164,8 @@ class Cluster:
         """Return the controller that leads the metadata quorum; None if there is none, or it is
         down or paused.
 
-        Read from the quorum-state files, so with any listener security: the leader and its epoch
-        are there as soon as a node knows of them, and nodes that were left behind name an older
+        Read from the quorum-state files, which works with any listener security. A node writes the
+        leader and its epoch there as soon as it knows them; a node that is behind has an older
         epoch.
         """
         states = []
@@ -228,7 +228,7 @@ def kafka(
     options: Sequence[str] = _SERVER_OPTIONS,
     kill_at_end: bool = False,
 ) -> Iterator[Cluster]:
-    """A running cluster; stopped and removed at the end of the block.
+    """Yield a running cluster, which is stopped and removed at the end of the block.
 
     ``controllers=0`` makes every node a combined one (broker and controller), otherwise roles are
     apart: node ids from 1 are controllers, brokers from 101 (``brokers=0``: none). With
@@ -238,13 +238,13 @@ def kafka(
 
     ``properties`` go into every server.properties, those of ``node_properties(node)`` into that
     node's. The listeners are named CONTROLLER and BROKER and have the security protocols
-    ``controller_protocol`` and ``broker_protocol``; what these need (``ssl.*``,
-    ``listener.name.controller.*``) comes with the properties, and what a client of the controllers
-    needs with ``client_properties``. ``format_arguments`` go to the storage tool (``--add-scram``,
-    ...), ``options`` to every server's JVM. With ``kill_at_end`` the nodes are not asked to shut
-    down, which takes them seconds.
+    ``controller_protocol`` and ``broker_protocol``; their keys (``ssl.*``,
+    ``listener.name.controller.*``) are in ``properties``, and those of a client of the controllers
+    in ``client_properties``. ``format_arguments`` go to the storage tool (``--add-scram``, ...),
+    ``options`` to every server's JVM. With ``kill_at_end`` the nodes are killed at the end, because
+    a shutdown takes seconds.
 
-    Raises JavaError without Java or Maven, ProcessError when a node does not come up.
+    Raises JavaError without Java or Maven, ProcessError when a node does not start.
     """
     shape = Shape(
         version, brokers, controllers, static_voters, voters, controller_protocol, broker_protocol,
@@ -264,7 +264,7 @@ def kafka(
 def _started(
     shape: Shape, client_properties: Mapping[str, str] | None, options: Sequence[str]
 ) -> Cluster:
-    """A cluster that runs; with other ports when another process took one of them first."""
+    """Return a running cluster; choose other ports if another process has taken one of them."""
     for left in reversed(range(_TRIES)):
         cluster = _prepare(shape, client_properties, options)
         try:

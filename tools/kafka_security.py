@@ -67,7 +67,7 @@ class Identity:
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how).decode()
 
     def chain_pem(self) -> str:
-        """The certificates."""
+        """Return the certificates as PEM."""
         return certificates_pem(self.chain)
 
     def pem(self, password: str | None = None) -> str:
@@ -176,13 +176,13 @@ def secured(
     mutual: bool = False,
     authorize: bool = True,
 ) -> Secured:
-    """Controllers that speak ``protocol``, and a client of them that may do everything; stores are
-    put in ``directory``.
+    """Return controllers that use ``protocol``, and a client of them that may do everything; the
+    stores are written to ``directory``.
 
     With SASL the client uses ``mechanism``; the controllers among themselves use PLAIN, because
-    SCRAM credentials are in the very log that they have to agree on first. ``mutual``: clients need
-    a certificate, and its subject is their principal. ``authorize``: with Kafka's
-    StandardAuthorizer, for which ADMIN and the certificates made here are super users.
+    SCRAM credentials are in the log, which the controllers cannot read before they have a leader.
+    ``mutual``: clients need a certificate, and its subject is their principal. ``authorize``: with
+    Kafka's StandardAuthorizer, for which ADMIN and the certificates made here are super users.
     """
     authority = Authority()
     node, client = authority.issue("node"), authority.issue("client")
@@ -237,7 +237,7 @@ def sasl_server_properties(listener: str) -> dict[str, str]:
 
 
 def sasl_client_properties(mechanism: str, username: str, password: str) -> dict[str, str]:
-    """A client's mechanism and who it is."""
+    """Return the properties of a client: its mechanism and its login."""
     module = PLAIN_MODULE if mechanism == "PLAIN" else _SCRAM_MODULE
     return {
         "sasl.mechanism": mechanism,
@@ -258,13 +258,13 @@ def scram_arguments() -> list[str]:
 
 
 def properties_text(values: Mapping[str, str]) -> str:
-    """A properties file, with everything escaped that has to be."""
+    """Return the text of a properties file, with escapes."""
     text: str = javaproperties.dumps(dict(values), timestamp=None)
     return text
 
 
 def certificates_pem(certificates: Sequence[x509.Certificate]) -> str:
-    """PEM of all of them."""
+    """Return all certificates as PEM."""
     return "".join(one.public_bytes(Encoding.PEM).decode() for one in certificates)
 
 

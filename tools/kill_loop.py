@@ -1,8 +1,8 @@
-"""Kills nodes of a quorum of three a thousand times under load, in parts that add up: ``python -m
+"""Kills nodes of a quorum of three a thousand times under load, in parts: ``python -m
 tools.kill_loop``.
 
-Every part is a new cluster, so many cycles, and the loss checker over its whole history. The result
-is a JSON file that grows by one entry for each part: a run that was stopped continues there.
+Each part starts a new cluster, runs a number of cycles, and checks the whole history for loss. The
+result is a JSON file that grows by one entry for each part: a run that was stopped continues there.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def kill(kinds: Sequence[str], rng: random.Random, peer: str, journal: Path) -> 
 
 
 def total(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The sums over all parts, and the worst of them."""
+    """Return the sums over all parts, and their worst values."""
     summed = (
         "cycles",
         "acknowledged",

@@ -1,9 +1,9 @@
-"""``python -m tools.kip_differences``: how the message forms in the texts of the KIPs differ from
-the shipped ones.
+"""``python -m tools.kip_differences``: compares the message forms in the texts of the KIPs with the
+shipped ones.
 
 Reads ``schemas/kip`` and ``schemas/kafka`` and writes the table into the marked part of
-docs/kip-differences.md; the prose around it is left alone. Differences that never reach the wire or
-the JSON form (ignorable, entityType, mapKey, names of structs) are not looked at.
+docs/kip-differences.md; the text around it stays. It ignores differences that do not affect the
+wire or the JSON form (ignorable, entityType, mapKey, names of structs).
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def renew(page: str) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """One row: a field (or ``(message)``), what kind of difference, and the two sides in words."""
+    """One row: a field (or ``(message)``), the kind of the difference, and the two sides in
+    words.
+    """
 
     path: str
     kind: str
@@ -75,7 +77,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Pair:
-    """A form from a text and the message that shipped in its place."""
+    """A form in a text, and the shipped message that corresponds to it."""
 
     kip: str
     text: Schema
@@ -90,7 +92,7 @@ class Pair:
         return list(_message_differences(self.text, self.shipped)) + list(_field_differences(self))
 
     def same_bytes(self) -> list[int]:
-        """The versions both sides know at which every value has the same bytes."""
+        """Return the versions of both sides at which every value has the same bytes."""
         both = self.text.valid & self.shipped.valid
         return [v for v in both if wire_shape(self.text, v) == wire_shape(self.shipped, v)]
 
@@ -129,7 +131,7 @@ def _message_differences(text: Schema, shipped: Schema) -> Iterator[Difference]:
 
 @dataclass(frozen=True)
 class Place:
-    """A field with the versions in which it can really stand: its own and those of everything
+    """A field with the versions that can contain it: its own, limited by those of the structs
     around it.
     """
 
@@ -166,7 +168,7 @@ def _field_differences(pair: Pair) -> Iterator[Difference]:
 
 
 def shipped_path(path: str, renamed: Mapping[str, str]) -> str:
-    """Where the field of the text at ``path`` stands in the shipped form; the longest renamed
+    """Return the path in the shipped form of the field at ``path`` in the text; the longest renamed
     prefix decides.
     """
     head, tail = path, ""
@@ -199,7 +201,7 @@ def _compare(
 
 
 def _order(matched: Mapping[str, str], shipped: list[str]) -> Iterator[Difference]:
-    """Fields that stand behind one of the text which shipped in front of them."""
+    """Return the fields that come after a field in the text and before it in the shipped form."""
     last = -1
     for path, new in matched.items():
         at = shipped.index(new)

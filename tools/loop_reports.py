@@ -34,7 +34,7 @@ class LoopReports:
         self._logs.append((process, log))
 
     def read(self, name: str, said: str) -> None:
-        """Look through what a process has said, for a test that captures its standard error."""
+        """Read the reports in the output of a process whose standard error a test captures."""
         self._said += [(name, line.encode()) for line in said.splitlines()]
 
     def take(self, at_least_ms: int = 0) -> list[str]:

@@ -38,7 +38,7 @@ _NOT_THERE = ("Could not find artifact", "was not found in")
 
 
 class MavenError(Exception):
-    """Maven is missing or did not find the artifacts; the text holds its own words."""
+    """Maven is missing or did not find the artifacts; the text holds Maven's output."""
 
 
 def cache_dir() -> Path:
@@ -68,8 +68,9 @@ def resolve(
     """The jars of ``group:artifact:version`` coordinates, sorted by name; with their dependencies
     if ``transitive``.
 
-    A set that was resolved before comes from the cache without a request; that an artifact is
-    missing is kept for ``keep_missing_s`` seconds, as asking takes some. Raises MavenError.
+    A set that was resolved before comes from the cache without a request; the result that an
+    artifact is missing is kept for ``keep_missing_s`` seconds, because each request takes seconds.
+    Raises MavenError.
     """
     key = hashlib.sha256(repr((sorted(coordinates), transitive)).encode()).hexdigest()[:16]
     target = cache_dir() / "jars" / key

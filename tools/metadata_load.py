@@ -67,7 +67,7 @@ class Load:
         self.stop()
 
     def stop(self) -> None:
-        """Send no more, and raise what ended the load before, if anything did."""
+        """Send no more requests, and raise the exception that ended the load, if there was one."""
         self._stop.set()
         self._thread.join()
         if self._error is not None:

@@ -1,4 +1,4 @@
-"""Runs the workload's steps on nodes: a broker crashes and returns, voters leave and join.
+"""Runs the workload's steps on nodes: a broker crashes and returns, voters are removed and added.
 
 ``tools.metadata_workload`` runs these steps last, because they change the cluster's nodes.
 """
@@ -23,8 +23,8 @@ _TIMEOUT_MS = 20_000
 
 
 def broker_comes_and_goes(cluster: Cluster, admin: Admin, brokers: list[Node]) -> None:
-    """The last broker crashes, is fenced, taken out, and comes back as a new one; then it is
-    stopped as it should be.
+    """Kill the last broker, wait until it is fenced, unregister it, start it again as a new one,
+    and shut it down.
 
     BROKER_REGISTRATION_CHANGE (fenced, unfenced, shutting down), PARTITION_CHANGE (ISR),
     UNREGISTER_BROKER, REGISTER_BROKER.
@@ -52,7 +52,7 @@ def live_brokers(admin: Admin) -> set[int]:
 
 
 def voters(cluster: Cluster) -> None:
-    """A voter of a dynamic quorum is removed and added again, and then the one that leads.
+    """Remove a voter of a dynamic quorum and add it again, then do the same with the leader.
     KRaftVoters control records.
     """
     leader = cluster.wait_for_leader()

@@ -1,7 +1,7 @@
 """Makes a real cluster write every kind of metadata record that it can write, once or a few times.
 
-The steps are Kafka's own ways to each record: administration requests, brokers that crash, return
-and are unregistered, voters that leave and join. It knows nothing of the readers of the log.
+The steps are administration requests, brokers that crash, return and are unregistered, and voters
+that are removed and added. It does not read the log.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _USER = ("admin", "admin-secret")
 
 def node_properties(node: Node) -> Mapping[str, str]:
     """The properties that a node needs for every step: an authorizer, delegation tokens and a
-    listener whose clients may have them, a controller that notices soon when a broker is gone. For
+    listener whose clients may have them, a short session timeout of brokers. For
     ``kafka(node_properties=..., log_dirs=2)``.
     """
     values = {
@@ -149,7 +149,9 @@ def write_everything(cluster: Cluster) -> None:
 
 
 def write_some(cluster: Cluster) -> None:
-    """The steps that any cluster with an authorizer and a broker can take. Raises AdminError."""
+    """Run the steps that any cluster with an authorizer and a broker supports. Raises
+    AdminError.
+    """
     brokers = [node for node in cluster.nodes if node.is_broker()]
     with Admin([node.broker_address for node in brokers]) as admin:
         topics(admin, brokers)
@@ -162,8 +164,8 @@ def write_some(cluster: Cluster) -> None:
 
 
 def topics(admin: Admin, brokers: list[Node]) -> None:
-    """Topics with configs, on one broker and on all, by number and by hand; more partitions. TOPIC,
-    PARTITION, CONFIG.
+    """Create topics with configs, on one broker and on all, with a number of partitions or an
+    assignment; add partitions. Writes TOPIC, PARTITION, CONFIG.
     """
     ids = [node.node_id for node in brokers]
     by_hand = [
@@ -195,8 +197,8 @@ def topics(admin: Admin, brokers: list[Node]) -> None:
 
 
 def configs(admin: Admin, brokers: list[Node]) -> None:
-    """Configs of topics, of a broker, of all brokers; set, set again, gone. CONFIG; CLEAR_ELR with
-    min.insync.replicas.
+    """Set, change and remove configs of topics, of a broker, and of all brokers. Writes CONFIG, and
+    CLEAR_ELR for min.insync.replicas.
     """
     alter(admin, _TOPIC, "orders", {"min.insync.replicas": "2", "segment.bytes": "1048576"})
     alter(admin, _TOPIC, "orders", {"min.insync.replicas": None})
@@ -205,7 +207,7 @@ def configs(admin: Admin, brokers: list[Node]) -> None:
 
 
 def alter(admin: Admin, kind: int, name: str, values: Mapping[str, str | None]) -> None:
-    """Set configs of a resource; None takes one away."""
+    """Set configs of a resource; None removes one."""
     changes = [
         AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
         for key, value in values.items()
@@ -215,7 +217,7 @@ def alter(admin: Admin, kind: int, name: str, values: Mapping[str, str | None]) 
 
 
 def acls(admin: Admin) -> None:
-    """ACCESS_CONTROL_ENTRY and its removal."""
+    """Create and delete ACLs. Writes ACCESS_CONTROL_ENTRY and REMOVE_ACCESS_CONTROL_ENTRY."""
     topic, literal, prefixed, read, allow = 2, 3, 4, 3, 3
     created = [
         AclCreation(
@@ -243,7 +245,7 @@ def acls(admin: Admin) -> None:
 
 
 def quotas(admin: Admin) -> None:
-    """CLIENT_QUOTA of a user, of the default client, removed again."""
+    """Set quotas of a user and of the default client, and remove them. Writes CLIENT_QUOTA."""
     for entity_name, remove in (("alice", False), (None, False), ("alice", True)):
         entry = EntryData(
             entity=[EntityData(entity_type="user", entity_name=entity_name)],
@@ -253,7 +255,7 @@ def quotas(admin: Admin) -> None:
 
 
 def scram(admin: Admin) -> None:
-    """USER_SCRAM_CREDENTIAL of both mechanisms, one removed."""
+    """Set SCRAM credentials of both mechanisms, and delete one. Writes USER_SCRAM_CREDENTIAL."""
     for mechanism, size in ((1, 32), (2, 64)):
         new = ScramCredentialUpsertion(
             name="alice",
@@ -272,7 +274,7 @@ def scram(admin: Admin) -> None:
 
 
 def features(admin: Admin) -> None:
-    """FEATURE_LEVEL down and up again."""
+    """Lower a feature's level and raise it again. Writes FEATURE_LEVEL."""
     for level, kind in ((1, _SAFE_DOWNGRADE), (2, _UPGRADE)):
         update = FeatureUpdateKey(
             feature="transaction.version", max_version_level=level, upgrade_type=kind
@@ -281,14 +283,16 @@ def features(admin: Admin) -> None:
 
 
 def producer_ids(admin: Admin) -> None:
-    """PRODUCER_IDS: the first one that a broker gives away makes it ask the controller for a
-    block.
+    """Start a producer: its broker asks the controller for a block of producer ids. Writes
+    PRODUCER_IDS.
     """
     admin.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=10_000))
 
 
 def reassignment(admin: Admin, brokers: list[Node]) -> None:
-    """PARTITION_CHANGE of every kind that a move makes; then the first replica leads again."""
+    """Reassign a partition, and elect its preferred leader. Writes every kind of PARTITION_CHANGE
+    of a reassignment.
+    """
     for replicas in (
         [brokers[1].node_id],
         [brokers[0].node_id],
@@ -307,8 +311,8 @@ def reassignment(admin: Admin, brokers: list[Node]) -> None:
 
 
 def directories(broker: Node) -> None:
-    """A replica moves to another directory of its broker, which tells the controller.
-    PARTITION_CHANGE with directories.
+    """Move a replica to another directory of its broker, which reports that to the controller.
+    Writes PARTITION_CHANGE with directories.
     """
     with Admin([broker.broker_address]) as admin:
         for directory in (broker.directory / "data-2", broker.log_dir):
@@ -322,7 +326,9 @@ def directories(broker: Node) -> None:
 
 
 def delegation_tokens(broker: Node) -> None:
-    """DELEGATION_TOKEN made and renewed; REMOVE_DELEGATION_TOKEN."""
+    """Create, renew and expire a delegation token. Writes DELEGATION_TOKEN and
+    REMOVE_DELEGATION_TOKEN.
+    """
     with Admin([_tokens_address(broker)], login=_USER) as admin:
         token = admin.send(
             CreateDelegationTokenRequest(
@@ -334,6 +340,6 @@ def delegation_tokens(broker: Node) -> None:
 
 
 def removed_topics(admin: Admin) -> None:
-    """REMOVE_TOPIC."""
+    """Delete topics. Writes REMOVE_TOPIC."""
     gone = [DeleteTopicState(name=f"passing-{number}") for number in range(3)]
     admin.send(DeleteTopicsRequest(topics=gone, timeout_ms=_TIMEOUT_MS), accept={3})

@@ -1,5 +1,5 @@
-"""Runs a quorum of kwire's as processes: ``with own_quorum(3) as cluster:`` has N voting ``kwire
-serve``, and cleans up.
+"""Runs a quorum of kwire's as processes: ``with own_quorum(3) as cluster:`` runs three voters, and
+removes them at the end.
 
 The interface is that of ``tools.kafka``, so that a test can treat both clusters alike: kill, pause,
 stop and wipe nodes, and find the leader. Every node listens for clients (``broker_address``) and
@@ -70,8 +70,8 @@ class OwnCluster(Cluster):
         process.wait_until(lambda: ready_line(process) is not None, timeout_s, interval_s=0.005)
 
     def wipe_node(self, node: Node) -> None:
-        """Remove the directory of a node that is down and format it again: a lost disk. In a
-        dynamic quorum it is another node then, by its directory id, and no voter.
+        """Remove the directory of a stopped node and format it again, as after the loss of a disk.
+        In a dynamic quorum the node then has another directory id, and is no voter.
         """
         if node.process is not None:
             raise ProcessError(f"node {node.node_id} runs: stop it before its directory is wiped")
@@ -172,7 +172,7 @@ def own_quorum(
     kill_at_end: bool = True,
     release: str = RELEASE,
 ) -> Iterator[OwnCluster]:
-    """A running quorum; stopped and removed at the end of the block.
+    """Yield a running quorum, which is stopped and removed at the end of the block.
 
     Node ids are 1 to ``nodes``, or ``ids``. ``properties`` go into every node's file, those of
     ``node_properties(node)`` into that node's. With ``static_voters`` the voters are in the
@@ -181,7 +181,7 @@ def own_quorum(
     ``kwire format`` runs first; by default for all but a single node, which formats itself.
     ``release``: the metadata.version to format, by default that of the Kafka nodes in tests.
     ``before``: a program that runs every node, such as strace. ``start``: whether to start nodes.
-    ``kill_at_end``: kill them, since the last of many leaders would find no successor.
+    ``kill_at_end``: kill them, because the last node could not hand over its leadership.
 
     The directory is removed unless it was given or something failed. Raises ProcessError when a
     node does not start.

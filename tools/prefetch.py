@@ -1,8 +1,8 @@
-"""Fetches and prepares all that the interoperability tests need and do not have yet: ``python -m
+"""Fetches and prepares the files that the interoperability tests need: ``python -m
 tools.prefetch``.
 
-``make test`` runs it beside the checks, at a lower priority. A part that fails is reported, and is
-no failure here: the tests that need it try again, and say what is missing.
+``make test`` runs it beside the checks, at a lower priority. A part that fails is reported, but the
+exit status is 0: the tests that need it try again, and report what is missing.
 """
 
 from __future__ import annotations

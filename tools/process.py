@@ -47,7 +47,7 @@ class Process:
         return self._child.poll() is None
 
     def said(self, limit: int = 4000) -> str:
-        """The end of what the child printed so far."""
+        """Return the end of the child's output so far."""
         return self.log.read_text(errors="replace")[-limit:]
 
     def wait_until(
@@ -115,9 +115,9 @@ def lasting_ports(count: int) -> list[int]:
     address.
 
     They lie outside of the range from which Linux picks the near end of a connection: so no
-    connection takes the port of a server that is down, and a client that tries it again and again
-    cannot by chance connect to itself. No port is given out twice in the life of a process: its
-    server may be down just now.
+    connection takes the port of a stopped server, and a client that repeatedly tries to connect
+    cannot connect to itself. No port is returned twice in the life of a process, because its server
+    may be stopped for a while.
     """
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found: list[int] = []

@@ -66,12 +66,12 @@ def real_brokers(
     directory: Path | None = None,
     kill_at_end: bool = False,
 ) -> Iterator[RealBrokers]:
-    """Brokers that found the controllers of ``own``, registered, were unfenced and serve; stopped
-    at the end of the block.
+    """Yield brokers that have registered with the controllers of ``own`` and are unfenced; they are
+    stopped at the end of the block.
 
     Node ids are 101 and up. ``properties`` go into every server.properties. The directory is
     removed unless it was given or something failed. Raises JavaError without Java or Maven,
-    ProcessError when a broker does not come up.
+    ProcessError when a broker does not start.
     """
     scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-brokers-"))
     replicas = str(min(brokers, 3))

@@ -1,10 +1,10 @@
 """Fetches the jars of Spark's Kafka source for the installed PySpark: ``python -m
 tools.spark_jars``.
 
-It asks Maven for the connector of PySpark's own version first. If that is not complete, it takes
-the newest set of released parts that worked together in tests, and says so. It prints the paths
-with commas between, as ``spark.jars`` and ``spark-submit --jars`` take them. PySpark has everything
-else that the connector needs.
+It asks Maven for the connector of PySpark's own version first. If that is incomplete, it takes the
+newest set of released jars that passed tests together, and prints that. It prints the paths with
+commas between, as ``spark.jars`` and ``spark-submit --jars`` take them. PySpark has everything else
+that the connector needs.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Struck:
 
 
 def available() -> str:
-    """The reason why strace cannot be used; empty if it can."""
+    """Return the reason why strace cannot be used; empty if it can."""
     if shutil.which("strace") is None:
         return "strace is not on the PATH (Debian package strace)"
     done = subprocess.run(
@@ -81,10 +81,10 @@ def available() -> str:
 
 
 def strike(position: int, fault: str, scratch: Path) -> Struck:
-    """Run a node of one in ``scratch`` with the fault at its ``position``-th call of a thread,
-    start it again, and check.
+    """Run a quorum of one node in ``scratch`` with the fault at the ``position``-th call of a
+    thread, start the node again, and check it.
 
-    Raises ProcessError when it does not start again, or serves nothing.
+    Raises ProcessError if it does not start again or does not answer.
     """
     trace = scratch / "strace.out"
     how = f"inject={CALLS}:{FAULTS[fault]}:when={position}"
@@ -159,8 +159,8 @@ def _until_struck(cluster: OwnCluster, wait_for: Any) -> int | None:
     show_default=True,
 )
 def main(positions: int, faults: tuple[str, ...], together: int, out: Path) -> None:
-    """Strike at every position with every fault. Exit 1 when something was lost or a failure was
-    survived.
+    """Inject every fault at every position. Exit with 1 if a record was lost, or a process
+    continued after a failed write.
     """
     if trouble := available():
         raise click.ClickException(trouble)

@@ -99,7 +99,7 @@ class Network:
             self._changed.notify_all()
 
     def let_through(self, source: int, target: int, closed: threading.Event) -> None:
-        """Return when a piece may go on, or its connection is closed."""
+        """Return when a piece may be forwarded, or its connection is closed."""
         with self._changed:
             self._changed.wait_for(lambda: closed.is_set() or self._way(source, target).open)
             delay_s = self._way(source, target).delay_s
@@ -107,12 +107,12 @@ class Network:
             closed.wait(delay_s)
 
     def wake(self) -> None:
-        """A connection was closed: the threads that hold its bytes look again."""
+        """Wake the threads that hold bytes of a closed connection."""
         with self._changed:
             self._changed.notify_all()
 
     def count(self, source: int, target: int, size: int) -> None:
-        """A piece goes on."""
+        """Count a piece that is forwarded."""
         with self._changed:
             self.passed[source, target] = self.passed.get((source, target), 0) + size
 

@@ -1,5 +1,5 @@
-"""Opens a blocking Kafka connection: one request, one response. For measurements and tests, not for
-users.
+"""Opens a blocking Kafka connection: one request, one response. It is for measurements and
+tests.
 """
 
 from __future__ import annotations

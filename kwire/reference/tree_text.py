@@ -38,7 +38,9 @@ class TreeText:
     redacted: str = "(hidden)"
 
     def lines(self, node: Node, data: bytes, depth: int = 0, own: bool = True) -> Iterator[str]:
-        """Return the lines of a node. ``own``: its byte range is one of ``data``."""
+        """Return the lines of a node. ``own``: the positions of the node are positions in
+        ``data``.
+        """
         if node.detached:
             own = False
             about = "(decompressed: positions below are within these bytes)"

@@ -39,7 +39,7 @@ BENCHES: Sequence[str] = (
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def main(as_json: bool, out: Path | None, names: tuple[str, ...]) -> None:
-    """Measure, compare with the bars, and say which do not hold."""
+    """Measure, compare with the bars, and print those that do not hold."""
     unknown = set(names) - set(BENCHES)
     if unknown:
         raise click.UsageError(

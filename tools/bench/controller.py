@@ -56,8 +56,8 @@ def run() -> list[dict[str, Any]]:
 def compared(
     quorum: Cluster, brokers: Cluster, cluster: Cluster, *, rounds: int
 ) -> Iterator[dict[str, Any]]:
-    """The rows of running clusters: kwire's controllers, their brokers, and Kafka's cluster.
-    The leaders are dead then.
+    """The rows of running clusters: kwire's controllers, their brokers, and Kafka's cluster. The
+    active controllers are killed at the end.
     """
     (own_start, own_wait), (their_start, their_wait) = _unfencing(brokers), _unfencing(cluster)
     yield _row("broker: registration to unfenced", "ms", own_start, their_start)
@@ -100,9 +100,9 @@ def _row(what: str, unit: str, own: float, their: float, *, more: bool = False) 
 
 
 def _unfencing(brokers: Cluster) -> tuple[float, float]:
-    """Medians of what the brokers' own logs say, ms: from the start of their life cycle to the end
-    of being fenced, and how much of that they waited for the controller. The rest is their own
-    start, which takes as long as the machine lets it.
+    """Medians from the brokers' own logs, in ms: the time from the start of a broker's life cycle
+    until it is unfenced, and the part of it in which the broker waits for the controller. The rest
+    is the broker's own start.
     """
     lives = [_moments(node) for node in brokers.nodes if node.is_broker()]
     waits = [_ms(life, _STARTS, _CAUGHT_UP) + _ms(life, _WAITS, _UNFENCED) for life in lives]
@@ -112,7 +112,7 @@ def _unfencing(brokers: Cluster) -> tuple[float, float]:
 
 
 def _moments(node: Node) -> dict[str, datetime]:
-    """When a broker said each of these first."""
+    """Return the time of the first line of each of these events in a broker's log."""
     found: dict[str, datetime] = {}
     for line in (node.directory / "server.out").read_text(errors="replace").splitlines():
         if match := _LINE.match(line):
@@ -121,16 +121,16 @@ def _moments(node: Node) -> dict[str, datetime]:
 
 
 def _ms(life: dict[str, datetime], begin: str, end: str) -> float:
-    """From one to the other, midnight between them or not; 0 where the second came first, since
-    nothing waited for it.
+    """Return the ms from the first time to the second, also across midnight; 0 if the second is
+    earlier, because the broker did not wait then.
     """
     seconds = (life[end] - life[begin]).total_seconds() % _DAY_S
     return 1000 * seconds if seconds < _DAY_S / 2 else 0.0
 
 
 def _failover(controllers: Cluster) -> float:
-    """From ``kill -9`` of the active controller to the response that a topic was created, from any
-    of the others asked in turn, ms.
+    """From ``kill -9`` of the active controller to the response to a CreateTopics request, which is
+    sent to the other nodes in turn; in ms.
     """
     leader = controllers.wait_for_leader()
     others = [

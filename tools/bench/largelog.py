@@ -62,8 +62,8 @@ def data_batches(node: Path) -> list[Batch]:
 
 
 def repeated(node: Path, batches: list[Batch], times: int, into: Path) -> Path:
-    """Return a node directory like ``node`` whose log has ``batches`` over and over, at growing
-    offsets of one epoch.
+    """Return a node directory like ``node`` whose log repeats ``batches``, at growing offsets of
+    one epoch.
     """
     shutil.copytree(
         node,

@@ -56,11 +56,11 @@ def kcat(bootstrap: str, topic: str, count: int) -> float:
 
 
 def confluent_kafka(bootstrap: str, topic: str, count: int) -> float:
-    """From the assignment to the last message, of a new consumer.
+    """Return the time of a new consumer from its assignment to the last message.
 
-    Its queue holds 100,000 messages, and when it is full the client sleeps a second before it
-    fetches again: with small messages that would be all there is to measure, so here it looks again
-    after a millisecond.
+    Its queue holds 100,000 messages, and when it is full the client sleeps for a second before it
+    fetches again. With small messages that sleep would dominate the measurement, so it is a
+    millisecond here.
     """
     from confluent_kafka import Consumer, TopicPartition
 

@@ -86,7 +86,9 @@ def _cells(row: Row) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """Three significant figures: a measurement on a shared machine is no more exact."""
+    """Format a number with three significant figures, as a measurement on a shared machine is not
+    more exact.
+    """
     if value is None:
         return ""
     if isinstance(value, float):

@@ -5,7 +5,7 @@ A pass over the log itself takes a tenth of a second, so rates are of a log of t
 times over. Passes on the two servers alternate; the ratio is the median over pairs of passes that
 followed each other. The first passes do not count: they warm caches and the JVM. Clients run on one
 processor and servers on another (see ``processors``), and the two topics have names of one length,
-because some clients make a string of it for every record.
+because some clients make a string of the name for every record.
 """
 
 from __future__ import annotations
@@ -168,9 +168,7 @@ def _compare(
 
 
 def fill(cluster: Cluster, batches: Sequence[largelog.Batch]) -> None:
-    """The same batches, byte for byte but for offset and epoch, in an ordinary topic; producers
-    send base offset 0.
-    """
+    """Write the same batches to an ordinary topic; only offset and epoch differ."""
     cluster.tool(TOPICS, ["--create", "--topic", TOPIC, "--partitions", "1"])
     with WireClient(cluster.bootstrap) as client:
         for _ in range(TIMES):

@@ -169,7 +169,9 @@ def _commit(group_id: str, count: int) -> OffsetCommit:
 
 
 def _handled(groups: int, event: Event) -> Work:
-    """``event`` at a coordinator with so many groups, and so many offsets of one more."""
+    """Handle ``event`` at a coordinator with this number of groups, and one more group with this
+    number of offsets.
+    """
 
     def work() -> Generator[Any, None, Any]:
         coordinator = GroupCoordinator(_LIMITS)

@@ -1,10 +1,10 @@
-"""The metadata topic in Spark: 1,000,000 records from the topic to typed columns, by every way
-there is, in one run.
+"""Measures the metadata topic in Spark: 1,000,000 records from the topic to typed columns, by every
+reader, in one run.
 
-The records are those of ``p-large``, its batches over and over, served by ``kwire serve`` and, byte
-for byte, by real Kafka. A pass is a batch query into Spark's ``noop`` sink, one task of a session
-that is warm. Ways that are compared take turns, and the ratio is the median of those of the turns.
-CPU is that of Spark's driver, JVM and Python workers, the servers' left out.
+The records repeat the batches of ``p-large``; ``kwire serve`` and Kafka serve the same bytes. A
+pass is a batch query into Spark's ``noop`` sink, in one task of a warm session. Readers that are
+compared run in turns, and the ratio is the median over the turns. CPU is that of Spark's driver,
+JVM and Python workers, without the servers'.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def _ways(spark: SparkSession, own: str, kafkas: str) -> dict[str, Callable[[], 
 def _measured(
     spark: SparkSession, ways: dict[str, Callable[[], DataFrame]], rounds: int
 ) -> dict[str, Passes]:
-    """Every way ``rounds`` times, in turns, each time beginning with another. Before, each is
-    counted, which warms it up.
+    """Run every reader ``rounds`` times, in turns; each round begins with another reader. Each
+    reader first counts the records once, which warms it up.
     """
     for name, way in ways.items():
         df = way()
@@ -216,7 +216,7 @@ def _tree_cpu_seconds(spark: SparkSession) -> float:
 
 
 def _stats() -> dict[int, tuple[int, int]]:
-    """Of each process its parent, and the ticks that it and its ended children took
+    """Return for each process its parent, and the processor ticks of it and of its ended children
     (``proc(5)``).
     """
     found = {}

@@ -1,6 +1,7 @@
-"""``python -m tools.check``: every check of the project, cheapest first, a line each with its time.
+"""``python -m tools.check``: runs every check of the project, the cheapest first, and prints a line
+with the time of each.
 
-CI and people run this same list; interoperability tests, which need Java and real clients, come
+CI and developers run the same list; interoperability tests, which need Java and real clients, come
 after it in ``make test``.
 """
 
@@ -23,7 +24,7 @@ from tools.check.steps import STEPS, Failed, Step
 @click.option("--list", "list_only", is_flag=True, help="Name the steps and stop.")
 @click.argument("names", nargs=-1, metavar="[STEP]...")
 def main(fix: bool, list_only: bool, names: tuple[str, ...]) -> None:
-    """Run all steps, or the named ones; every failure is told, and the exit status is 1 if there
+    """Run all steps, or the named ones; every failure is printed, and the exit status is 1 if there
     was one.
     """
     unknown = set(names) - {step.name for step in STEPS}

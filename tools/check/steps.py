@@ -34,12 +34,12 @@ _ROWS_MAX = 60
 
 
 class Failed(Exception):
-    """A check did not hold; the text is what to show."""
+    """A check failed; the text is what is printed."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """``run(fix)`` does it; ``talks`` says that it prints lines of its own on the way."""
+    """``run(fix)`` runs it; ``talks`` is true if it prints lines while it runs."""
 
     name: str
     title: str
@@ -48,8 +48,8 @@ class Step:
 
 
 def generated(fix: bool) -> str:
-    """The committed packages are exactly what the generator writes: nothing changed, missing or
-    left over. So are the tables of log events and the state diagrams in the documents.
+    """The committed packages, tables of log events and state diagrams are exactly what the
+    generators write: nothing is changed, missing or left over.
     """
     try:
         packages = tree(SCHEMAS)
@@ -108,8 +108,8 @@ def _state_diagrams(fix: bool) -> list[str]:
 
 
 def schema_hashes(_fix: bool) -> str:
-    """Every imported schema and every release's facts are what ORIGIN.json says was imported, and
-    none lacks an origin.
+    """Every imported schema and every release's facts have the hash in ORIGIN.json, and none is
+    missing there.
     """
     origin = json.loads((SCHEMAS / "ORIGIN.json").read_text(encoding="utf-8"))
     there = {
@@ -172,7 +172,7 @@ def types(_fix: bool) -> str:
 
 
 def unit_tests(_fix: bool) -> str:
-    """On every core; then, by themselves, those that measure how long others have to wait."""
+    """Run the unit tests on every core; then run those that measure waiting times alone."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not interop"]
     on_every_core = ["-n", "auto", "--dist", "loadscope", f"--ignore={_MEASURING}"]
     failed = [

@@ -1,3 +1,3 @@
-"""Measures whether an own quorum's memory stays flat while topics and groups are created and
-deleted for a long time.
+"""Measures whether the memory of a quorum of kwire stays constant while topics and groups are
+created and deleted for a long time.
 """

@@ -1,10 +1,10 @@
-"""``python -m tools.churn --minutes 60 --picture FILE.svg``: topics and groups come and go; memory
-is measured and drawn.
+"""``python -m tools.churn --minutes 60 --picture FILE.svg``: creates and deletes topics and groups,
+measures memory and draws it.
 
-Starts an own quorum of its own. The samples are appended to ``--samples`` while it runs, so that a
-run that is cut short leaves them; ``--draw`` makes the picture of such a file. Exit status 1 when a
-node's memory grew by more than ``--allowed`` MiB an hour after the first ten minutes, or a request
-failed.
+It starts a quorum of kwire for that. The samples are appended to ``--samples`` while it runs, so
+that an interrupted run keeps them; ``--draw`` makes the picture of such a file. Exit status 1 when
+a node's memory grew by more than ``--allowed`` MiB an hour after the first ten minutes, or a
+request failed.
 """
 
 from __future__ import annotations

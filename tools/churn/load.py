@@ -1,8 +1,8 @@
-"""The load of a churn run: topics and classic groups that are created, used once and deleted, at a
+"""Makes the load of a churn run: creates, uses once and deletes topics and classic groups, at a
 bounded rate.
 
-Every operation must succeed, except that a request may have to be sent again (``tools.admin``).
-Nothing stays behind: a topic is deleted before its worker creates the next one, and so is a group.
+Every operation must succeed, except that a request may have to be sent again (``tools.admin``). A
+worker deletes each topic or group before it creates the next one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Load:
             thread.start()
 
     def check(self) -> None:
-        """Raise what a worker failed with, if one did."""
+        """Raise the exception of a worker that failed."""
         if self._failure is not None:
             raise self._failure
 

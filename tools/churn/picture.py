@@ -1,5 +1,5 @@
-"""An SVG picture of a churn run: resident memory and file descriptors of every node over time.
-Draws what it is given.
+"""Draws a churn run in SVG: resident memory and file descriptors of every node over time. It
+measures nothing.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _chart(samples: Sequence[Sample], title: str, value: Callable[[Sample], floa
 
 
 def _step(most: float) -> float:
-    """A round distance between the lines of a chart that goes up to ``most``: three to eight
-    lines.
+    """Return a round distance between the lines of a chart up to ``most``, so that there are three
+    to eight lines.
     """
     size = 10.0 ** math.floor(math.log10(max(most, 1e-9)))
     return next(size * part for part in (0.2, 0.5, 1.0, 2.0) if most / (size * part) <= 8)

@@ -61,14 +61,14 @@ def append(path: Path, samples: Iterable[Sample]) -> None:
 
 
 def load(path: Path) -> list[Sample]:
-    """All samples of a file that :func:`append` wrote."""
+    """Return all samples of a file that :func:`append` wrote."""
     with path.open(newline="") as file:
         return [Sample(float(row[0]), *map(int, row[1:])) for row in list(csv.reader(file))[1:]]
 
 
 def growth_per_hour(samples: Sequence[Sample]) -> float:
-    """MiB of resident memory that a line through the samples of one node (least squares) gains in
-    an hour.
+    """Return the growth of a node's resident memory in MiB an hour: the slope of a least squares
+    line through its samples.
     """
     count = len(samples)
     middle_x = sum(one.seconds for one in samples) / count

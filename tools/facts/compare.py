@@ -45,7 +45,7 @@ _ROW_MAX: Final = 10
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """A line for each fact that came, went or changed, sorted by its path."""
+    """Return a line for each fact that was added, removed or changed, sorted by its path."""
     old, new = dict(_flat(before, "")), dict(_flat(after, ""))
     lines = []
     for path in sorted(old.keys() | new.keys()):
@@ -59,15 +59,15 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 
 
 def to_look_at(lines: list[str]) -> list[str]:
-    """The places to look at for the differences of :func:`differences`, in their order."""
+    """Return the places in the code that the :func:`differences` concern, in their order."""
     return [
         advice for start, advice in _LOOK_AT if any(line[2:].startswith(start) for line in lines)
     ]
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """(path, value) of each leaf. A row with a name stands under its name, so that a row that comes
-    between moves nothing.
+    """(path, value) of each leaf. A row with a name is under that name, so that an inserted row
+    does not change the paths of others.
     """
     if isinstance(value, Mapping):
         leaves = {key: one for key, one in value.items() if not isinstance(one, (Mapping, list))}

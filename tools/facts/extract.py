@@ -1,7 +1,7 @@
 """Reads a release's facts from its jars and writes them as text that a diff shows line by line.
 
 The facts are error codes, API keys, ACL enums, configuration keys, levels of metadata.version and
-of the other features. KafkaFacts.java reads them by reflection in a Java of its own; this module
+of the other features. KafkaFacts.java reads them by reflection in a process of its own; this module
 runs it and knows none of the facts.
 """
 
@@ -49,8 +49,8 @@ def read_facts(version: str) -> dict[str, Any]:
 
 
 def compact(facts: dict[str, Any]) -> dict[str, Any]:
-    """``facts`` with what a level supports as the levels at which it changes: ``[[7, false], [11,
-    true]]``.
+    """Return ``facts`` with each property of levels as the list of levels at which it changes:
+    ``[[7, false], [11, true]]``.
     """
     versions = facts["metadataVersions"]
     rows = {level["level"]: level.pop("supports") for level in versions["levels"]}
@@ -75,7 +75,7 @@ def _steps(values: dict[int, Any]) -> list[tuple[int, Any]]:
 
 
 def render(facts: dict[str, Any]) -> str:
-    """The facts as JSON text, a row a line: the same facts give the same bytes."""
+    """Return the facts as JSON text with one row on each line; equal facts give equal bytes."""
     return _render(facts, 0) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Reads Kafka's message schemas out of its jars and writes their facts under ``schemas/kafka``.
 
-Facts are names, types, versions, tags, defaults and flags; comments and descriptions stay behind.
+Facts are names, types, versions, tags, defaults and flags; comments and descriptions are left out.
 ORIGIN.json names, for each file, the artifact and version that it came from and the SHA-256 of the
 facts. A second run changes nothing.
 """
@@ -71,10 +71,10 @@ _FIELD_ORDER = (
 def import_jars(
     jars: Iterable[Path], out: Path, old: Iterable[tuple[Path, Sequence[str]]] = ()
 ) -> tuple[int, int]:
-    """Write the facts of every schema in ``jars`` to ``out``, of those named in ``old`` jars to its
-    neighbour ``old``.
+    """Write the facts of every schema in ``jars`` to ``out``, and those of the schemas in the
+    ``old`` jars to the directory ``old`` beside it.
 
-    ORIGIN.json beside both says where each came from; its rows of other directories stay. Returns
+    ORIGIN.json beside both has the origin of each; its rows of other directories stay. Returns
     (schemas, files changed). Raises SchemaError, ValueError.
     """
     texts: dict[str, str] = {}
@@ -158,7 +158,7 @@ def schemas_of(jar: Path) -> Iterator[dict[str, Any]]:
 
 
 def facts(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """``raw`` without descriptions, members in one fixed order."""
+    """Return ``raw`` without descriptions, and with its members in a fixed order."""
     out = {k: raw[k] for k in _MESSAGE_ORDER if k in raw}
     for member in ("fields", "commonStructs"):
         if member in out:
@@ -174,7 +174,7 @@ def _field_facts(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def render(value: Mapping[str, Any]) -> str:
-    """Schema facts as text: a line a field, two spaces a level."""
+    """Return schema facts as text: a line for each field, with two spaces for each level."""
     head = ",\n".join(
         f"  {json.dumps(k)}: {json.dumps(v)}"
         for k, v in value.items()

@@ -1,11 +1,11 @@
-"""``python -m tools.fuzz_server --frames 1000000``: seeded frames over all APIs, sent to live
+"""``python -m tools.fuzz_server --frames 1000000``: sends seeded frames of all APIs to live
 servers.
 
 Four settings share the frames: the listener for clients and that for controllers, each without
 authentication and with SASL and an authorizer. The exit status is 1 when a server failed: a line of
 its log that reports a bug, an election, too much memory, an answer that breaks the protocol, or a
-normal client that is not served afterwards. The frames that were on their way are printed in hex;
-``--setting SETTING --replay HEX`` sends one again to a new server.
+normal client that is not served afterwards. The frames in flight are printed in hex; ``--setting
+SETTING --replay HEX`` sends one again to a new server.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Seen:
 
     @classmethod
     def together(cls, all_seen: Sequence[Seen]) -> Seen:
-        """The sum of several."""
+        """Return the sum of several counts."""
         made = cls()
         for seen in all_seen:
             made.frames += seen.frames
@@ -70,7 +70,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Login:
-    """A user of PLAIN; ``name`` None: the connection does not authenticate."""
+    """A user of PLAIN; the connection does not authenticate if ``name`` is None."""
 
     name: str | None = None
     password: str = ""

@@ -96,7 +96,9 @@ class FrameSource:
         self._kinds, self._weights = list(KINDS), list(KINDS.values())
 
     def make(self, number: int) -> Frame:
-        """Frame ``number``: every API and version has its turn, in an order of the seed."""
+        """Return frame ``number``: the APIs and versions follow each other in an order that the
+        seed gives.
+        """
         rng = random.Random(f"{self._seed}:{number}")
         handler, version = self._apis[(number + number // len(self._apis)) % len(self._apis)]
         kind = rng.choices(self._kinds, self._weights)[0]
@@ -179,7 +181,7 @@ def _spoiled(rng: random.Random, body: bytes, kind: str) -> bytes:
 
 
 def _changed(rng: random.Random, data: bytes) -> bytes:
-    """``data`` with one to four edits."""
+    """Return ``data`` with one to four edits."""
     made = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 4))):
         if not made:

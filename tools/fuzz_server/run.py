@@ -37,11 +37,11 @@ class Result:
 
     @property
     def faults(self) -> list[str]:
-        """A sentence for each; empty where nothing is wrong."""
+        """A sentence for each fault; empty if there is none."""
         return [*self.findings.faults, *self.seen.failures]
 
     def summary(self) -> str:
-        """Several lines for a person."""
+        """Return the result in a few lines of text."""
         seen, found = self.seen, self.findings
         count = sum(seen.frames.values())
         lines = [

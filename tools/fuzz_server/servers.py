@@ -57,7 +57,7 @@ _COMMON: Final = {
 
 @dataclass
 class Server:
-    """A running quorum, and what it was like when the run began."""
+    """A running quorum, with its measurements at the begin of the run."""
 
     setup: str
     cluster: OwnCluster
@@ -67,7 +67,7 @@ class Server:
 
     @property
     def logins(self) -> tuple[Login, ...]:
-        """Of the connections that send frames, in turn."""
+        """Return the logins that the connections use in turn."""
         if self.setup == "plain":
             return (Login(),)
         return (_ADMIN, Login(OUTSIDER, OUTSIDER_PASSWORD)) * 4 + (Login(),)
@@ -78,7 +78,7 @@ class Server:
         return int(node.broker_port if listener == "BROKER" else node.controller_port)
 
     def begin_run(self) -> None:
-        """Measure the nodes: what was before is not part of the next run."""
+        """Measure the nodes at the begin of a run."""
         self.before = {node.node_id: _measure(node) for node in self.cluster.nodes}
 
 
@@ -145,7 +145,7 @@ def status(node: Node) -> dict[str, Any]:
 
 
 def examine(server: Server) -> Findings:
-    """Look at the servers when the frames have been sent."""
+    """Measure the servers after the frames have been sent, and return the findings."""
     found = Findings()
     for node in server.cluster.nodes:
         if not node.running_process().running():

@@ -1,4 +1,5 @@
-"""Random requests of any class and version: names that exist, ids of the cluster, and extremes.
+"""Makes random requests of any class and version, with names that exist, ids of the cluster, and
+extreme values.
 
 Values come from small pools, so that a million requests use the same topics, groups and users, and
 the state of the cluster stays small. The caller sets the share of values that are extremes of their

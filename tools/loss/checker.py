@@ -1,5 +1,5 @@
-"""Checks the rules that the log of a quorum must keep, whatever happened to its nodes. Pure, and
-linear but for sorting.
+"""Checks the rules that the log of a quorum must keep, whatever happened to its nodes. It does no
+I/O, and takes linear time except for sorting.
 
 The log is a queue ordered by offset, so it needs no search for a linearization: an append that was
 answered before another was sent must come before it, and one pass checks this for all pairs.
@@ -28,7 +28,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Minimum:
-    """A run with less than this proves nothing."""
+    """The least that a run must contain to be valid."""
 
     acknowledged: int = 1
     epochs: int = 1
@@ -37,7 +37,7 @@ class Minimum:
 
 @dataclass(slots=True)
 class _Facts:
-    """The history, and the one log of which all its reads should be parts."""
+    """The history, and the one log that contains all its reads."""
 
     history: History
     minimum: Minimum
@@ -70,7 +70,7 @@ def check(history: History, minimum: Minimum = Minimum()) -> list[Violation]:
 
 
 def _one_value(facts: _Facts) -> Iterator[str]:
-    """At an offset there is one batch, in all reads of all nodes at all times."""
+    """All reads of all nodes have the same batch at an offset."""
     whole = {batch.base_offset: batch for batch in facts.log}
     for read in facts.history.reads:
         for batch in read.batches:
@@ -140,7 +140,7 @@ def _failed_is_not(facts: _Facts) -> Iterator[str]:
 
 
 def _at_most_once(facts: _Facts) -> Iterator[str]:
-    """No append is there twice, acknowledged or not."""
+    """No append is in the log twice, acknowledged or not."""
     for id, places in facts.places.items():
         if len(places) > 1:
             yield f"append {id} stands at the offsets {places}"
@@ -237,7 +237,7 @@ def _no_stale_answer(facts: _Facts) -> Iterator[str]:
 
 
 def _enough_happened(facts: _Facts) -> Iterator[str]:
-    """The run was not vacuous."""
+    """The run has at least the :class:`Minimum`."""
     answers = sum(one.asked is not None for one in facts.history.leaders)
     for what, seen, wanted in (
         (

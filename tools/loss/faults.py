@@ -120,7 +120,7 @@ def cut_off_leader(run: Run, rng: random.Random) -> None:
 
 def deafen_leader(run: Run, rng: random.Random) -> None:
     """Keep the others' requests from the leader, which can still send: it must resign, because it
-    hears of no majority.
+    gets no requests from a majority.
     """
     network, leader = network_of(run), run.cluster.wait_for_leader()
     since = time.monotonic()
@@ -132,8 +132,8 @@ def deafen_leader(run: Run, rng: random.Random) -> None:
 
 
 def silence_leader(run: Run, rng: random.Random) -> None:
-    """Keep the leader's responses and requests from the others, whose requests it gets: they must
-    elect another leader.
+    """Keep the leader's responses and requests from the others; their requests still reach it. They
+    must elect another leader.
     """
     network, leader = network_of(run), run.cluster.wait_for_leader()
     since = time.monotonic()

@@ -1,5 +1,5 @@
-"""The history of a run as values that the checker judges: requests, responses, reads, faults. Times
-are of one clock, in seconds.
+"""Defines the history of a run as values for the checker: requests, responses, reads, faults. All
+times are seconds of one clock.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 class Outcome(enum.Enum):
-    """The outcome of an append, as its response tells."""
+    """The outcome of an append, according to its response."""
 
     ACKNOWLEDGED = "acknowledged"
     #: Refused before anything was done: it must never be seen.
@@ -21,8 +21,8 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One append. ``id`` is in the record that it makes; ``answered`` is None for one that never
-    was.
+    """One append. ``id`` is in the record that it makes; ``answered`` is None for an append without
+    a response.
     """
 
     id: int
@@ -35,8 +35,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class SeenBatch:
-    """A batch as a node gave it. ``digest`` stands for all its bytes, ``ids`` are the appends in it
-    with their offsets.
+    """A batch as a node returned it. ``digest`` is a hash of all its bytes, ``ids`` are the appends
+    in it with their offsets.
 
     ``leader`` is the id in its LEADER_CHANGE record, None without one.
     """
@@ -51,8 +51,8 @@ class SeenBatch:
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """Committed batches as ``node`` gave them in one reading, in its order. ``final``: the whole
-    log, after healing.
+    """Committed batches as ``node`` returned them in one reading, in that order. ``final``: the
+    whole log, after healing.
     """
 
     node: int
@@ -64,9 +64,9 @@ class LogRead:
 class Leadership:
     """An observation that ``leader`` leads ``epoch``.
 
-    ``asked``: when the question was sent, where the leader itself answered, as the leader: that is
-    a read, and must not be stale. None where another node says so. ``high_watermark`` as the
-    leader told it, None where it does not know it yet.
+    ``asked``: when the request was sent to the leader itself, whose response must not be stale;
+    None if another node named the leader. ``high_watermark``: the leader's, None if it does not
+    know it yet.
     """
 
     said_by: str
@@ -78,7 +78,7 @@ class Leadership:
 
 @dataclass(slots=True)
 class History:
-    """Everything of one run. ``nodes``: those whose whole log must have been read in the end."""
+    """Everything of one run. ``nodes``: the nodes whose whole logs are read at the end."""
 
     nodes: Sequence[int]
     attempts: list[Attempt] = field(default_factory=list)

@@ -1,5 +1,5 @@
-"""One run against a cluster: writers, watchers and readers while faults are injected, and the
-history that the checker judges.
+"""Runs writers, watchers and readers against a cluster while faults are injected, and gives the
+checker their history.
 
 It works on kwire's quorum and on real Kafka controllers, whose logs are read from their files
 because no API serves them.
@@ -29,7 +29,7 @@ _SETTLED_S = 60
 
 @dataclass
 class Run:
-    """A cluster under load. ``recoveries``: seconds from each harm to the next acknowledged
+    """A cluster under load. ``recoveries``: seconds from each fault to the next acknowledged
     append.
     """
 
@@ -43,11 +43,11 @@ class Run:
     harms: dict[str, int] = field(default_factory=dict)
 
     def harmed(self, kind: str) -> None:
-        """Count one harm."""
+        """Count one fault."""
         self.harms[kind] = self.harms.get(kind, 0) + 1
 
     def recovered(self, since: float, appends: int) -> None:
-        """Wait until ``appends`` are acknowledged; remembers how long the first took. Raises
+        """Wait until ``appends`` are acknowledged; note how long the first one took. Raises
         AdminError.
         """
         self.writers.wait_for(1)
@@ -66,7 +66,9 @@ class Result:
 
 @contextlib.contextmanager
 def under_load(cluster: Cluster, journal: Path, *, per_second: float = 1000) -> Iterator[Run]:
-    """Writers, watchers and readers that go on until the block ends. Raises what ended a writer."""
+    """Run writers, watchers and readers until the block ends. Raises the exception that ended a
+    writer.
+    """
     own = isinstance(cluster, OwnCluster)
     # A follower of kwire forwards requests, and answers NOT_CONTROLLER only to those that it never
     # forwarded.
@@ -98,7 +100,7 @@ def judge(run: Run, minimum: Minimum) -> Result:
     """Read every node's log up to what is committed now, and check the history. After the load,
     with all nodes up.
 
-    Raises ReadError when a node does not come to that end, ProcessError while there is no leader.
+    Raises ReadError when a node does not reach that end, ProcessError while there is no leader.
     """
     nodes = _controllers(run.cluster)
     history = History(

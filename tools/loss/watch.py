@@ -77,8 +77,8 @@ class Watch:
 
 
 def ask(client: WireClient, node: Node) -> Leadership | None:
-    """The node's answer to DescribeQuorum; None when it does not answer as the leader. Raises
-    OSError, EOFError.
+    """Return the node's response to DescribeQuorum; None if it does not answer as the leader.
+    Raises OSError, EOFError.
     """
     topic = TopicData(
         topic_name=CLUSTER_METADATA_TOPIC, partitions=[PartitionData(partition_index=0)]

@@ -105,7 +105,7 @@ class Writers:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Nothing is sent in the block, and nothing is in flight."""
+        """Within the block no append is sent or in flight."""
         with contextlib.ExitStack() as stack:
             for lock in self._holds:
                 stack.enter_context(lock)
@@ -137,7 +137,7 @@ class Writers:
             writer.hang_up()
 
     def tell(self, outcome: Outcome) -> None:
-        """Count one."""
+        """Count one outcome."""
         with self._count:
             self.acknowledged += outcome is Outcome.ACKNOWLEDGED
             self.unknown += outcome is Outcome.UNKNOWN
@@ -146,7 +146,7 @@ class Writers:
 
 
 class _Writer:
-    """One thread's connection and numbers."""
+    """The connection of one thread, and the numbers of its appends."""
 
     def __init__(self, all: Writers, number: int, kind: str) -> None:
         self._all, self._kind = all, kind
@@ -207,7 +207,7 @@ _SILENCE = "silence"
 
 
 def request(kind: str, id: int) -> Message:
-    """The append with this number."""
+    """Return the request for the append with this number."""
     if kind == TOPIC:
         topic = CreatableTopic(name=f"{_TOPIC_PREFIX}{id}", num_partitions=1, replication_factor=1)
         return CreateTopicsRequest(topics=[topic], timeout_ms=5000)
