@@ -161,6 +161,7 @@ async def _main(config: Config) -> None:
     import trio
 
     from gateway.app import serve
+    from gateway.sources.image_memory import freeze_survivors
 
     stop = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -168,6 +169,7 @@ async def _main(config: Config) -> None:
             nursery.start_soon(_stop_at_signal, signals, stop, nursery.cancel_scope)
             ready = await nursery.start(serve, config, stop)
             gc.freeze()
+            freeze_survivors()
             gc.enable()
             _say_ready(ready)
             await ready.ended.wait()

@@ -18,6 +18,9 @@ from kwire.cluster import Image
 
 #: Objects that every full collection may visit: they take about 2 ms.
 LOOSE_OBJECTS_MAX: Final = 20_000
+_OLDEST: Final = 2
+#: A full collection follows 700 * 10 * 3 objects more made than freed (``gc.set_threshold``).
+_THRESHOLDS: Final = (700, 10, 3)
 
 
 class _CollectorPause:
@@ -66,6 +69,24 @@ def freeze() -> None:
     """
     gc.collect()
     if len(gc.get_objects()) > LOOSE_OBJECTS_MAX:
+        gc.freeze()
+
+
+def freeze_survivors() -> None:
+    """Exclude what survives a full collection from all later ones, from now on, so that each visits
+    only what was made since the one before: some 20,000 objects.
+
+    A full collection over 40 decoded requests that name 9,000 topics each takes 200 ms, and one
+    over 10,000 connections 50 ms. As with :func:`freeze`, reference counting still frees what
+    survived, and a cycle that becomes garbage later is never freed.
+    """
+    gc.set_threshold(*_THRESHOLDS)
+    if _freeze_if_full not in gc.callbacks:
+        gc.callbacks.append(_freeze_if_full)
+
+
+def _freeze_if_full(phase: str, info: dict[str, int]) -> None:
+    if phase == "stop" and info["generation"] == _OLDEST:
         gc.freeze()
 
 

@@ -14,6 +14,7 @@ from gateway.sources.image_memory import (
     LOOSE_OBJECTS_MAX,
     collector_paused,
     freeze,
+    freeze_survivors,
     frozen_when_made,
     release_incrementally,
 )
@@ -112,3 +113,43 @@ def test_few_objects_or_those_of_a_failure_are_left_to_the_collector() -> None:
     with pytest.raises(KeyError), frozen_when_made(LOOSE_OBJECTS_MAX + 1):
         raise KeyError
     assert gc.isenabled() and gc.get_freeze_count() <= frozen
+
+
+def test_full_collection_does_not_visit_what_survived_the_one_before() -> None:
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    try:
+        freeze_survivors()
+        freeze_survivors()
+        assert len(gc.callbacks) == len(callbacks) + 1
+        alive = [Thing() for _ in range(100_000)]
+        gone = weakref.ref(alive[0])
+        gc.collect()
+        assert len(gc.get_objects()) < LOOSE_OBJECTS_MAX
+        del alive
+        assert gone() is None
+    finally:
+        gc.callbacks[:] = callbacks
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def test_no_collection_takes_long_while_many_objects_are_made() -> None:
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    visited: list[int] = []
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            visited.append(len(gc.get_objects()))
+
+    try:
+        gc.collect()
+        gc.freeze()
+        freeze_survivors()
+        gc.callbacks.append(count)
+        alive = [Thing() for _ in range(500_000)]
+        assert len(visited) > 5 and max(visited) < 5 * LOOSE_OBJECTS_MAX
+        del alive
+    finally:
+        gc.callbacks[:] = callbacks
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

@@ -200,3 +200,31 @@ def test_a_thousand_parked_fetches_need_no_task_and_complete_together() -> None:
             print(f"woke {count} parked requests, answers sent, in {took * 1000:.1f} ms")
 
     run(main)
+
+
+def test_other_tasks_run_between_long_responses_that_expire_together() -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    def late() -> HeartbeatResponse:
+        time.sleep(0.01)
+        return LATE
+
+    async def main() -> None:
+        purgatory = Purgatory()
+        waiting = [Waiting(purgatory, deadline=trio.current_time()) for _ in range(10)]
+        for one in waiting:
+            one.pending.expire = late
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(purgatory.run)
+            nursery.start_soon(count_turns)
+            await until(lambda: all(one.got for one in waiting))
+            nursery.cancel_scope.cancel()
+
+    run(main)
+    assert turns >= 10
