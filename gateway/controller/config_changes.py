@@ -169,6 +169,7 @@ def increments(
     resource: Resource, configs: Iterable[AlterableConfig], before: Mapping[str, str]
 ) -> _Changes:
     """Change the keys of the request, and keep all others (KIP-339). Raises ApiError."""
+    # Null stands for the removal of a key, which has an operation of its own.
     unset = [
         config.name
         for config in configs
@@ -285,6 +286,7 @@ def _check_min_isr(
             ErrorCode.INVALID_CONFIG,
             f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.",
         )
+    # Without it the value in each node's own file would count.
     if changes[MIN_ISR] is None:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,

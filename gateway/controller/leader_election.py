@@ -55,6 +55,8 @@ def on_controlled_shutdown(
     while it :func:`leads_any`: another replica may come into sync.
     """
     yield from context.state.index_partitions()
+    # Every ISR, and not only the partitions that it leads: it cannot come back into one before it
+    # restarts (KIP-841).
     records = yield from _without(broker_id, context, context.state.partitions.in_isr(broker_id))
     return records
 

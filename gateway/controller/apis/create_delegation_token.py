@@ -130,6 +130,7 @@ def _created(token: DelegationTokenRecord, hmac: bytes, version: int) -> Message
 
 
 def _people(owner: str, requester: str, version: int) -> dict[str, Any]:
+    # At the first colon: a name may have others, and a type has none (``_owner_of``).
     owner_type, _, owner_name = owner.partition(":")
     people = {"principal_type": owner_type, "principal_name": owner_name}
     # Older versions have no field for it.

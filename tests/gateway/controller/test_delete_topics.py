@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from tests.gateway.controller.cluster import Cluster, create, made
@@ -56,6 +57,18 @@ def test_response_to_a_deletion_by_id_has_the_name() -> None:
     topic_id = cluster.image.topic_ids["a"]
     assert delete(cluster, {"name": None, "topic_id": topic_id}) == [("a", topic_id, 0)]
     assert not cluster.image.topics
+
+
+def test_records_of_a_deletion_have_the_order_of_the_request() -> None:
+    names = ["t7", "t2", "t9", "t4", "t1", "t8", "t3", "t6", "t5", "t0"]
+    cluster = cluster_of(*sorted(names))
+    ids = [cluster.image.topic_ids[name] for name in names]
+    decision = cluster.decide(
+        made("DeleteTopicsRequest", topics=[{"name": name} for name in names]), 6
+    )
+    assert decision.operation is not None
+    removed = [RemoveTopicRecord(topic_id=topic_id) for topic_id in ids]
+    assert [message for message, _ in decision.operation.records] == removed
 
 
 def test_unknown_topics_are_refused() -> None:
