@@ -83,11 +83,11 @@ class Identity:
 
 
 class Authority:
-    """Issues certificates that every holder of its own trusts.
+    """A certificate authority: peers that trust its certificate trust those that it issues.
 
     With ``identified`` certificates have the extensions that RFC 5280 requires and openssl.cnf
-    adds: key usage, subject and authority key identifiers. Without it they have none, as many
-    self-made ones; Java accepts both.
+    adds: key usage, subject and authority key identifiers. Without it they have no extensions, as
+    many self-made certificates; Java accepts both.
     """
 
     def __init__(self, name: str = "Test CA", *, identified: bool = False) -> None:

@@ -95,7 +95,7 @@ _CLIENTS: Final = (
         "idle connection closed",
         "debug",
         f"{CONNECTION} software error",
-        "Nothing moved on a connection for `connections.max.idle.ms`.",
+        "A connection sent and received nothing for `connections.max.idle.ms`.",
     ),
     _event(
         "peer disconnected",
@@ -113,11 +113,11 @@ _CLIENTS: Final = (
         "connections not accepted",
         "error",
         "listener error",
-        "The system is out of file descriptors or memory. Accepting goes on when there is room.",
+        "The system is out of file descriptors or memory. The server accepts again later.",
     ),
     _problem(
         "source problem",
-        "A corrupt batch, a torn tail or an unreachable directory: file and position.",
+        "The files have a corrupt batch or a torn tail, or cannot be read (file, position).",
     ),
     _event("source recovered", "info", "", "The source has no problem any more."),
     _event(

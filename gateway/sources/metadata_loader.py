@@ -137,8 +137,9 @@ class MetadataLoader:
         return [id for ids in itertools.islice(reversed(self._changed_acls), missed) for id in ids]
 
     def take_acl_index(self) -> tuple[int, AclIndex] | None:
-        """Return an index of all ACLs, once, with the value of ``acl_changes`` that it is for; None
-        if no image was loaded since. For an authorizer, which then changes it.
+        """Return the value of ``acl_changes`` and an index of all ACLs at that value, for an
+        authorizer, which then updates the index. A second call returns None until another image is
+        loaded.
 
         The thread makes it together with the image: 100,000 ACLs take half a second.
         """

@@ -98,8 +98,8 @@ def _latency(cluster: Cluster, leader: str, bootstrap: str, how: str) -> Iterato
 def _watch(
     cluster: Cluster, leader: str, bootstrap: str
 ) -> tuple[dict[int, float], dict[int, float], dict[int, int]]:
-    """Return when the leader reported, and the consumer had, each offset (seconds since the epoch),
-    and when it was appended (ms).
+    """Return for each offset when the leader reported it and when the consumer received it (seconds
+    since the epoch), and when it was appended (ms).
     """
     committed: dict[int, float] = {}
     seen: dict[int, float] = {}
