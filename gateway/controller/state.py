@@ -33,8 +33,8 @@ _COLLIDING: Final = str.maketrans(".", "_")
 
 
 class State:
-    """The state. After :meth:`copy` only :meth:`apply` changes ``image``; nothing changes the
-    committed image that it is a copy of.
+    """The cluster with the controller's own proposals. After :meth:`copy` only :meth:`apply`
+    changes ``image``; the committed image, of which it is a copy, stays the same.
     """
 
     def __init__(self) -> None:

@@ -99,7 +99,9 @@ def too_new_body_unread(probe: Probe) -> None:
     "next-version", source="KIP-511", section="ApiVersions Request/Response Handling", since="2.4"
 )
 def next_version(probe: Probe) -> None:
-    """ApiVersions one version above the highest offered is refused as any too new one."""
+    """ApiVersions one version above the highest offered is refused like any version that is too
+    new.
+    """
     _refusal(probe, probe.session.offered[_KEY][1] + 1, small_request(_KEY, 3).encode(3))
 
 
