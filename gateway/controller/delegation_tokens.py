@@ -54,6 +54,7 @@ def expiry_api(
         except ApiError as refusal:
             return ControllerResult([], response(error_code=refusal.error))
         if expiry_ms is None:
+            # ``expireDelegationToken`` answers a removal with the time of it.
             removal = RemoveDelegationTokenRecord(token_id=token.token_id)
             return ControllerResult([removal], response(expiry_timestamp_ms=context.now_ms))
         # No renewal lets a token live longer than it was created for.

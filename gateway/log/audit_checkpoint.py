@@ -31,6 +31,7 @@ class PendingFlush:
         """Sync the file; return the end offset. Raises SyncFailed."""
         try:
             self.disk.sync(self.file)
+        # A flush runs once, so this is the last use of the descriptor.
         finally:
             self.file.close()
         # After the sync, which it describes.

@@ -319,6 +319,7 @@ class FileFollower:
 
     def _compose(self) -> LogView:
         segments = [self._index] if self._index else []
+        # As in the file: the offsets in a snapshot begin at 0, whatever its name says.
         start = segments[0].offsets[0] if segments and segments[0].offsets else 0
         slices, broken, notices = _join(segments, start)
         epochs = epochs_of(slices)
@@ -363,6 +364,7 @@ def _join(
                 "what is between is missing or twice there"
             )
             return slices, Problem(index.file.path, 0, reason), []
+        # Within a segment ``BatchIndex`` has checked it.
         if index.epochs and index.epochs[0][0] < epoch:
             return (
                 slices,
@@ -371,6 +373,7 @@ def _join(
             )
         if piece := slice_of(index, 0, start):
             slices.append(piece)
+        # Where this segment ends is not known yet, so the next one cannot be compared with it.
         if index.status is Status.BEHIND:
             return slices, None, []
         if index.problem:

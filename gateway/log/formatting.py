@@ -229,6 +229,7 @@ def _write(data_dir: Path, formatting: Formatting, disk: Disk) -> None:
     else:  # an earlier formatting that was not finished may have left one
         disk.remove(voters)
         disk.sync_directory(voters.parent)
+    # Likewise left by a formatting that a crash interrupted.
     disk.remove(voters.with_name(voters.name + TEMPORARY))
     # Last: with it the directory counts as formatted.
     write_meta(

@@ -89,6 +89,8 @@ class MetadataFiles:
             "restore it, or remove it to take the directory at its name",
         )
         if topic_id is None:
+            # A new directory: Kafka opens it as its own (``UnifiedLog.initializeTopicId`` reads the
+            # file).
             self._disk.replace(path, partition_metadata.format_topic_id(METADATA_TOPIC_ID))
         # ``UnifiedLog.initializeTopicId`` throws InconsistentTopicIdException.
         elif topic_id != METADATA_TOPIC_ID:

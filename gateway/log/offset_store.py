@@ -153,6 +153,7 @@ class OffsetStore:
         self._apply(appended)
         assert self._next_offset == appended[-1].offset + 1
         self._end = self._next_offset
+        # ``0 <=``: also after the wall clock was set back.
         if not 0 <= timestamp_ms - self._end_written_ms < _END_INTERVAL_MS:
             self._end_written_ms = timestamp_ms
             write_end(self._directory, self._end)
@@ -205,6 +206,7 @@ class OffsetStore:
 
     def close(self) -> None:
         """Release the lock and close the file. Everything appended is on disk already."""
+        # Not after a failed write: what the file holds then is not known.
         if self._file >= 0 and self._end_written_ms >= 0:
             write_end(self._directory, self._end)
         self._close_file()
@@ -239,6 +241,7 @@ class OffsetStore:
             self._keep_damaged()
         if damages or rewrite:
             self.compact()
+        # The sync of a file does not cover its name.
         if is_new:
             _sync_directory(self._directory)
 

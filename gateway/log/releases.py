@@ -67,6 +67,8 @@ def features_of(level: int, chosen: Mapping[str, int] | None = None) -> tuple[tu
     ``chosen`` levels override the release's. Level 0 is left out, as in Kafka. Raises ValueError
     for levels that no release can finalize.
     """
+    # Servers of Kafka 4 start on no level below 3.3-IV3, and the records of a level that is not for
+    # production may still change.
     if not LEVEL_MIN <= level <= LEVEL_MAX:
         raise ValueError(f"{METADATA_VERSION}={level}: it goes from {LEVEL_MIN} to {LEVEL_MAX}")
     chosen = chosen or {}

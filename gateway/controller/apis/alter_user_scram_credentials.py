@@ -76,6 +76,7 @@ def _alter(
                 ErrorCode.DUPLICATE_RESOURCE,
                 "A user credential cannot be altered twice in the same request",
             )
+        # For each user, as in ``alterCredentials``: the response has no error of its own.
         if not is_scram_supported(context.level):
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM"

@@ -118,6 +118,7 @@ class ConfigKey:
         if found := _HEXADECIMAL.fullmatch(text):
             try:
                 return float.fromhex(found[1])
+            # As ``Double.parseDouble``: a literal that is too large is Infinity.
             except OverflowError:
                 return float("inf")
         raise self._unreadable(text, f"Not a number of type {self.type.name}")
