@@ -64,7 +64,7 @@ def _parts() -> dict[str, Callable[[], object]]:
 
 
 def _other_pyspark() -> None:
-    """The environment of ``tests/interop/test_spark_42.py``, and the jars and archive for it."""
+    """The environment of ``tests/interop/spark_release.py``, and the jars and archive for it."""
     python = str(pyspark_release.environment(DELTA_FOR))
     for module in ("tools.spark_home", "tools.spark_jars"):
         done = subprocess.run(

@@ -1,18 +1,34 @@
-"""Runs one server for all tests of a module, in a thread of its own, so that each test meets the
-state that the ones before left.
+"""Marks the tests that run alone. Runs one server for all tests of a module, in a thread of its
+own, so that each test meets the state that the ones before left.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import trio
 
 from tests.gateway.server.harness import run
 from tests.hostile.target import Target, attacked
+
+#: Modules that measure no time. All others run alone.
+_BESIDE_OTHERS: Final = (
+    "test_longest_strings",
+    "test_lying_leader",
+    "test_mutations",
+    "test_quorum_apis",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.path.stem not in _BESIDE_OTHERS:
+            item.add_marker("alone")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ FIGURES: list[str] = []
 #: waited for alone.
 _LONGEST: Final = (
     "test_spark_tables",
-    "test_spark_42",
+    "test_spark_delta",
     "test_admin_tools",
     "test_own_quorum_failover",
     "test_quorum_failover",
@@ -25,6 +25,7 @@ _LONGEST: Final = (
     "test_partition_life",
     "test_controller_plain_model",
     "test_own_quorum_crashes",
+    "test_spark_42",
     "test_real_brokers",
     "test_quorum_observed",
 )

@@ -1,4 +1,4 @@
-"""Tables of the metadata log in Delta. Its newest release needs Spark 4.2, so ``test_spark_42``
+"""Tables of the metadata log in Delta. Its newest release needs Spark 4.2, so ``test_spark_delta``
 runs these tests.
 """
 

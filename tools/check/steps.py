@@ -23,9 +23,6 @@ from tools.site.build import SiteError, build
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMAS = ROOT / "schemas"
-#: Tests of latencies, which other tests beside them would change.
-_MEASURING = "tests/hostile"
-
 
 #: Generated text, facts of others, and a list that speaks of old names.
 _NOT_TIDIED = ("kwire/messages/", "schemas/", "CHANGELOG.md")
@@ -173,11 +170,11 @@ def types(_fix: bool) -> str:
 
 def unit_tests(_fix: bool) -> str:
     """Run the unit tests on every core; then run those that measure waiting times alone."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not interop"]
-    on_every_core = ["-n", "auto", "--dist", "loadscope", f"--ignore={_MEASURING}"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m"]
+    on_every_core = ["not interop and not alone", "-n", "auto", "--dist", "loadscope"]
     failed = [
         subprocess.run(command + more, cwd=ROOT, check=False).returncode
-        for more in (on_every_core, [_MEASURING])
+        for more in (on_every_core, ["alone", "tests/hostile"])
     ]
     if any(failed):
         raise Failed("  see the reports above")
