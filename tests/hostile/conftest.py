@@ -17,6 +17,7 @@ from tests.hostile.target import Target, attacked
 
 #: Modules that measure no time. All others run alone.
 _BESIDE_OTHERS: Final = (
+    "test_fuzz_server",
     "test_longest_strings",
     "test_lying_leader",
     "test_mutations",

@@ -13,8 +13,8 @@ READ: list[tuple[str, str, int, str]] = []
 FIGURES: list[str] = []
 
 
-#: The files that take longest, longest first. Two are run at a time: one that comes last would be
-#: waited for alone.
+#: The files that take longest, longest first. Three are run at a time, on two cores, as each waits
+#: for elections and time-outs half of its time: one that comes last would be waited for alone.
 _LONGEST: Final = (
     "test_spark_tables",
     "test_spark_delta",
