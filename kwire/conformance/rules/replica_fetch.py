@@ -63,6 +63,7 @@ def _log(probe: Probe, quorum: Quorum, **fields: Any) -> tuple[Any, list[RecordB
     batches = batches_of(probe, partition)
     if not batches and snapshot.end_offset >= 0:
         probe.not_applicable("the log ends with its snapshot")
+    probe.expect(bool(batches), "a Fetch from the start of the log has no records")
     return partition, batches
 
 
@@ -241,7 +242,6 @@ def offsets_without_gaps(probe: Probe) -> None:
     gap, and have right CRCs.
     """
     partition, batches = _log(probe, led_here(probe))
-    probe.expect(bool(batches), "a Fetch from the start of the log has no records")
     start = max(partition.log_start_offset, 0)
     expected = batches[0].header.base_offset
     probe.expect(start <= expected, f"the first batch is at {expected}, the log starts at {start}")

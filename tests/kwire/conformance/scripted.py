@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from kwire.conformance.connection import open_plain
 from kwire.conformance.session import Target
@@ -20,19 +20,23 @@ Script = Callable[[socket.socket, bytes], bool]
 OFFERED = {ApiKey.API_VERSIONS: (0, 3), ApiKey.METADATA: (0, 12)}
 
 
-def api_versions(connection: socket.socket, request: bytes) -> None:
+def api_versions(
+    connection: socket.socket,
+    request: bytes,
+    offered: Mapping[ApiKey, tuple[int, int]] = OFFERED,
+) -> None:
     """Answer an ApiVersions request."""
     _, version, number = peek(request)
     keys = [
         ApiVersion(api_key=key, min_version=low, max_version=high)
-        for key, (low, high) in OFFERED.items()
+        for key, (low, high) in offered.items()
     ]
     body = ApiVersionsResponse(api_keys=keys).encode(version)
     connection.sendall(frame(encode_response_header(18, version, number), body))
 
 
 @contextlib.contextmanager
-def server(script: Script) -> Iterator[Target]:
+def server(script: Script, offered: Mapping[ApiKey, tuple[int, int]] = OFFERED) -> Iterator[Target]:
     """A listener whose connections run ``script`` for every request but ApiVersions."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     port = int(listener.getsockname()[1])
@@ -44,7 +48,7 @@ def server(script: Script) -> Iterator[Target]:
                 splitter.feed(data)
                 while (request := splitter.next_frame()) is not None:
                     if peek(request)[0] == ApiKey.API_VERSIONS:
-                        api_versions(connection, request)
+                        api_versions(connection, request, offered)
                     elif not script(connection, request):
                         return
 

@@ -1,0 +1,18 @@
+"""Rules of Fetch by a replica."""
+
+from __future__ import annotations
+
+from tests.kwire.conformance.rules.agreeable import broken_by_it, rules_of
+
+#: Rules that a leader which refuses nothing keeps all the same, or to which they do not apply.
+_KEPT = {
+    "names-leader",
+    "not-leader",
+    "by-name",
+    "any-replica",
+    "no-session",
+}
+
+
+def test_a_leader_that_refuses_nothing_breaks_all_other_rules() -> None:
+    assert broken_by_it("replica-fetch") == rules_of("replica-fetch") - _KEPT

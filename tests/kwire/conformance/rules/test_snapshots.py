@@ -1,0 +1,21 @@
+"""Rules of FetchSnapshot."""
+
+from __future__ import annotations
+
+from tests.kwire.conformance.rules.agreeable import broken_by_it, rules_of
+
+#: Rules that a leader which refuses nothing keeps all the same, or to which they do not apply.
+_KEPT = {
+    "named-by-fetch",
+    "fetch-goes-on",
+    "page",
+    "names-leader",
+    "beyond-end",
+    "position-negative",
+    "header-and-footer",
+    "epoch-of-batches",
+}
+
+
+def test_a_leader_that_refuses_nothing_breaks_all_other_rules() -> None:
+    assert broken_by_it("snapshots") == rules_of("snapshots") - _KEPT
