@@ -1,4 +1,4 @@
-"""The seeded faults of DescribeQuorum and FetchSnapshot, each with the rule that is named for it."""
+"""The seeded faults of DescribeQuorum and FetchSnapshot, each with the rule that finds it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from kwire.registry import request_type, response_type
 from tests.kwire.conformance.scripted import server
 
 LEADER_ID, EPOCH = 1, 3
-#: What the leader offers.
+#: The APIs that the leader offers.
 APIS = (
     *(ApiKey.FETCH, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH),
     *(ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_CLUSTER, ApiKey.FETCH_SNAPSHOT, ApiKey.ENVELOPE),
