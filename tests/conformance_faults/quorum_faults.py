@@ -28,6 +28,14 @@ _RAFT: Final = (
 )
 
 
+def _of_another_cluster(request: Any) -> bool:
+    return bool(request.cluster_id == OTHER_CLUSTER)
+
+
+def _has_name(request: Any) -> bool:
+    return bool(request.topics and request.topics[0].topic)
+
+
 def _is_null(request: Any) -> bool:
     return request.cluster_id is None
 
@@ -57,7 +65,7 @@ def _of_all() -> Iterator[Row]:
     for api in _RAFT:
         for name, rule, change in (
             ("takes another cluster", "other-cluster",
-             when(lambda request: request.cluster_id == OTHER_CLUSTER, error_becomes(wrong_cluster))),
+             when(_of_another_cluster, error_becomes(wrong_cluster))),
             ("takes the empty cluster", "empty-cluster", error_becomes(wrong_cluster)),
             ("wants a cluster", "null-cluster", when(_is_null, _top(wrong_cluster))),
             ("takes no topics", "no-topics", error_becomes(invalid)),
@@ -219,7 +227,7 @@ _FETCH: Final = tuple(faults_of(
     ("Fetch takes offset -1", "replica-fetch.offset-negative", _NO_INVALID),
     ("Fetch takes wait -1", "replica-fetch.wait-negative", _NO_INVALID),
     ("Fetch by name is not served", "replica-fetch.by-name",
-     when(lambda request: bool(request.topics[0].topic), _top(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))),
+     when(_has_name, _top(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))),
     ("the diverging epoch is one too large", "replica-fetch.diverging-beyond-end",
      _diverging(lambda epoch: epoch + 1, lambda end: end)),
     ("an old epoch does not diverge", "replica-fetch.diverging-older-epoch",

@@ -36,7 +36,7 @@ def _described(probe: Probe, version: int | None = None) -> Any:
         return None if one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER else answer
 
     if ApiKey.VOTE in probe.session.offered:
-        led_here(probe)  # a controller that does not lead passes the request to nobody
+        led_here(probe)  # a controller that does not lead does not pass the request on
     return probe.until(asked, "an answer of the leader")
 
 
