@@ -31,6 +31,7 @@ Examples:
   kwire conform localhost:9092 --rule framing --rule 'schema.Fetch.*'
   kwire conform ctl1:9093 --command-config client.properties --junit conform.xml
   kwire conform localhost:9092 --allow known.txt -o json > report.json
+  kwire conform --log /var/lib/kafka/metadata/__cluster_metadata-0
   kwire conform --list --api Metadata
   kwire conform --explain api-versions.too-new
 
@@ -43,6 +44,9 @@ Exit status: 0 every rule is kept; 1 a rule is not, or a request was not answere
     help="The same as the argument.")  # fmt: skip
 @click.option("--bootstrap-controller", "controller", metavar="HOST:PORT", type=parse_address,
     help="The same; a controller is recognized by the APIs that it offers.")  # fmt: skip
+@click.option("--log", "log_dir", metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Check the metadata log in this directory, or the one below it, without any server.")  # fmt: skip
 @click.option("--command-config", "config", metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A properties file with Kafka's client keys: security.protocol, ssl.*, sasl.*.")  # fmt: skip
@@ -81,13 +85,14 @@ def command(
     controller: Address | None,
     list_rules: bool,
     explain: str | None,
+    log_dir: Path | None,
     output: str,
     json_file: Path | None,
     junit_file: Path | None,
     html_file: Path | None,
     **how: Any,
 ) -> None:
-    """Check a Kafka server, of any make, against the rules of the protocol.
+    """Check a Kafka server, of any make, or a metadata log, against the rules of the protocol.
 
     Each rule sends requests on connections of its own and judges what comes back. Without
     --destructive nothing changes but topics and groups whose names begin with kwire-conform-, and
@@ -104,13 +109,13 @@ def command(
         click.echo(rule_list(rules), nl=False)
         return
     addresses = [one for one in (server, broker, controller) if one is not None]
-    if len(addresses) != 1:
-        raise click.UsageError("give one server: HOST:PORT")
+    if len(addresses) + (log_dir is not None) != 1:
+        raise click.UsageError("give one server, HOST:PORT, or --log DIR")
     files = {"json": json_file, "junit": junit_file, "html": html_file}
     for file in files.values():
         if file is not None and not file.absolute().parent.is_dir():
             raise click.UsageError(f"{file}: there is no such directory")
-    report = _run(addresses[0], rules, wanted)
+    report = _check(log_dir) if log_dir is not None else _run(addresses[0], rules, wanted)
     for form, file in files.items():
         if file is not None:
             file.write_text(_formed(report, form), encoding="utf-8")
@@ -184,11 +189,25 @@ def _run(address: Address, rules: Sequence[Rule], wanted: Wanted) -> Report:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     options = Options(wanted.workers, wanted.destructive, _allowed(wanted.allow))
+    rules = [rule for rule in rules if rule.family != "log"]
     with progress(len(rules)) as told:
         report = run_rules(session, rules, options, told)
     config = "" if wanted.config is None else f" --command-config {wanted.config}"
     report.command = f"kwire conform {address}{config}"
     return report
+
+
+def _check(directory: Path) -> Report:
+    from gateway.cli.conform_progress import byte_progress
+    from kwire.conformance.log.check import check_log
+    from kwire.conformance.log.layout import NoLog
+
+    try:
+        with byte_progress() as told:
+            return check_log(directory, told)
+    except NoLog as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
 
 
 def _allowed(file: Path | None) -> dict[str, str]:

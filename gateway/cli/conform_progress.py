@@ -12,6 +12,22 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
+def byte_progress() -> Iterator[Callable[[int, int], None] | None]:
+    """Within the block, a bar of (bytes read, bytes in all); None if there is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress
+
+    with Progress(
+        BarColumn(), DownloadColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task("bytes")
+        yield lambda read, total: bar.update(task, completed=read, total=total)
+
+
+@contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[Result], None]]:
     """Yield a function that advances the progress bar; the caller passes it each result."""
     if not sys.stderr.isatty():

@@ -9,6 +9,7 @@ import pkgutil
 from collections.abc import Iterable, Sequence
 
 from kwire.conformance import rules as package
+from kwire.conformance.log.rules import FAMILY as LOG
 from kwire.conformance.rule import Family, Rule, release_number
 from kwire.protocol import ApiKey
 
@@ -23,12 +24,19 @@ def families() -> tuple[Family, ...]:
         )
         if isinstance(family, Family):
             found.append(family)
-    return tuple(sorted(found, key=lambda family: family.name))
+    return (*sorted(found, key=lambda family: family.name), LOG)
 
 
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule, family by family, in the order in which the families have them."""
+    """Every rule, family by family, in the order in which the families have them; those of logs
+    last.
+    """
     return tuple(rule for family in families() for rule in family)
+
+
+def server_rules() -> tuple[Rule, ...]:
+    """Every rule of servers."""
+    return tuple(rule for rule in all_rules() if rule.family != LOG.name)
 
 
 def find_rule(rule_id: str) -> Rule | None:

@@ -18,6 +18,8 @@ class Outcome(enum.Enum):
 
     PASS = "pass"
     FAIL = "fail"
+    #: The bytes of a log cannot be what any server wrote.
+    DAMAGED = "damaged"
     #: As FAIL, of a rule that its source only recommends.
     ADVICE = "advice"
     #: Not as the text demands, and Kafka itself does the same.
@@ -40,10 +42,12 @@ class Outcome(enum.Enum):
     @property
     def is_failure(self) -> bool:
         """Whether the exit status of a run with this outcome is 1."""
-        return self in (Outcome.FAIL, Outcome.TIMEOUT, Outcome.NO_LONGER_FAILS)
+        return self in _FAILURES
 
 
+_FAILURES = (Outcome.FAIL, Outcome.DAMAGED, Outcome.TIMEOUT, Outcome.NO_LONGER_FAILS)
 _SHOWN = (
+    Outcome.DAMAGED,
     Outcome.FAIL,
     Outcome.TIMEOUT,
     Outcome.NO_LONGER_FAILS,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kwire.conformance.catalog import all_rules
+from kwire.conformance.catalog import server_rules
 from kwire.conformance.connection import open_plain
 from kwire.conformance.outcome import Outcome, Report
 from kwire.conformance.rule import Role
@@ -44,7 +44,7 @@ def report_of(address: str) -> Report:
     host, _, port = address.rpartition(":")
     plain = open_plain(host, int(port))
     session = open_session(Target(address, plain, plain), timeout_s=30)
-    return run_rules(session, all_rules(), Options())
+    return run_rules(session, server_rules(), Options())
 
 
 def check(report: Report, least: int) -> None:

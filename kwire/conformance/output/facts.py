@@ -12,6 +12,7 @@ from kwire.reference.trail import Node
 
 #: From the outcome that matters most to the one that matters least.
 ORDER: Final = (
+    Outcome.DAMAGED,
     Outcome.FAIL,
     Outcome.TIMEOUT,
     Outcome.ERROR,

@@ -23,6 +23,7 @@ _HEX_BYTES: Final = 12
 _SIGNS: Final = {
     Outcome.PASS: "✓",
     Outcome.FAIL: "✗",
+    Outcome.DAMAGED: "✗",
     Outcome.TIMEOUT: "⧗",
     Outcome.ERROR: "!",
     Outcome.NO_LONGER_FAILS: "!",

@@ -10,15 +10,8 @@ from typing import Final
 from kwire.conformance.outcome import Outcome, Report, Result
 from kwire.conformance.rule import Rule
 
-_COLUMNS: Final = (
-    Outcome.PASS,
-    Outcome.FAIL,
-    Outcome.TIMEOUT,
-    Outcome.ERROR,
-    Outcome.DEVIATION,
-    Outcome.NOT_OFFERED,
-    Outcome.NOT_APPLICABLE,
-)
+#: Columns that are there even if they are empty.
+_ALWAYS: Final = (Outcome.PASS, Outcome.FAIL)
 
 
 def report_text(report: Report) -> str:
@@ -32,15 +25,17 @@ def report_text(report: Report) -> str:
 
 
 def _table(report: Report) -> Iterator[str]:
+    counts = report.counts()
+    columns = [outcome for outcome in Outcome if counts[outcome] or outcome in _ALWAYS]
     families = list(dict.fromkeys(result.rule.family for result in report.results))
     width = max([len("family"), *map(len, families)])
-    yield f"{'family':<{width}}" + "".join(f"  {outcome.value:>8}" for outcome in _COLUMNS)
+    yield f"{'family':<{width}}" + "".join(f"  {outcome.value:>8}" for outcome in columns)
     for family in families:
         found = [result.outcome for result in report.results if result.rule.family == family]
-        cells = (str(found.count(outcome) or "-") for outcome in _COLUMNS)
+        cells = (str(found.count(outcome) or "-") for outcome in columns)
         yield f"{family:<{width}}" + "".join(
             f"  {cell:>{max(8, len(outcome.value))}}"
-            for cell, outcome in zip(cells, _COLUMNS, strict=True)
+            for cell, outcome in zip(cells, columns, strict=True)
         )
 
 
@@ -57,9 +52,10 @@ def _paragraph(report: Report, result: Result) -> Iterator[str]:
 def _summary(report: Report) -> str:
     counts = report.counts()
     said = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome])
-    roles = " and ".join(sorted(role.value for role in report.roles)) or "server of unknown role"
+    roles = " and ".join(sorted(role.value for role in report.roles))
+    about = f"{report.target}: {roles}" if roles else report.target
     ended = ", interrupted" if report.interrupted else ""
-    return f"{report.target}: {roles}: {said or 'no rule'}; {report.duration_s:.1f} s{ended}"
+    return f"{about}: {said or 'no rule'}; {report.duration_s:.1f} s{ended}"
 
 
 def _source(rule: Rule) -> str:

@@ -207,7 +207,7 @@ def no_partitions(probe: Probe) -> None:
 
 @FAMILY.rule("default-partitions", source="KIP-464", section="CreateTopics v4", since="2.4")
 def default_partitions(probe: Probe) -> None:
-    """-1 partitions of -1 replicas stand for the defaults of the cluster."""
+    """A topic of -1 partitions and -1 replicas gets the defaults of the cluster."""
     probe.need(_CREATE, 4, 5, 6, 7)
     _refused(probe, ErrorCode.NONE, num_partitions=-1, replication_factor=-1)
 

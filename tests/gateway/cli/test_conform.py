@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +118,23 @@ def test_a_wrong_call_says_what_is_wrong(arguments: list[str], sentence: str) ->
     result = run(*arguments)
     assert result.exit_code == 2
     assert sentence in result.output
+
+
+def test_a_log_is_checked_without_a_server(tmp_path: Path) -> None:
+    sample = Path(conform.__file__).resolve().parents[1] / "sample"
+    result = run("--log", str(sample))
+    assert result.exit_code == 0, result.output
+    copy = tmp_path / "copy"
+    shutil.copytree(sample, copy)
+    segment = next(copy.rglob("*.log"))
+    segment.write_bytes(segment.read_bytes().replace(b"retention", b"Retention"))
+    result = run("--log", str(copy))
+    assert result.exit_code == 1
+    assert "DAMAGED  log.batch-crc" in result.output
+    assert f"{segment.name} at " in result.output
+
+
+def test_a_directory_without_a_log_gives_status_2(tmp_path: Path) -> None:
+    result = run("--log", str(tmp_path))
+    assert result.exit_code == 2
+    assert "no segments and no snapshots" in result.output

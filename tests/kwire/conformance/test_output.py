@@ -48,7 +48,7 @@ def report() -> Report:
 
 def test_the_text_has_a_table_and_each_failure(report: Report) -> None:
     text = report_text(report)
-    assert re.search(r"^framing +1 +- +1 ", text, re.MULTILINE)
+    assert re.search(r"^framing +1 +- +- +1$", text, re.MULTILINE)
     assert "FAIL  schema.Metadata.v12.answered\n" in text
     assert "  again   kwire conform host:9092 --rule schema.Metadata.v12.answered\n" in text
     assert text.endswith(
