@@ -16,18 +16,21 @@ FIGURES: list[str] = []
 #: The files that take longest, longest first. Three are run at a time, on two cores, as each waits
 #: for elections and time-outs half of its time: one that comes last would be waited for alone.
 _LONGEST: Final = (
-    "test_spark_tables",
     "test_spark_delta",
-    "test_admin_tools",
     "test_own_quorum_failover",
+    "test_spark_tables",
     "test_quorum_failover",
     "test_spark",
+    "test_own_quorum_crashes",
+    "test_admin_tools",
+    "test_spark_source",
+    "test_real_brokers",
+    "test_spark_42",
+    "test_spark_live",
+    "test_spark_jobs",
+    "test_quorum_observed",
     "test_partition_life",
     "test_controller_plain_model",
-    "test_own_quorum_crashes",
-    "test_spark_42",
-    "test_real_brokers",
-    "test_quorum_observed",
 )
 
 
