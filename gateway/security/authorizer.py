@@ -24,6 +24,9 @@ class AllowAll:
         """Always true."""
         return True
 
+    def catch_up(self) -> None:
+        """Nothing: there are no ACLs."""
+
 
 class CommittedAcls(Protocol):
     """The committed ACLs, as :class:`StandardAuthorizer` takes them."""

@@ -35,10 +35,10 @@ async def keep_image(
     loader: MetadataLoader,
     source: Committed,
     reports: Reports,
-    applied: Callable[[], None] = lambda: None,
+    *applied: Callable[[], object],
 ) -> None:
-    """Apply committed records to the image, for ever. ``applied`` is called on the event loop after
-    each step.
+    """Apply committed records to the image, for ever. Each of ``applied`` is called on the event
+    loop after each step.
     """
     moved = trio.Event()
     reported: object = None
@@ -52,7 +52,8 @@ async def keep_image(
             moved = trio.Event()
             try:
                 more = await _step(loader, source.committed, reports)
-                applied()
+                for callback in applied:
+                    callback()
             except Exception as error:  # a bug; clients can still fetch the log
                 reports.bug("image update failed", error)
                 await trio.sleep(_PROBLEM_DELAY_S)

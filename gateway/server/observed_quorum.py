@@ -115,7 +115,9 @@ class ObservedQuorum:
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            nursery.start_soon(keep_image, self._loader, self._log, self._reports)
+            nursery.start_soon(
+                keep_image, self._loader, self._log, self._reports, self.authorizer.catch_up
+            )
             nursery.start_soon(self._log_cleaner.run)
             nursery.start_soon(self.driver.run)
             await self.driver.loaded(_KNOWN_MAX_S if self._log.committed else LOADING_MAX_S)

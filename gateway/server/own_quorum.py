@@ -156,9 +156,8 @@ class OwnQuorum:
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            nursery.start_soon(
-                keep_image, self._loader, self._log, self._reports, self.controller.image_advanced
-            )
+            applied = self.authorizer.catch_up, self.controller.image_advanced
+            nursery.start_soon(keep_image, self._loader, self._log, self._reports, *applied)
             nursery.start_soon(self.controller.run)
             nursery.start_soon(
                 keep_registered,

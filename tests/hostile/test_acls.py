@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -9,10 +10,16 @@ import pytest
 from gateway.security.acls import ALLOW, LITERAL, RESOURCE_TYPES
 from gateway.security.standard_authorizer import OPERATIONS, STANDARD_AUTHORIZER
 from kwire.messages.create_acls_request import AclCreation, CreateAclsRequest
+from kwire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
-from tests.hostile.bystander import attacked_quorum, bystander, listener_port
+from tests.hostile.bystander import (
+    assert_others_undisturbed,
+    attacked_quorum,
+    bystander,
+    listener_port,
+)
 from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
@@ -42,17 +49,17 @@ def cluster() -> Iterator[OwnCluster]:
         with WireClient(cluster.wait_for_leader().broker_address) as admin:
             for first in range(0, ACLS, 2_500):
                 creations = [
-                    _on_every_topic(f"User:u{number}") for number in range(first, first + 2_500)
+                    _on_topic("*", f"User:u{number}") for number in range(first, first + 2_500)
                 ]
                 answer = admin.call(CreateAclsRequest(creations=creations), 3)
                 assert {result.error_code for result in answer.results} == {0}
         yield cluster
 
 
-def _on_every_topic(principal: str) -> AclCreation:
+def _on_topic(name: str, principal: str) -> AclCreation:
     return AclCreation(
         resource_type=RESOURCE_TYPES["TOPIC"],
-        resource_name="*",
+        resource_name=name,
         resource_pattern_type=LITERAL,
         principal=principal,
         host="*",
@@ -79,3 +86,34 @@ def test_metadata_of_many_names_under_many_acls_leaves_others_undisturbed(
             answer = eve.call(request, 12)
             assert {topic.error_code for topic in answer.topics} == {29}
     seen.assert_undisturbed()
+
+
+def test_many_changes_of_acls_between_two_requests_leave_others_undisturbed(
+    cluster: OwnCluster,
+) -> None:
+    rounds = itertools.count()
+
+    def attack() -> None:
+        names = [f"changed-{next(rounds)}-{number}" for number in range(8)]
+        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=30) as admin:
+            for name in names:
+                creations = [_on_topic(name, f"User:u{number}") for number in range(9_000)]
+                answer = admin.call(CreateAclsRequest(creations=creations), 3)
+                assert {result.error_code for result in answer.results} == {0}
+            for node in cluster.nodes:
+                with _authenticated(node) as eve:
+                    eve.call(MetadataRequest(topics=None), 12)
+            for name in names:
+                doomed = DeleteAclsFilter(
+                    resource_type_filter=RESOURCE_TYPES["TOPIC"],
+                    resource_name_filter=name,
+                    pattern_type_filter=LITERAL,
+                    principal_filter=None,
+                    host_filter=None,
+                    operation=1,
+                    permission_type=1,
+                )
+                deleted = admin.call(DeleteAclsRequest(filters=[doomed]), 3)
+                assert len(deleted.filter_results[0].matching_acls) == 9_000
+
+    assert_others_undisturbed(cluster, attack, memory_mib=128)

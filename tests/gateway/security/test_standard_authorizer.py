@@ -346,6 +346,24 @@ def test_change_of_one_acl_costs_no_look_at_the_others() -> None:
     assert acls.looks == 1_001
 
 
+def test_authorizer_that_has_caught_up_indexes_nothing_for_a_request() -> None:
+    acls: dict[Uuid, AccessControlEntryRecord] | None = None
+    number, asked = 0, list[int]()
+
+    def changed(since: int) -> None:
+        asked.append(since)
+
+    tested = StandardAuthorizer(lambda: (number, acls), changed=changed)
+    assert not tested.catch_up() and not asked, "the ACLs are not loaded yet"
+    row: Row = ("TOPIC", "orders", LITERAL, "User:bob", "*", "READ", ALLOW)
+    number, acls = 1, {Uuid(bytes(16)): acl(row)}
+    assert tested.catch_up()
+    number, acls = 2, {}
+    assert tested.catch_up() and asked == [1]
+    assert not tested.allows("User:bob", HOST, "READ", "TOPIC", "orders")
+    assert asked == [1]
+
+
 def test_index_that_was_made_elsewhere_is_taken_and_kept_up_to_date() -> None:
     row: Row = ("TOPIC", "orders", LITERAL, "User:bob", "*", "READ", ALLOW)
     other: Row = ("TOPIC", "bills", LITERAL, "User:bob", "*", "READ", ALLOW)
