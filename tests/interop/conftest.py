@@ -19,6 +19,7 @@ _LONGEST: Final = (
     "test_spark_delta",
     "test_own_quorum_failover",
     "test_spark_tables",
+    "test_logs",
     "test_quorum_failover",
     "test_spark",
     "test_own_quorum_crashes",
