@@ -77,6 +77,11 @@ class Connection:
         self.expect_answer(data, api_key, version, note)
         self.send_raw(frame(data))
 
+    def send_unanswered(self, data: bytes, api_key: int, version: int) -> None:
+        """Send ``data`` behind its size. No answer belongs to it."""
+        self.round_trips.append(RoundTrip(api_key, version, data[:_KEPT_BYTES_MAX]))
+        self.send_raw(frame(data))
+
     def expect_answer(
         self, data: bytes, api_key: int = -1, version: int = -1, note: str = ""
     ) -> None:

@@ -67,13 +67,14 @@ def readable(probe: Probe) -> Partition:
     return cast(Partition, probe.session.shared("readable", lambda: _readable(probe)))
 
 
-def own_partition(probe: Probe) -> Partition:
+def own_partition(probe: Probe, **more: Any) -> Partition:
     """Return a partition of a new topic that the server leads; one record is in it, at offset 0.
 
-    Ends the check as not applicable if the server does not create topics or take records.
+    ``more``: fields of the topic. Ends the check as not applicable if the server does not create
+    topics or take records.
     """
     with probe.other_probe() as other:
-        found = _own(other)
+        found = _own(other, **more)
     if found is None:
         probe.not_applicable("the server takes no records")
     return found
@@ -98,12 +99,12 @@ def records(count: int, value: str) -> list[Record]:
     ]
 
 
-def _own(probe: Probe) -> Partition | None:
+def _own(probe: Probe, **more: Any) -> Partition | None:
     if not {ApiKey.CREATE_TOPICS, ApiKey.PRODUCE} <= probe.session.offered.keys():
         return None
     brokers = len(metadata(probe, []).brokers)
     try:
-        name = create_topic(probe, partitions=1 if brokers == 1 else _PARTITIONS)
+        name = create_topic(probe, partitions=1 if brokers == 1 else _PARTITIONS, **more)
     except CheckEnd:
         return None
     topic = probe.until(lambda: _with_leaders(probe, name), f"a leader of topic {name}")
@@ -234,6 +235,15 @@ def produce_answer(probe: Probe, where: Partition, records: bytes, **more: Any) 
     answer = probe.call(ProduceRequest(topic_data=[topic], **values), version)
     [found] = answer.responses
     [one] = found.partition_responses
+    return one
+
+
+def refused_batch(probe: Probe, batch: bytes, *codes: int, where: Partition | None = None) -> Any:
+    """Produce a batch that is refused with one of these errors. Returns the partition's answer."""
+    where = own_partition(probe) if where is None else where
+    one = produce_answer(probe, where, batch)
+    probe.expect_error(one.error_code, *codes)
+    probe.expect(one.base_offset == -1, f"a refused batch has offset {one.base_offset}")
     return one
 
 

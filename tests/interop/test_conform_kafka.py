@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from kwire.conformance.catalog import server_rules
+from gateway.cli import conform
+from kwire.conformance.catalog import select, server_rules
 from kwire.conformance.connection import open_plain
 from kwire.conformance.outcome import Outcome, Report
 from kwire.conformance.rule import Role
@@ -15,6 +19,7 @@ from kwire.conformance.session import Target, open_session
 from tests.interop.conftest import FIGURES
 from tests.interop.quorum import need_kafka
 from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka_security import properties_text, secured
 
 _VERSION = "4.3.1"
 _PROPERTIES = {
@@ -40,11 +45,27 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def report_of(address: str) -> Report:
+@pytest.fixture(scope="module")
+def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Path]]:
+    """A controller with SASL_SSL, a broker, Kafka's authorizer, and the properties of a client."""
+    need_kafka(_VERSION)
+    directory = tmp_path_factory.mktemp("stores")
+    settings = secured(directory, "SASL_SSL", mechanism="SCRAM-SHA-512")
+    client = directory / "client.properties"
+    client.write_text(properties_text(settings.client_properties))
+    options = settings.options() | {"properties": {**settings.properties, **_PROPERTIES}}
+    with kafka(
+        version=_VERSION, brokers=1, controllers=1, options=FAST_START, kill_at_end=True, **options
+    ) as running:
+        yield running, client
+
+
+def report_of(address: str, *families: str, destructive: bool = False) -> Report:
     host, _, port = address.rpartition(":")
     plain = open_plain(host, int(port))
     session = open_session(Target(address, plain, plain), timeout_s=30)
-    return run_rules(session, server_rules(), Options())
+    rules = select(server_rules(), patterns=families)
+    return run_rules(session, rules, Options(destructive=destructive))
 
 
 def check(report: Report, least: int) -> None:
@@ -68,10 +89,36 @@ def check(report: Report, least: int) -> None:
 def test_a_broker_keeps_every_rule(cluster: Cluster) -> None:
     report = report_of(cluster.bootstrap)
     assert report.roles == {Role.BROKER}
-    check(report, least=830)
+    check(report, least=1000)
 
 
 def test_a_controller_keeps_every_rule(cluster: Cluster) -> None:
     report = report_of(cluster.controllers)
     assert report.roles == {Role.CONTROLLER}
-    check(report, least=390)
+    check(report, least=520)
+
+
+def test_a_broker_keeps_the_rules_of_transactions(cluster: Cluster) -> None:
+    check(report_of(cluster.bootstrap, "transactions", destructive=True), least=9)
+
+
+def test_a_broker_with_an_authorizer_keeps_the_rules_of_acls(
+    secured_cluster: tuple[Cluster, Path],
+) -> None:
+    check(report_of(secured_cluster[0].bootstrap, "acls", "topics", "configs"), least=45)
+
+
+def test_a_controller_with_tls_and_scram_keeps_every_rule(
+    secured_cluster: tuple[Cluster, Path], tmp_path: Path
+) -> None:
+    cluster, client = secured_cluster
+    file = tmp_path / "report.json"
+    arguments = [cluster.controllers, "--command-config", str(client), "--json", str(file)]
+    result = CliRunner().invoke(conform.command, [*arguments, "--timeout", "30"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(file.read_text())
+    assert not {"error", "advice"} & report["counts"].keys()
+    outcomes = {line["rule"]: line["outcome"] for line in report["results"]}
+    assert outcomes["sasl.wrong-password"] == "pass"
+    assert outcomes["sasl.nothing-before-authentication"] == "pass"
+    assert outcomes["framing.answered-after-half-close"] == "not applicable"
