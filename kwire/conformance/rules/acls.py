@@ -16,9 +16,11 @@ from kwire.protocol import (
     PatternType,
     PermissionType,
     ResourceType,
+    error_name,
 )
 
 _APIS: Final = (ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
+_REFUSED: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.POLICY_VIOLATION)
 _PRINCIPAL: Final = "User:kwire-conform"
 
 FAMILY: Final = Family("acls", "ACLs", apis=_APIS, changes=Changes.OWN)
@@ -56,8 +58,8 @@ def _create(probe: Probe, acl: AclCreation) -> int:
     [found] = probe.call(CreateAclsRequest(creations=[acl])).results
     if found.error_code == ErrorCode.SECURITY_DISABLED:
         probe.not_applicable("the server has no authorizer")
-    if found.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        probe.not_applicable("the client may not create ACLs")
+    if found.error_code in _REFUSED:
+        probe.not_applicable(f"the server creates no ACL: {error_name(found.error_code)}")
     code: int = found.error_code
     return code
 
