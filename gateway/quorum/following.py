@@ -56,12 +56,15 @@ class Following:
         node = self._node
         if node.settings.observer is not None and node.now >= node.retry.not_before:
             self._handshake.poll(role)
+        # A node that may not campaign cannot bring about a new leader; it can only find one.
+        searches = node.now >= role.fetch_until and not node.may_campaign
+        if searches:
+            self._discovery.poll_if_starved()
         if node.installing is None and node.now >= node.retry.not_before:
             address = role.endpoints[node.settings.listener]
             if node.now >= node.peers.ready_at(address):
                 self._ask_leader(role, address)
-        # A node that may not campaign cannot bring about a new leader; it can only find one.
-        if node.now >= role.fetch_until and not node.may_campaign:
+        if searches:
             self._discovery.poll()
 
     def deadline(self, role: Follower) -> float:
@@ -134,14 +137,10 @@ class Following:
         )
         if late:
             return None
-        if (
-            partition is None
-            or not usable
-            or node.role is not follower
-            or not isinstance(follower, Follower)
-        ):
-            if isinstance(follower, Follower):
-                self._suspect_leader(follower)
+        if not isinstance(follower, Follower):
+            return False
+        if partition is None or not usable or node.role is not follower:
+            self._suspect_leader(follower)
             return False
         return self._handle_partition(follower, partition, below, asked, sent_at, sender)
 

@@ -30,6 +30,7 @@ class LeaderDiscovery:
         self._backoff = Backoff(settings.retry_backoff_s, settings.retry_backoff_max_s, node.random)
         self._at = -math.inf
         self._asked: Address | None = None
+        self._is_starved = False  # it was time to ask, and no address was ready
         #: Called with the first response of an observer's leader, which may hold records already.
         self.on_found: Callable[
             [Follower, Address, Position, float, PartitionData], bool | None
@@ -46,14 +47,28 @@ class LeaderDiscovery:
         if node.now < self.deadline():
             return
         address = self._next_address()
+        self._is_starved = address is None
         if address is None:
-            # No address is ready: all of them pause after a failure.
+            # All addresses pause after a failure, or have a request of the follower in flight.
             self._at = node.now + self._backoff.failed()
             return
         self._asked = address
         on_answer, on_failed = partial(self._on_answer, address), partial(self._on_failed, address)
         # ``max_wait_ms`` 0: a node that leads has to name itself now, with records or without.
         fetching.fetch(node, address, NO_NODE, on_answer, max_wait_ms=0, on_failed=on_failed)
+
+    def poll_if_starved(self) -> None:
+        """Ask, if no address was ready when it was time: a follower calls this before it sends its
+        leader the next request.
+
+        Where the leader's address is the only one known, the two requests take turns. Otherwise a
+        leader that has resigned, and closes the connection of each FetchSnapshot, would be asked
+        for the rest of a snapshot for ever. Kafka's observer asks it for nothing else until it has
+        found a leader.
+        """
+        if self._is_starved:
+            self._at = self._node.now
+            self.poll()
 
     def deadline(self) -> float:
         """Return when :meth:`poll` asks next."""
