@@ -36,9 +36,12 @@ PRINTING: dict[str, Sequence[str]] = {
     "decode": (LOG,),
     "dissect": ("--hex", "00120000000000070003666f6f"),
     "apis": ("-b", "{server}"),
+    "conform": ("--list",),
     "generate": ("--schemas", MESSAGE, "--out", "{empty}", "--check"),
 }
 OTHER_PRINTING: dict[str, Sequence[str]] = {
+    "rules of a server": ("conform", "-b", "{server}", "--rule", "framing"),
+    "rules of a log": ("conform", "--log", str(SAMPLE)),
     "state of a server": ("state", "-b", "{server}"),
     "text": ("decode", "-o", "text", LOG),
     "table": ("apis", "-o", "table", "-b", "{server}"),
@@ -70,6 +73,7 @@ HOSTS: dict[str, Sequence[str]] = {
         "{host}:9092",
     ),
     "apis": ("apis", "-b", "{host}:9092"),
+    "conform": ("conform", "{host}:9092"),
     "serve": ("serve", "--check-config", "--listeners", "PLAINTEXT://{host}:9092"),
     "serve advertised": (
         "serve",
