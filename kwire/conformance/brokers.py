@@ -167,7 +167,7 @@ def log_end(probe: Probe, quorum: Quorum) -> int:
 
 def records_from(probe: Probe, quorum: Quorum, offset: int) -> list[tuple[int, Message]]:
     """Return (offset, record) of the metadata records from ``offset`` on, control records apart."""
-    found = []
+    found: list[tuple[int, Message]] = []
     while True:
         partition = requests.fetched(
             probe, quorum, offset=offset, last_epoch=quorum.epoch, max_bytes=1 << 20

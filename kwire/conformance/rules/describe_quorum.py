@@ -13,10 +13,9 @@ from kwire.conformance.rule import CONTROLLER, Family
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
 from kwire.uuid import Uuid
 
-FAMILY: Final = Family("describe-quorum", "DescribeQuorum")
-
 _KEY: Final = ApiKey.DESCRIBE_QUORUM
 _APIS: Final = (_KEY,)
+FAMILY: Final = Family("describe-quorum", "DescribeQuorum", apis=_APIS)
 _RAFT: Final = (_KEY, ApiKey.FETCH, ApiKey.VOTE)
 _HANDLING: Final = "DescribeQuorum Request Handling"
 #: An observer that the checks make known to the leader, which forgets it minutes later.
@@ -46,8 +45,7 @@ def _partition(probe: Probe, version: int | None = None) -> Any:
     return partition
 
 
-@FAMILY.rule("names-leader", source="KIP-595", section=_HANDLING, since="3.1",
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("names-leader", source="KIP-595", section=_HANDLING, since="3.1")
 def names_leader(probe: Probe) -> None:
     """The answer names the leader, a voter, and its epoch."""
     found = _partition(probe)
@@ -58,8 +56,9 @@ def names_leader(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("each-replica-once", source="KIP-595", section="DescribeQuorum: Response Schema",
-             since="3.1", apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "each-replica-once", source="KIP-595", section="DescribeQuorum: Response Schema", since="3.1"
+)
 def each_replica_once(probe: Probe) -> None:
     """Every replica is in the answer once: as a voter or as an observer."""
     found = _partition(probe)
@@ -71,8 +70,9 @@ def each_replica_once(probe: Probe) -> None:
     probe.expect(not twice, f"the answer has replicas {sorted(twice)} twice")
 
 
-@FAMILY.rule("high-watermark", source="KIP-595", section="Key Concepts: High watermark",
-             since="3.1", apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "high-watermark", source="KIP-595", section="Key Concepts: High watermark", since="3.1"
+)
 def high_watermark(probe: Probe) -> None:
     """The high watermark is not above the leader's log end, does not fall, and a majority of the
     voters has reached it.
@@ -94,8 +94,7 @@ def high_watermark(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("followers-behind-leader", source="KIP-595", section=_HANDLING, since="3.1",
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("followers-behind-leader", source="KIP-595", section=_HANDLING, since="3.1")
 def followers_behind_leader(probe: Probe) -> None:
     """No replica's log ends behind the leader's."""
     found = _partition(probe)
@@ -118,8 +117,9 @@ def _refused(probe: Probe, *named: tuple[str, tuple[int, ...]]) -> None:
             probe.expect_error(error, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, where=f"{name}-{index}")
 
 
-@FAMILY.rule("other-topic", source="KafkaRaftClient", section="handleDescribeQuorumRequest",
-             since="3.1", apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "other-topic", source="KafkaRaftClient", section="handleDescribeQuorumRequest", since="3.1"
+)
 def other_topic(probe: Probe) -> None:
     """Another topic than the metadata topic is answered with UNKNOWN_TOPIC_OR_PARTITION in its
     partition.
@@ -127,15 +127,20 @@ def other_topic(probe: Probe) -> None:
     _refused(probe, ("kwire-conform-none", (0,)))
 
 
-@FAMILY.rule("other-partition", source="KafkaRaftClient", section="handleDescribeQuorumRequest",
-             since="3.1", apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "other-partition", source="KafkaRaftClient", section="handleDescribeQuorumRequest", since="3.1"
+)
 def other_partition(probe: Probe) -> None:
     """Partition 1 of the metadata topic is answered with UNKNOWN_TOPIC_OR_PARTITION."""
     _refused(probe, (CLUSTER_METADATA_TOPIC, (1,)))
 
 
-@FAMILY.rule("several-partitions", source="KafkaRaftClient",
-             section="handleDescribeQuorumRequest", since="3.1", apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "several-partitions",
+    source="KafkaRaftClient",
+    section="handleDescribeQuorumRequest",
+    since="3.1",
+)
 def several_partitions(probe: Probe) -> None:
     """A request for more than the metadata partition is answered with UNKNOWN_TOPIC_OR_PARTITION
     in each partition.
@@ -143,8 +148,7 @@ def several_partitions(probe: Probe) -> None:
     _refused(probe, (CLUSTER_METADATA_TOPIC, (0, 1)))
 
 
-@FAMILY.rule("timestamps-of-leader", source="KIP-836", section="Proposed Changes", since="3.3",
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("timestamps-of-leader", source="KIP-836", section="Proposed Changes", since="3.3")
 def timestamps_of_leader(probe: Probe) -> None:
     """The leader counts as having fetched and caught up now: both its times are the present one,
     and do not fall.
@@ -163,8 +167,7 @@ def timestamps_of_leader(probe: Probe) -> None:
     probe.expect(_YEAR_2000_MS < times[0] <= times[1], f"the leader's times are {times}")
 
 
-@FAMILY.rule("timestamps-in-order", source="KIP-836", section="Public Interfaces", since="3.3",
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("timestamps-in-order", source="KIP-836", section="Public Interfaces", since="3.3")
 def timestamps_in_order(probe: Probe) -> None:
     """No replica had caught up after it last fetched."""
     found = _partition(probe, probe.need(_KEY, 1, 2))
@@ -176,8 +179,9 @@ def timestamps_in_order(probe: Probe) -> None:
         )
 
 
-@FAMILY.rule("versions-agree", source="KIP-595", section="DescribeQuorum: Response Schema",
-             since="3.3", apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "versions-agree", source="KIP-595", section="DescribeQuorum: Response Schema", since="3.3"
+)
 def versions_agree(probe: Probe) -> None:
     """All versions name the same leader, epoch and voters."""
     told = set()
@@ -188,8 +192,7 @@ def versions_agree(probe: Probe) -> None:
     probe.expect(len(told) == 1, f"the versions differ in (leader, epoch, voters): {sorted(told)}")
 
 
-@FAMILY.rule("nodes-of-voters", source="KIP-853", section="DescribeQuorum", since="3.9",
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("nodes-of-voters", source="KIP-853", section="DescribeQuorum", since="3.9")
 def nodes_of_voters(probe: Probe) -> None:
     """Version 2 names each voter among its nodes, with an endpoint, and no node twice."""
     answer = _described(probe, probe.need(_KEY, 2))
@@ -206,8 +209,9 @@ def nodes_of_voters(probe: Probe) -> None:
             )
 
 
-@FAMILY.rule("not-leader", source="KIP-595", section=_HANDLING, since="3.1", roles=CONTROLLER,
-             apis=_RAFT)  # fmt: skip
+@FAMILY.rule(
+    "not-leader", source="KIP-595", section=_HANDLING, since="3.1", roles=CONTROLLER, apis=_RAFT
+)
 def not_leader(probe: Probe) -> None:
     """A controller that does not lead answers with NOT_LEADER_OR_FOLLOWER."""
     not_led_here(probe)
@@ -215,8 +219,14 @@ def not_leader(probe: Probe) -> None:
     probe.expect_error(partition.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-@FAMILY.rule("epoch-of-fetch", source="KIP-595", section="Leader Election and Data Replication",
-             since="3.1", roles=CONTROLLER, apis=_RAFT)  # fmt: skip
+@FAMILY.rule(
+    "epoch-of-fetch",
+    source="KIP-595",
+    section="Leader Election and Data Replication",
+    since="3.1",
+    roles=CONTROLLER,
+    apis=_RAFT,
+)
 def epoch_of_fetch(probe: Probe) -> None:
     """DescribeQuorum names the same leader and epoch as the answer to a Fetch."""
     quorum = led_here(probe)
@@ -229,8 +239,14 @@ def epoch_of_fetch(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("observer", source="KIP-836", section="Public Interfaces", since="3.3",
-             roles=CONTROLLER, apis=_RAFT)  # fmt: skip
+@FAMILY.rule(
+    "observer",
+    source="KIP-836",
+    section="Public Interfaces",
+    since="3.3",
+    roles=CONTROLLER,
+    apis=_RAFT,
+)
 def observer(probe: Probe) -> None:
     """A replica that has fetched and is no voter is an observer in the answer, with its fetch
     offset as the end of its log and the time of its Fetch.

@@ -23,9 +23,10 @@ from kwire.conformance.requests import NO_NODE
 from kwire.conformance.rule import CONTROLLER, Changes, Family
 from kwire.protocol import ApiKey, ErrorCode
 
-FAMILY: Final = Family("quorum-epochs", "BeginQuorumEpoch and EndQuorumEpoch")
-
 _BEGIN: Final = (ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
+FAMILY: Final = Family(
+    "quorum-epochs", "BeginQuorumEpoch and EndQuorumEpoch", roles=CONTROLLER, apis=_BEGIN
+)
 _END: Final = (ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
 
 
@@ -45,8 +46,9 @@ def _end(probe: Probe, quorum: Quorum, **fields: Any) -> Any:
     )
 
 
-@FAMILY.rule("begin-again", source="KIP-595", section="BeginQuorumEpoch Request Handling",
-             since="3.1", roles=CONTROLLER, apis=_BEGIN)  # fmt: skip
+@FAMILY.rule(
+    "begin-again", source="KIP-595", section="BeginQuorumEpoch Request Handling", since="3.1"
+)
 def begin_again(probe: Probe) -> None:
     """A BeginQuorumEpoch of the leader and epoch that the node knows is accepted: its epoch is not
     smaller, and it contradicts nothing.
@@ -55,9 +57,12 @@ def begin_again(probe: Probe) -> None:
     probe.expect_error(partition.error_code, ErrorCode.NONE)
 
 
-@FAMILY.rule("begin-names-leader", source="KIP-595",
-             section="Leader Election and Data Replication", since="3.1", roles=CONTROLLER,
-             apis=_BEGIN)  # fmt: skip
+@FAMILY.rule(
+    "begin-names-leader",
+    source="KIP-595",
+    section="Leader Election and Data Replication",
+    since="3.1",
+)
 def begin_names_leader(probe: Probe) -> None:
     """A BeginQuorumEpoch that is accepted is answered with that leader and epoch."""
     quorum = the_quorum(probe)
@@ -69,25 +74,26 @@ def begin_names_leader(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("begin-leader-negative", source="KafkaRaftClient",
-             section="validateVoterOnlyRequest", since="3.1", roles=CONTROLLER,
-             apis=_BEGIN)  # fmt: skip
+@FAMILY.rule(
+    "begin-leader-negative",
+    source="KafkaRaftClient",
+    section="validateVoterOnlyRequest",
+    since="3.1",
+)
 def begin_leader_negative(probe: Probe) -> None:
     """A BeginQuorumEpoch of a leader with a negative id is refused with INVALID_REQUEST."""
     partition = _begin(probe, the_quorum(probe), leader_id=-1)
     probe.expect_error(partition.error_code, ErrorCode.INVALID_REQUEST)
 
 
-@FAMILY.rule("begin-other-voter", source="KIP-853", section="BeginQuorumEpoch", since="3.9",
-             roles=CONTROLLER, apis=_BEGIN)  # fmt: skip
+@FAMILY.rule("begin-other-voter", source="KIP-853", section="BeginQuorumEpoch", since="3.9")
 def begin_other_voter(probe: Probe) -> None:
     """A BeginQuorumEpoch that is meant for another node id is refused with INVALID_VOTER_KEY."""
     partition = _begin(probe, the_quorum(probe), 1, voter_id=NO_NODE)
     probe.expect_error(partition.error_code, ErrorCode.INVALID_VOTER_KEY)
 
 
-@FAMILY.rule("begin-other-directory", source="KIP-853", section="BeginQuorumEpoch", since="3.9",
-             roles=CONTROLLER, apis=_BEGIN)  # fmt: skip
+@FAMILY.rule("begin-other-directory", source="KIP-853", section="BeginQuorumEpoch", since="3.9")
 def begin_other_directory(probe: Probe) -> None:
     """A BeginQuorumEpoch that is meant for the node's id with another directory id is refused with
     INVALID_VOTER_KEY.
@@ -99,9 +105,12 @@ def begin_other_directory(probe: Probe) -> None:
     probe.expect_error(partition.error_code, ErrorCode.INVALID_VOTER_KEY)
 
 
-@FAMILY.rule("begin-changes-nothing", source="KIP-595",
-             section="BeginQuorumEpoch Request Handling", since="3.1", roles=CONTROLLER,
-             apis=_BEGIN)  # fmt: skip
+@FAMILY.rule(
+    "begin-changes-nothing",
+    source="KIP-595",
+    section="BeginQuorumEpoch Request Handling",
+    since="3.1",
+)
 def begin_changes_nothing(probe: Probe) -> None:
     """A BeginQuorumEpoch that is refused for its epoch changes neither leader nor epoch."""
     quorum = the_quorum(probe)
@@ -110,16 +119,26 @@ def begin_changes_nothing(probe: Probe) -> None:
     _unchanged(probe, quorum)
 
 
-@FAMILY.rule("end-leader-negative", source="KafkaRaftClient", section="validateVoterOnlyRequest",
-             since="3.1", roles=CONTROLLER, apis=_END)  # fmt: skip
+@FAMILY.rule(
+    "end-leader-negative",
+    source="KafkaRaftClient",
+    section="validateVoterOnlyRequest",
+    since="3.1",
+    apis=_END,
+)
 def end_leader_negative(probe: Probe) -> None:
     """An EndQuorumEpoch of a leader with a negative id is refused with INVALID_REQUEST."""
     partition = _end(probe, the_quorum(probe), leader_id=-1)
     probe.expect_error(partition.error_code, ErrorCode.INVALID_REQUEST)
 
 
-@FAMILY.rule("end-changes-nothing", source="KIP-595", section="EndQuorumEpoch Request Handling",
-             since="3.1", roles=CONTROLLER, apis=_END)  # fmt: skip
+@FAMILY.rule(
+    "end-changes-nothing",
+    source="KIP-595",
+    section="EndQuorumEpoch Request Handling",
+    since="3.1",
+    apis=_END,
+)
 def end_changes_nothing(probe: Probe) -> None:
     """An EndQuorumEpoch that is refused for its epoch changes neither leader nor epoch."""
     quorum = the_quorum(probe)
@@ -128,9 +147,15 @@ def end_changes_nothing(probe: Probe) -> None:
     _unchanged(probe, quorum)
 
 
-@FAMILY.rule("end-at-leader", source="KafkaRaftClient", section="handleEndQuorumEpochRequest",
-             since="3.1", roles=CONTROLLER, apis=_END, changes=Changes.CLUSTER,
-             alone=True)  # fmt: skip
+@FAMILY.rule(
+    "end-at-leader",
+    source="KafkaRaftClient",
+    section="handleEndQuorumEpochRequest",
+    since="3.1",
+    apis=_END,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def end_at_leader(probe: Probe) -> None:
     """A leader that gets an EndQuorumEpoch of its own epoch leads on: the request is for
     followers.
@@ -141,9 +166,15 @@ def end_at_leader(probe: Probe) -> None:
     _unchanged(probe, quorum)
 
 
-@FAMILY.rule("end-at-follower", source="KIP-595", section="EndQuorumEpoch Request Handling",
-             since="3.1", roles=CONTROLLER, apis=_END, changes=Changes.CLUSTER,
-             alone=True)  # fmt: skip
+@FAMILY.rule(
+    "end-at-follower",
+    source="KIP-595",
+    section="EndQuorumEpoch Request Handling",
+    since="3.1",
+    apis=_END,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def end_at_follower(probe: Probe) -> None:
     """A follower accepts the EndQuorumEpoch of its leader, and the quorum has a leader after
     it.

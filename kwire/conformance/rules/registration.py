@@ -20,9 +20,8 @@ from kwire.messages.unregister_broker_record import UnregisterBrokerRecord
 from kwire.protocol import ApiKey, ErrorCode
 from kwire.uuid import Uuid
 
-FAMILY: Final = Family("registration", "Registration of brokers")
-
 _APIS: Final = (ApiKey.BROKER_REGISTRATION, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
+FAMILY: Final = Family("registration", "Registration of brokers", roles=CONTROLLER, apis=_APIS)
 _LIVES: Final = (*_APIS, ApiKey.BROKER_HEARTBEAT, ApiKey.UNREGISTER_BROKER)
 _IDS: Final = (ApiKey.ALLOCATE_PRODUCER_IDS, *_LIVES)
 _SECTION: Final = "Broker Registration and Heartbeats"
@@ -48,15 +47,13 @@ def _ranges(probe: Probe, **changed: Any) -> list[Any]:
     return found
 
 
-@FAMILY.rule("other-cluster", source="KIP-631", section=_SECTION, since="3.0", roles=CONTROLLER,
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("other-cluster", source="KIP-631", section=_SECTION, since="3.0")
 def other_cluster(probe: Probe) -> None:
     """The registration of a broker of another cluster is refused with INCONSISTENT_CLUSTER_ID."""
     _refused(probe, ErrorCode.INCONSISTENT_CLUSTER_ID, cluster_id=OTHER_CLUSTER)
 
 
-@FAMILY.rule("feature-above", source="KIP-631", section=_SECTION, since="3.3", roles=CONTROLLER,
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("feature-above", source="KIP-631", section=_SECTION, since="3.3")
 def feature_above(probe: Probe) -> None:
     """The registration of a broker whose lowest metadata.version is above the cluster's is refused
     with UNSUPPORTED_VERSION.
@@ -65,8 +62,7 @@ def feature_above(probe: Probe) -> None:
     _refused(probe, ErrorCode.UNSUPPORTED_VERSION, features=features)
 
 
-@FAMILY.rule("feature-below", source="KIP-631", section=_SECTION, since="3.3", roles=CONTROLLER,
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("feature-below", source="KIP-631", section=_SECTION, since="3.3")
 def feature_below(probe: Probe) -> None:
     """The registration of a broker whose highest metadata.version is below the cluster's is refused
     with UNSUPPORTED_VERSION.
@@ -75,8 +71,9 @@ def feature_below(probe: Probe) -> None:
     _refused(probe, ErrorCode.UNSUPPORTED_VERSION, features=features)
 
 
-@FAMILY.rule("feature-not-enabled", source="ClusterControlManager", section="registerBroker",
-             since="4.0", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "feature-not-enabled", source="ClusterControlManager", section="registerBroker", since="4.0"
+)
 def feature_not_enabled(probe: Probe) -> None:
     """The registration of a broker that cannot work without a feature that the cluster has not
     enabled is refused with UNSUPPORTED_VERSION.
@@ -90,8 +87,9 @@ def feature_not_enabled(probe: Probe) -> None:
     _refused(probe, ErrorCode.UNSUPPORTED_VERSION, features=features)
 
 
-@FAMILY.rule("no-metadata-version", source="ClusterControlManager", section="registerBroker",
-             since="4.0", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "no-metadata-version", source="ClusterControlManager", section="registerBroker", since="4.0"
+)
 def no_metadata_version(probe: Probe) -> None:
     """The registration of a broker that does not name metadata.version is refused."""
     features = _ranges(probe, **{"metadata.version": None})
@@ -99,15 +97,13 @@ def no_metadata_version(probe: Probe) -> None:
     _refused(probe, *errors, features=features)
 
 
-@FAMILY.rule("no-directories", source="KIP-858", section="Broker registration", since="3.7",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("no-directories", source="KIP-858", section="Broker registration", since="3.7")
 def no_directories(probe: Probe) -> None:
     """The registration of a broker without log directories is refused with INVALID_REGISTRATION."""
     _refused(probe, ErrorCode.INVALID_REGISTRATION, log_dirs=[])
 
 
-@FAMILY.rule("directory-twice", source="KIP-858", section="Broker registration", since="3.7",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("directory-twice", source="KIP-858", section="Broker registration", since="3.7")
 def directory_twice(probe: Probe) -> None:
     """The registration of a broker that names a log directory twice is refused with
     INVALID_REGISTRATION.
@@ -115,8 +111,7 @@ def directory_twice(probe: Probe) -> None:
     _refused(probe, ErrorCode.INVALID_REGISTRATION, log_dirs=[Broker().directory] * 2)
 
 
-@FAMILY.rule("directory-reserved", source="KIP-858", section="Broker registration", since="3.7",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("directory-reserved", source="KIP-858", section="Broker registration", since="3.7")
 def directory_reserved(probe: Probe) -> None:
     """The registration of a broker with a directory id that is reserved is refused with
     INVALID_REGISTRATION.
@@ -124,8 +119,7 @@ def directory_reserved(probe: Probe) -> None:
     _refused(probe, ErrorCode.INVALID_REGISTRATION, log_dirs=[_RESERVED])
 
 
-@FAMILY.rule("not-controller", source="KIP-631", section=_SECTION, since="3.0", roles=CONTROLLER,
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("not-controller", source="KIP-631", section=_SECTION, since="3.0")
 def not_controller(probe: Probe) -> None:
     """A controller that is not the active one refuses registrations and heartbeats with
     NOT_CONTROLLER.
@@ -136,9 +130,13 @@ def not_controller(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.NOT_CONTROLLER, where="the heartbeat")
 
 
-@FAMILY.rule("unregister-unknown", source="ClusterControlManager", section="unregisterBroker",
-             since="3.0", roles=CONTROLLER,
-             apis=(ApiKey.UNREGISTER_BROKER, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM))  # fmt: skip
+@FAMILY.rule(
+    "unregister-unknown",
+    source="ClusterControlManager",
+    section="unregisterBroker",
+    since="3.0",
+    apis=(ApiKey.UNREGISTER_BROKER, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM),
+)
 def unregister_unknown(probe: Probe) -> None:
     """To unregister a broker that is not registered is refused with BROKER_ID_NOT_REGISTERED."""
     led_here(probe)
@@ -150,8 +148,9 @@ def _ids(probe: Probe, broker: Broker) -> Any:
     return probe.call(request)
 
 
-@FAMILY.rule("ids-of-unknown", source="KIP-730", section="AllocateProducerIds", since="3.0",
-             roles=CONTROLLER, apis=_IDS)  # fmt: skip
+@FAMILY.rule(
+    "ids-of-unknown", source="KIP-730", section="AllocateProducerIds", since="3.0", apis=_IDS
+)
 def ids_of_unknown(probe: Probe) -> None:
     """A broker that is not registered gets no producer ids but STALE_BROKER_EPOCH."""
     led_here(probe)
@@ -161,8 +160,15 @@ def ids_of_unknown(probe: Probe) -> None:
 # --- brokers that are registered ------------------------------------------------------------------
 
 
-@FAMILY.rule("epoch", source="KIP-631", section=_SECTION, since="3.0", roles=CONTROLLER,
-             apis=_LIVES, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "epoch",
+    source="KIP-631",
+    section=_SECTION,
+    since="3.0",
+    apis=_LIVES,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def epoch(probe: Probe) -> None:
     """The broker epoch is not below the committed offset of the log when the broker registers."""
     quorum = led_here(probe)
@@ -173,9 +179,15 @@ def epoch(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("same-incarnation", source="ClusterControlManager", section="registerBroker",
-             since="4.0", roles=CONTROLLER, apis=_LIVES, changes=Changes.CLUSTER,
-             alone=True)  # fmt: skip
+@FAMILY.rule(
+    "same-incarnation",
+    source="ClusterControlManager",
+    section="registerBroker",
+    since="4.0",
+    apis=_LIVES,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def same_incarnation(probe: Probe) -> None:
     """A broker that registers again in the same incarnation keeps its broker epoch."""
     quorum = led_here(probe)
@@ -189,8 +201,15 @@ def same_incarnation(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("id-in-use", source="KIP-631", section="Broker ID Conflicts", since="3.0",
-             roles=CONTROLLER, apis=_LIVES, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "id-in-use",
+    source="KIP-631",
+    section="Broker ID Conflicts",
+    since="3.0",
+    apis=_LIVES,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def id_in_use(probe: Probe) -> None:
     """A second broker with the id of a live one is refused with DUPLICATE_BROKER_REGISTRATION."""
     quorum = led_here(probe)
@@ -200,8 +219,15 @@ def id_in_use(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
 
 
-@FAMILY.rule("directory-of-another", source="KIP-858", section="Broker registration", since="3.7",
-             roles=CONTROLLER, apis=_LIVES, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "directory-of-another",
+    source="KIP-858",
+    section="Broker registration",
+    since="3.7",
+    apis=_LIVES,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def directory_of_another(probe: Probe) -> None:
     """A broker with a log directory that another one has registered is refused with
     INVALID_REGISTRATION.
@@ -212,8 +238,15 @@ def directory_of_another(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.INVALID_REGISTRATION)
 
 
-@FAMILY.rule("epoch-rises", source="KIP-631", section=_SECTION, since="3.0", roles=CONTROLLER,
-             apis=_LIVES, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "epoch-rises",
+    source="KIP-631",
+    section=_SECTION,
+    since="3.0",
+    apis=_LIVES,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def epoch_rises(probe: Probe) -> None:
     """A broker that was unregistered and registers again gets a higher broker epoch."""
     quorum = led_here(probe)
@@ -227,8 +260,15 @@ def epoch_rises(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("record", source="KIP-631", section="Record Formats: BrokerRecord", since="3.0",
-             roles=CONTROLLER, apis=_LIVES, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "record",
+    source="KIP-631",
+    section="Record Formats: BrokerRecord",
+    since="3.0",
+    apis=_LIVES,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def record(probe: Probe) -> None:
     """A registration is in the log: id, epoch, incarnation, endpoints and features of the broker,
     which is fenced.
@@ -259,8 +299,15 @@ def record(probe: Probe) -> None:
     probe.expect(one.fenced, "the record has a broker that is not fenced")
 
 
-@FAMILY.rule("unregister-record", source="KIP-631", section="Registration State", since="3.0",
-             roles=CONTROLLER, apis=_LIVES, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "unregister-record",
+    source="KIP-631",
+    section="Registration State",
+    since="3.0",
+    apis=_LIVES,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def unregister_record(probe: Probe) -> None:
     """A broker that is unregistered is removed in the log, with its broker epoch."""
     quorum = led_here(probe)
@@ -278,8 +325,15 @@ def unregister_record(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("ids-once", source="KIP-730", section="AllocateProducerIds", since="3.0",
-             roles=CONTROLLER, apis=_IDS, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "ids-once",
+    source="KIP-730",
+    section="AllocateProducerIds",
+    since="3.0",
+    apis=_IDS,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def ids_once(probe: Probe) -> None:
     """Blocks of producer ids do not overlap."""
     broker = brokers.registered(probe, led_here(probe))
@@ -295,8 +349,15 @@ def ids_once(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("ids-of-old-epoch", source="KIP-730", section="AllocateProducerIds", since="3.0",
-             roles=CONTROLLER, apis=_IDS, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "ids-of-old-epoch",
+    source="KIP-730",
+    section="AllocateProducerIds",
+    since="3.0",
+    apis=_IDS,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def ids_of_old_epoch(probe: Probe) -> None:
     """A broker with another epoch than that of its registration gets no producer ids but
     STALE_BROKER_EPOCH.

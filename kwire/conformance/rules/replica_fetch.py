@@ -27,9 +27,10 @@ from kwire.messages.leader_change_message import LeaderChangeMessage
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
 from kwire.records import RecordBatch, decode_batches, decode_control_record
 
-FAMILY: Final = Family("replica-fetch", "Fetch of the metadata log by a replica")
-
 _APIS: Final = (ApiKey.FETCH, ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM)
+FAMILY: Final = Family(
+    "replica-fetch", "Fetch of the metadata log by a replica", roles=CONTROLLER, apis=_APIS
+)
 _HANDLING: Final = "FetchRequest Handling"
 #: Beyond the end of every log.
 _FAR: Final = 1 << 40
@@ -67,8 +68,7 @@ def _log(probe: Probe, quorum: Quorum, **fields: Any) -> tuple[Any, list[RecordB
     return partition, batches
 
 
-@FAMILY.rule("newer-epoch", source="KIP-595", section=_HANDLING, since="3.1", roles=CONTROLLER,
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("newer-epoch", source="KIP-595", section=_HANDLING, since="3.1")
 def newer_epoch(probe: Probe) -> None:
     """A Fetch of an epoch after the leader's is refused with UNKNOWN_LEADER_EPOCH."""
     quorum = the_quorum(probe)
@@ -77,8 +77,7 @@ def newer_epoch(probe: Probe) -> None:
     probe.expect(not partition.records, "the refusal has records")
 
 
-@FAMILY.rule("refusal-has-no-records", source="KIP-595", section=_HANDLING, since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("refusal-has-no-records", source="KIP-595", section=_HANDLING, since="3.1")
 def refusal_has_no_records(probe: Probe) -> None:
     """A Fetch of an old epoch is refused without records and without a diverging epoch."""
     partition = fetched(probe, the_quorum(probe), epoch=0)
@@ -87,8 +86,9 @@ def refusal_has_no_records(probe: Probe) -> None:
     probe.expect(partition.diverging_epoch.end_offset < 0, "the refusal has a diverging epoch")
 
 
-@FAMILY.rule("names-leader", source="KIP-595", section="Fetch: Current Leader Discovery",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "names-leader", source="KIP-595", section="Fetch: Current Leader Discovery", since="3.1"
+)
 def names_leader(probe: Probe) -> None:
     """A Fetch that is answered without an error names the present leader and epoch too."""
     quorum = led_here(probe)
@@ -100,8 +100,7 @@ def names_leader(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("not-leader", source="KIP-595", section="BeginQuorumEpoch", since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("not-leader", source="KIP-595", section="BeginQuorumEpoch", since="3.1")
 def not_leader(probe: Probe) -> None:
     """A node that does not lead refuses a Fetch of the present epoch with NOT_LEADER_OR_FOLLOWER,
     and names the leader.
@@ -119,15 +118,17 @@ def _invalid(probe: Probe, **fields: Any) -> None:
     probe.expect_error(partition.error_code, ErrorCode.INVALID_REQUEST)
 
 
-@FAMILY.rule("last-epoch-negative", source="KafkaRaftClient", section="handleFetchRequest",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "last-epoch-negative", source="KafkaRaftClient", section="handleFetchRequest", since="3.1"
+)
 def last_epoch_negative(probe: Probe) -> None:
     """A replica whose last fetched epoch is negative is refused with INVALID_REQUEST."""
     _invalid(probe, last_epoch=-1)
 
 
-@FAMILY.rule("last-epoch-above", source="KafkaRaftClient", section="handleFetchRequest",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "last-epoch-above", source="KafkaRaftClient", section="handleFetchRequest", since="3.1"
+)
 def last_epoch_above(probe: Probe) -> None:
     """A replica whose last fetched epoch is above the epoch of its request is refused with
     INVALID_REQUEST.
@@ -135,15 +136,13 @@ def last_epoch_above(probe: Probe) -> None:
     _invalid(probe, last_epoch=led_here(probe).epoch + 1, offset=1)
 
 
-@FAMILY.rule("offset-negative", source="KafkaRaftClient", section="handleFetchRequest",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("offset-negative", source="KafkaRaftClient", section="handleFetchRequest", since="3.1")
 def offset_negative(probe: Probe) -> None:
     """A Fetch from a negative offset is refused with INVALID_REQUEST."""
     _invalid(probe, offset=-1)
 
 
-@FAMILY.rule("wait-negative", source="KafkaRaftClient", section="handleFetchRequest",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("wait-negative", source="KafkaRaftClient", section="handleFetchRequest", since="3.1")
 def wait_negative(probe: Probe) -> None:
     """A Fetch with a negative wait is refused with INVALID_REQUEST."""
     version = probe.need(ApiKey.FETCH, *FETCH_VERSIONS)
@@ -154,8 +153,7 @@ def wait_negative(probe: Probe) -> None:
     probe.expect(ErrorCode.INVALID_REQUEST in codes, f"the answer has errors {sorted(codes)}")
 
 
-@FAMILY.rule("by-name", source="KIP-595", section="Fetch: Request Schema", since="2.7",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("by-name", source="KIP-595", section="Fetch: Request Schema", since="2.7")
 def by_name(probe: Probe) -> None:
     """Fetch version 12, the version of the text, names the metadata topic and is answered."""
     version, quorum = probe.need(ApiKey.FETCH, 12), led_here(probe)
@@ -177,8 +175,7 @@ def by_name(probe: Probe) -> None:
 # --- divergence -----------------------------------------------------------------------------------
 
 
-@FAMILY.rule("diverging-beyond-end", source="KIP-595", section=_HANDLING, since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("diverging-beyond-end", source="KIP-595", section=_HANDLING, since="3.1")
 def diverging_beyond_end(probe: Probe) -> None:
     """A Fetch from beyond the end of the log is answered without an error and without records, with
     the last epoch and its end as the diverging epoch.
@@ -197,8 +194,7 @@ def diverging_beyond_end(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("diverging-older-epoch", source="KIP-595", section=_HANDLING, since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("diverging-older-epoch", source="KIP-595", section=_HANDLING, since="3.1")
 def diverging_older_epoch(probe: Probe) -> None:
     """A Fetch whose last epoch ended before its offset is answered with that epoch, or the largest
     one before it, and its end.
@@ -218,8 +214,7 @@ def diverging_older_epoch(probe: Probe) -> None:
     probe.expect(not partition.records, "the answer has records")
 
 
-@FAMILY.rule("no-divergence", source="KIP-595", section=_HANDLING, since="3.1", roles=CONTROLLER,
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("no-divergence", source="KIP-595", section=_HANDLING, since="3.1")
 def no_divergence(probe: Probe) -> None:
     """A Fetch from the end of the log with the last epoch has no diverging epoch."""
     quorum = led_here(probe)
@@ -235,8 +230,7 @@ def no_divergence(probe: Probe) -> None:
 # --- records --------------------------------------------------------------------------------------
 
 
-@FAMILY.rule("offsets-without-gaps", source="KIP-595", section="Log Structure", since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("offsets-without-gaps", source="KIP-595", section="Log Structure", since="3.1")
 def offsets_without_gaps(probe: Probe) -> None:
     """The batches of an answer begin at the fetch offset or around it, follow each other without a
     gap, and have right CRCs.
@@ -252,8 +246,7 @@ def offsets_without_gaps(probe: Probe) -> None:
         expected = header.next_offset
 
 
-@FAMILY.rule("epochs-rise", source="KIP-595", section="Key Concepts", since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("epochs-rise", source="KIP-595", section="Key Concepts", since="3.1")
 def epochs_rise(probe: Probe) -> None:
     """The epochs of batches do not fall along the log, and none is above the leader's."""
     quorum = led_here(probe)
@@ -267,8 +260,7 @@ def epochs_rise(probe: Probe) -> None:
         last = epoch
 
 
-@FAMILY.rule("leader-change-first", source="KIP-595", section="Vote Response Handling",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("leader-change-first", source="KIP-595", section="Vote Response Handling", since="3.1")
 def leader_change_first(probe: Probe) -> None:
     """The first record of an epoch is a control record that names its leader, a voter."""
     quorum = led_here(probe)
@@ -296,8 +288,7 @@ def leader_change_first(probe: Probe) -> None:
     probe.expect(quorum.leader_id in voters, f"the voters {voters} lack the leader")
 
 
-@FAMILY.rule("high-watermark", source="KIP-595", section="Key Concepts", since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("high-watermark", source="KIP-595", section="Key Concepts", since="3.1")
 def high_watermark(probe: Probe) -> None:
     """The high watermark does not fall, and is not above the end of the log."""
     quorum = led_here(probe)
@@ -309,8 +300,7 @@ def high_watermark(probe: Probe) -> None:
     probe.expect(second <= end, f"the high watermark is {second}, the log ends at {end}")
 
 
-@FAMILY.rule("whole-batches", source="KIP-74", section="Proposed Changes", since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("whole-batches", source="KIP-74", section="Proposed Changes", since="3.1")
 def whole_batches(probe: Probe) -> None:
     """A Fetch of one byte at most is answered with one whole batch, so that a replica always gets
     on.
@@ -319,8 +309,7 @@ def whole_batches(probe: Probe) -> None:
     probe.expect(len(batches) == 1, f"the answer to a Fetch of one byte has {len(batches)} batches")
 
 
-@FAMILY.rule("any-replica", source="KIP-595", section="Key Concepts: Observer", since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("any-replica", source="KIP-595", section="Key Concepts: Observer", since="3.1")
 def any_replica(probe: Probe) -> None:
     """A Fetch of a replica id that is no voter is answered with the same records as any other."""
     quorum = led_here(probe)
@@ -333,8 +322,7 @@ def any_replica(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("waits-no-longer", source="KIP-595", section="Fetch", since="3.1", roles=CONTROLLER,
-             apis=_APIS, alone=True)  # fmt: skip
+@FAMILY.rule("waits-no-longer", source="KIP-595", section="Fetch", since="3.1", alone=True)
 def waits_no_longer(probe: Probe) -> None:
     """A Fetch from the end of the log is answered within the wait that it allows."""
     quorum = led_here(probe)
@@ -348,8 +336,7 @@ def waits_no_longer(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("no-session", source="KafkaRaftClient", section="handleFetchRequest", since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("no-session", source="KafkaRaftClient", section="handleFetchRequest", since="3.1")
 def no_session(probe: Probe) -> None:
     """A Fetch of the metadata log begins no fetch session."""
     quorum, version = led_here(probe), probe.need(ApiKey.FETCH, *FETCH_VERSIONS)

@@ -19,9 +19,8 @@ from kwire.conformance.rule import CONTROLLER, Changes, Family
 from kwire.message import Message
 from kwire.protocol import ApiKey, ErrorCode
 
-FAMILY: Final = Family("vote", "Vote and pre-vote")
-
 _APIS: Final = (ApiKey.VOTE, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
+FAMILY: Final = Family("vote", "Vote and pre-vote", roles=CONTROLLER, apis=_APIS)
 _HANDLING: Final = "Vote Request Handling"
 #: Ends behind every log, so that a voter has no reason to refuse.
 _FAR: Final = 1 << 40
@@ -43,8 +42,7 @@ def _refuses(probe: Probe, partition: Any) -> None:
     probe.expect(not partition.vote_granted, "the vote is granted")
 
 
-@FAMILY.rule("leader-of-the-epoch", source="KIP-595", section=_HANDLING, since="3.1",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("leader-of-the-epoch", source="KIP-595", section=_HANDLING, since="3.1")
 def leader_of_the_epoch(probe: Probe) -> None:
     """A node that knows the leader of an epoch grants no vote in that epoch, and reports no
     error.
@@ -55,8 +53,9 @@ def leader_of_the_epoch(probe: Probe) -> None:
     _refuses(probe, partition)
 
 
-@FAMILY.rule("names-leader", source="KIP-595", section="Leader Election and Data Replication",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "names-leader", source="KIP-595", section="Leader Election and Data Replication", since="3.1"
+)
 def names_leader(probe: Probe) -> None:
     """A Vote that is answered without an error names the present leader and epoch."""
     quorum = the_quorum(probe)
@@ -74,8 +73,9 @@ def _invalid(probe: Probe, **fields: Any) -> None:
     _refuses(probe, partition)
 
 
-@FAMILY.rule("log-of-the-epoch", source="KIP-595", section="Vote: CandidateEpoch is bumped",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "log-of-the-epoch", source="KIP-595", section="Vote: CandidateEpoch is bumped", since="3.1"
+)
 def log_of_the_epoch(probe: Probe) -> None:
     """A candidate whose log has records of the epoch that it stands for is refused with
     INVALID_REQUEST: a candidate increments its epoch.
@@ -84,8 +84,9 @@ def log_of_the_epoch(probe: Probe) -> None:
     _invalid(probe, log_end=(epoch, 1))
 
 
-@FAMILY.rule("log-of-a-later-epoch", source="KafkaRaftClient", section="handleVoteRequest",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "log-of-a-later-epoch", source="KafkaRaftClient", section="handleVoteRequest", since="3.1"
+)
 def log_of_a_later_epoch(probe: Probe) -> None:
     """A candidate whose log has records of an epoch after the one that it stands for is refused
     with INVALID_REQUEST.
@@ -94,23 +95,24 @@ def log_of_a_later_epoch(probe: Probe) -> None:
     _invalid(probe, log_end=(epoch + 1, 1))
 
 
-@FAMILY.rule("offset-negative", source="KafkaRaftClient", section="handleVoteRequest",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("offset-negative", source="KafkaRaftClient", section="handleVoteRequest", since="3.1")
 def offset_negative(probe: Probe) -> None:
     """A candidate whose log ends at a negative offset is refused with INVALID_REQUEST."""
     epoch = the_quorum(probe).epoch
     _invalid(probe, log_end=(epoch - 1, -1))
 
 
-@FAMILY.rule("last-epoch-negative", source="KafkaRaftClient", section="handleVoteRequest",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "last-epoch-negative", source="KafkaRaftClient", section="handleVoteRequest", since="3.1"
+)
 def last_epoch_negative(probe: Probe) -> None:
     """A candidate whose log ends in a negative epoch is refused with INVALID_REQUEST."""
     _invalid(probe, log_end=(-1, 0))
 
 
-@FAMILY.rule("candidate-negative", source="KafkaRaftClient", section="validateVoterOnlyRequest",
-             since="3.1", roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule(
+    "candidate-negative", source="KafkaRaftClient", section="validateVoterOnlyRequest", since="3.1"
+)
 def candidate_negative(probe: Probe) -> None:
     """A candidate with a negative id is refused with INVALID_REQUEST."""
     _invalid(probe, replica_id=-1)
@@ -122,15 +124,13 @@ def _other_voter(probe: Probe, **fields: Any) -> None:
     _refuses(probe, partition)
 
 
-@FAMILY.rule("other-voter", source="KIP-853", section="Vote", since="3.9", roles=CONTROLLER,
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("other-voter", source="KIP-853", section="Vote", since="3.9")
 def other_voter(probe: Probe) -> None:
     """A Vote that is meant for another node id is refused with INVALID_VOTER_KEY."""
     _other_voter(probe, voter_id=NO_NODE)
 
 
-@FAMILY.rule("other-directory", source="KIP-853", section="Vote", since="3.9", roles=CONTROLLER,
-             apis=_APIS)  # fmt: skip
+@FAMILY.rule("other-directory", source="KIP-853", section="Vote", since="3.9")
 def other_directory(probe: Probe) -> None:
     """A Vote that is meant for the node's id with another directory id is refused with
     INVALID_VOTER_KEY: the disk whose vote it asks for is gone.
@@ -144,8 +144,7 @@ def _pre_vote(probe: Probe, quorum: Quorum, log_end: tuple[int, int]) -> Any:
     return _vote(probe, request, None, 2)
 
 
-@FAMILY.rule("pre-vote-refused", source="KIP-996", section="Follower", since="4.0",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("pre-vote-refused", source="KIP-996", section="Follower", since="4.0")
 def pre_vote_refused(probe: Probe) -> None:
     """A node that hears the leader, or leads, does not grant a pre-vote, however long the
     candidate's log is.
@@ -156,8 +155,7 @@ def pre_vote_refused(probe: Probe) -> None:
     _refuses(probe, partition)
 
 
-@FAMILY.rule("pre-vote-log-of-the-epoch", source="KIP-996", section="Vote RPC", since="4.0",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("pre-vote-log-of-the-epoch", source="KIP-996", section="Vote RPC", since="4.0")
 def pre_vote_log_of_the_epoch(probe: Probe) -> None:
     """A pre-vote whose sender has records of the epoch that it names is no invalid request: a
     pre-vote names the sender's own epoch.
@@ -167,8 +165,7 @@ def pre_vote_log_of_the_epoch(probe: Probe) -> None:
     probe.expect_error(partition.error_code, ErrorCode.NONE)
 
 
-@FAMILY.rule("pre-vote-keeps-epoch", source="KIP-996", section="Proposed Changes", since="4.0",
-             roles=CONTROLLER, apis=_APIS)  # fmt: skip
+@FAMILY.rule("pre-vote-keeps-epoch", source="KIP-996", section="Proposed Changes", since="4.0")
 def pre_vote_keeps_epoch(probe: Probe) -> None:
     """A pre-vote changes neither the epoch nor the leader."""
     quorum = the_quorum(probe)
@@ -210,8 +207,14 @@ def _of_the_next(quorum: Quorum, candidate: int, log_end: tuple[int, int]) -> Me
     )
 
 
-@FAMILY.rule("newer-epoch-is-taken", source="KIP-595", section=_HANDLING, since="3.1",
-             roles=CONTROLLER, apis=_APIS, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "newer-epoch-is-taken",
+    source="KIP-595",
+    section=_HANDLING,
+    since="3.1",
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def newer_epoch_is_taken(probe: Probe) -> None:
     """A Vote of a newer epoch makes the node, a leader too, move to that epoch, even if the vote is
     not granted.
@@ -226,8 +229,14 @@ def newer_epoch_is_taken(probe: Probe) -> None:
         probe.expect(leader == -1, f"the answer names leader {leader} of an epoch without one")
 
 
-@FAMILY.rule("shorter-log", source="KIP-595", section=_HANDLING, since="3.1",
-             roles=CONTROLLER, apis=_APIS, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "shorter-log",
+    source="KIP-595",
+    section=_HANDLING,
+    since="3.1",
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def shorter_log(probe: Probe) -> None:
     """A candidate whose log is behind that of the voter does not get its vote."""
     with _newer_epoch(probe) as (quorum, connection):
@@ -237,8 +246,14 @@ def shorter_log(probe: Probe) -> None:
         )
 
 
-@FAMILY.rule("older-last-epoch", source="KIP-595", section=_HANDLING, since="3.1",
-             roles=CONTROLLER, apis=_APIS, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "older-last-epoch",
+    source="KIP-595",
+    section=_HANDLING,
+    since="3.1",
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def older_last_epoch(probe: Probe) -> None:
     """A candidate whose last record is of an older epoch does not get the vote, however long its
     log is.
@@ -248,8 +263,14 @@ def older_last_epoch(probe: Probe) -> None:
         _refuses(probe, _vote(probe, request, connection))
 
 
-@FAMILY.rule("one-vote-an-epoch", source="KIP-595", section=_HANDLING, since="3.1",
-             roles=CONTROLLER, apis=_APIS, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "one-vote-an-epoch",
+    source="KIP-595",
+    section=_HANDLING,
+    since="3.1",
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def one_vote_an_epoch(probe: Probe) -> None:
     """A voter grants one candidate its vote in an epoch, grants it to the same one again, and to no
     other.

@@ -70,6 +70,14 @@ def test_invalid_isr_change_is_refused(
     assert len(it.log) == before
 
 
+def test_request_without_a_partition_is_answered_whoever_sends_it() -> None:
+    it = cluster()
+    before = len(it.log)
+    answer = it.ask(made("AlterPartitionRequest", broker_id=9, broker_epoch=1))
+    assert (answer.error_code, answer.topics) == (ErrorCode.NONE, [])
+    assert len(it.log) == before
+
+
 def test_request_of_an_unregistered_broker_is_refused_as_a_whole() -> None:
     it = cluster()
     assert it.alter([1], broker_epoch=5).error_code == ErrorCode.STALE_BROKER_EPOCH
