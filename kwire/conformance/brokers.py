@@ -13,6 +13,7 @@ from typing import Any, Final
 from kwire.conformance import quorum as requests
 from kwire.conformance.probe import Probe
 from kwire.conformance.quorum import Quorum
+from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -173,14 +174,17 @@ def records_from(probe: Probe, quorum: Quorum, offset: int) -> list[tuple[int, M
             probe, quorum, offset=offset, last_epoch=quorum.epoch, max_bytes=1 << 20
         )
         probe.expect_error(partition.error_code, ErrorCode.NONE, where="the Fetch")
-        batches = list(decode_batches(bytes(partition.records or b"")))
+        try:
+            batches = list(decode_batches(bytes(partition.records or b"")))
+            found += [
+                (record.offset, decode_metadata_record(record.value or b"")[2])
+                for batch in batches
+                if not batch.header.is_control
+                for record in batch.records
+                if record.offset >= offset
+            ]
+        except DecodeError as error:
+            probe.fail(f"the records from offset {offset} on are none: {error}")
         if not batches:
             return found
-        for batch in batches:
-            if not batch.header.is_control:
-                found += [
-                    (record.offset, decode_metadata_record(record.value or b"")[2])
-                    for record in batch.records
-                    if record.offset >= offset
-                ]
         offset = batches[-1].header.next_offset

@@ -15,48 +15,73 @@ from kwire.conformance.outcome import Outcome, Result
 from kwire.conformance.runner import run_rule
 from kwire.conformance.session import Target, open_session
 from tests.conformance_faults.changes import Row
+from tests.conformance_faults.controller_faults import BROKER_FAULTS, CONTROLLER_FAULTS, NOT_OFFERED
 from tests.conformance_faults.proxy import Fault, Proxy
 from tests.conformance_faults.quorum_faults import ELECTION_FAULTS, QUORUM_FAULTS
 from tests.conformance_faults.quorum_state_faults import DESCRIBE_FAULTS, SNAPSHOT_FAULTS
 from tools.gateway_process import gateway
 
 _TIMEOUT_S = 6.0
+#: A rule that waits for the end of a session wants more.
+_SESSION_TIMEOUT_S = 15.0
 _AT_A_TIME = 8
-_TOGETHER = (*QUORUM_FAULTS, *DESCRIBE_FAULTS, *SNAPSHOT_FAULTS)
+_TOGETHER = (*QUORUM_FAULTS, *DESCRIBE_FAULTS, *SNAPSHOT_FAULTS, *CONTROLLER_FAULTS, *BROKER_FAULTS)
 _FAULTS = (*_TOGETHER, *ELECTION_FAULTS)
-_FAMILIES = ("raft", "vote", "quorum-epochs", "replica-fetch", "describe-quorum", "snapshots")
+_FAMILIES = (
+    "raft",
+    "vote",
+    "quorum-epochs",
+    "replica-fetch",
+    "describe-quorum",
+    "snapshots",
+    "registration",
+    "broker-heartbeat",
+    "alter-partition",
+    "forwarding",
+    "voters",
+    "metadata-records",
+)
 #: Rules for nodes that do not lead, which a quorum of one does not have.
 _OF_FOLLOWERS = {
     "quorum-epochs.end-at-follower",
     "replica-fetch.not-leader",
     "describe-quorum.not-leader",
+    "registration.not-controller",
+    "alter-partition.not-controller",
+    "forwarding.not-controller",
+    "voters.add-not-leader",
 }
+#: A record that another rule writes would end the wait.
+_WAITS = "replica-fetch.waits-no-longer"
 #: Elections as quick as a busy machine allows; a log that stands still in between.
 _OPTIONS = (
     *("--controller-quorum-election-timeout-ms", "300"),
     *("--controller-quorum-fetch-timeout-ms", "600"),
     *("--metadata-max-idle-interval-ms", "0"),
+    *("--broker-session-timeout-ms", "3000"),
 )
 
 
 @pytest.fixture(scope="module")
-def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The controllers' listener of a quorum of one."""
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """The server for a rule: the controllers' or the clients' listener of a quorum of one, or the
+    controllers' listener of another one, whose log has a snapshot and stands still.
+    """
     where: Path = tmp_path_factory.mktemp("quorum")
-    with gateway("--source", "own", "--data-dir", str(where / "data"), *_OPTIONS) as running:
-        yield running.ready["listeners"]["CONTROLLER"]
-
-
-@pytest.fixture(scope="module")
-def with_snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The controllers' listener of a quorum of one whose log has a snapshot."""
-    where: Path = tmp_path_factory.mktemp("snapshots")
     every = ("--metadata-log-max-snapshot-interval-ms", "1000")
-    with gateway(
-        "--source", "own", "--data-dir", str(where / "data"), *_OPTIONS, *every
-    ) as running:
-        _wait_for(lambda: list(where.rglob("*[1-9]*-*.checkpoint")))
-        yield running.ready["listeners"]["CONTROLLER"]
+    with (
+        gateway("--source", "own", "--data-dir", str(where / "busy"), *_OPTIONS) as busy,
+        gateway("--source", "own", "--data-dir", str(where / "still"), *_OPTIONS, *every) as still,
+    ):
+        _wait_for(lambda: list((where / "still").rglob("*[1-9]*-*.checkpoint")))
+
+        def of(rule_id: str) -> str:
+            if rule_id.startswith("snapshots.") or rule_id == _WAITS:
+                return str(still.ready["listeners"]["CONTROLLER"])
+            by_broker = rule_id.endswith(".by-broker")
+            return str(busy.ready["listeners"]["PLAINTEXT" if by_broker else "CONTROLLER"])
+
+        yield of
 
 
 def _wait_for(found: Callable[[], object]) -> None:
@@ -71,7 +96,8 @@ def _run(server: str, rule_id: str, fault: Fault) -> Result:
     assert rule is not None, rule_id
     host, _, port = server.rpartition(":")
     plain = open_plain(host, int(port))
-    session = open_session(Target(server, plain, plain), _TIMEOUT_S)
+    timeout_s = _SESSION_TIMEOUT_S if rule_id.endswith(".session-ends") else _TIMEOUT_S
+    session = open_session(Target(server, plain, plain), timeout_s)
     with Proxy(server, fault) as proxy:
         faulty = open_plain("127.0.0.1", proxy.port)
         session.target = Target(proxy.address, faulty, faulty)
@@ -82,11 +108,11 @@ def _run(server: str, rule_id: str, fault: Fault) -> Result:
 
 
 @pytest.fixture(scope="module")
-def results(leader: str, with_snapshot: str) -> dict[str, Result]:
+def results(servers: Callable[[str], str]) -> dict[str, Result]:
     """The result of each fault's rule, by the name of the fault."""
 
     def run(row: Row) -> Result:
-        return _run(with_snapshot if row in SNAPSHOT_FAULTS else leader, row[1], row[2])
+        return _run(servers(row[1]), row[1], row[2])
 
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         found = dict(zip((row[0] for row in _TOGETHER), pool.map(run, _TOGETHER), strict=True))
@@ -100,10 +126,9 @@ def test_a_fault_is_found_by_its_rule(results: dict[str, Result], name: str) -> 
     assert result.sentence
 
 
-def test_a_leader_without_a_fault_keeps_the_rules(leader: str, with_snapshot: str) -> None:
+def test_a_leader_without_a_fault_keeps_the_rules(servers: Callable[[str], str]) -> None:
     def run(rule_id: str) -> Result:
-        at = with_snapshot if rule_id.startswith("snapshots.") else leader
-        return _run(at, rule_id, Fault())
+        return _run(servers(rule_id), rule_id, Fault())
 
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         found = list(pool.map(run, sorted({rule for _, rule, _ in _TOGETHER})))
@@ -114,7 +139,7 @@ def test_a_leader_without_a_fault_keeps_the_rules(leader: str, with_snapshot: st
 
 def test_every_rule_of_a_leader_has_a_fault() -> None:
     rules = {rule.id for family in families() if family.name in _FAMILIES for rule in family}
-    assert rules - {rule for _, rule, _ in _FAULTS} == rules & _OF_FOLLOWERS
+    assert rules - {rule for _, rule, _ in _FAULTS} == rules & (_OF_FOLLOWERS | NOT_OFFERED)
 
 
 def test_every_fault_has_a_name_of_its_own() -> None:

@@ -24,12 +24,32 @@ from kwire.header import (
     response_header_version,
 )
 from kwire.message import Message
+from kwire.messages import alter_configs_request as old
+from kwire.messages import incremental_alter_configs_request as new
+from kwire.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from kwire.messages.alter_configs_request import AlterConfigsRequest
+from kwire.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from kwire.messages.api_versions_request import ApiVersionsRequest
+from kwire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.default_principal_data import DefaultPrincipalData
+from kwire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.messages.envelope_request import EnvelopeRequest
+from kwire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from kwire.messages.request_header import RequestHeader
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import ApiKey, ConfigResourceType, ErrorCode
 from kwire.registry import response_type
 
 _APIS: Final = (ApiKey.ENVELOPE, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
@@ -206,11 +226,73 @@ def in_envelope(api: ApiKey, probe: Probe) -> None:
 
 
 def by_broker(api: ApiKey, probe: Probe) -> None:
-    """Send the small request of an API to a broker."""
+    """Send a request that changes nothing, and has an error of its own, to a broker."""
     version = probe.newest(api)
-    answer = probe.call(small_request(api, version), version)
-    for place, code in error_codes(answer, version):
+    request = _NAMED[api] if api in _NAMED else small_request(api, version)
+    codes = dict(error_codes(probe.call(request, version), version))
+    probe.expect(bool(codes), "the answer has no error code at all")
+    for place, code in codes.items():
         probe.expect(code != ErrorCode.NOT_CONTROLLER, f"{place} is NOT_CONTROLLER")
+
+
+def _config(form: Any, resource: Any, config: Any) -> Any:
+    """A configuration of a topic that is not there."""
+    one = config(name="retention.ms", value="1")
+    topic = int(ConfigResourceType.TOPIC)
+    return form(
+        resources=[resource(resource_type=topic, resource_name=NO_NAME, configs=[one])],
+        validate_only=True,
+    )
+
+
+#: Requests of APIs whose answers have errors for the things that were named alone.
+_NAMED: Final[dict[ApiKey, Message]] = {
+    ApiKey.CREATE_TOPICS: CreateTopicsRequest(
+        topics=[CreatableTopic(name=NO_NAME, num_partitions=1, replication_factor=1)],
+        timeout_ms=1000,
+        validate_only=True,
+    ),
+    ApiKey.DELETE_TOPICS: DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=NO_NAME)], timeout_ms=1000
+    ),
+    ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=NO_NAME, count=2, assignments=None)],
+        timeout_ms=1000,
+        validate_only=True,
+    ),
+    ApiKey.ALTER_CONFIGS: _config(
+        AlterConfigsRequest, old.AlterConfigsResource, old.AlterableConfig
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _config(
+        IncrementalAlterConfigsRequest, new.AlterConfigsResource, new.AlterableConfig
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name=NO_NAME, mechanism=1)]
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasRequest(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type="user", entity_name=NO_NAME)],
+                ops=[OpData(key="producer_byte_rate", value=1.0)],
+            )
+        ],
+        validate_only=True,
+    ),
+    ApiKey.DELETE_ACLS: DeleteAclsRequest(
+        filters=[
+            DeleteAclsFilter(
+                resource_type_filter=2,
+                resource_name_filter=NO_NAME,
+                pattern_type_filter=3,
+                principal_filter=f"User:{NO_NAME}",
+                operation=1,
+                permission_type=1,
+            )
+        ]
+    ),
+}
+#: A valid creation would change the cluster; answers to others have no error for it.
+_NOT_BY_BROKER: Final = frozenset({ApiKey.CREATE_ACLS})
 
 
 def _add_all() -> None:
@@ -232,7 +314,7 @@ def _add_all() -> None:
                     apis=(api, *_APIS),
                 )
             )
-        if "broker" in api.listeners:
+        if "broker" in api.listeners and api not in _NOT_BY_BROKER:
             FAMILY.add(
                 Rule(
                     id=f"forwarding.{api.title}.by-broker",

@@ -51,8 +51,9 @@ def _batches(probe: Probe, quorum: Quorum) -> tuple[int, list[RecordBatch]]:
         partition = requests.fetched(probe, quorum, max_bytes=_MAX_BYTES, **at)
     probe.expect_error(partition.error_code, ErrorCode.NONE)
     found = list(decode_batches(bytes(partition.records or b"")))
-    if not found:
+    if not found and start:
         probe.not_applicable("the log ends with its snapshot")
+    probe.expect(bool(found), "a Fetch from the start of the log has no records")
     return start, found
 
 

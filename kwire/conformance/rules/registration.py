@@ -15,6 +15,7 @@ from kwire.conformance.quorum import OTHER_CLUSTER, led_here, not_led_here
 from kwire.conformance.requests import NO_NODE
 from kwire.conformance.rule import CONTROLLER, Changes, Family
 from kwire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+from kwire.messages.broker_registration_request import Feature
 from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.messages.unregister_broker_record import UnregisterBrokerRecord
 from kwire.protocol import ApiKey, ErrorCode
@@ -80,9 +81,7 @@ def feature_not_enabled(probe: Probe) -> None:
     """
     features = _ranges(probe)
     features.append(
-        type(features[0])(
-            name="kwire.conform.version", min_supported_version=1, max_supported_version=1
-        )
+        Feature(name="kwire.conform.version", min_supported_version=1, max_supported_version=1)
     )
     _refused(probe, ErrorCode.UNSUPPORTED_VERSION, features=features)
 

@@ -12,7 +12,7 @@ from typing import Any
 from kwire.conformance.catalog import all_rules, select
 from kwire.conformance.outcome import Outcome
 from kwire.conformance.runner import Options, run_rules
-from kwire.conformance.session import open_session
+from kwire.conformance.session import codec_versions, open_session
 from kwire.frame import frame
 from kwire.header import decode_request_header, encode_response_header, peek
 from kwire.message import Message
@@ -24,15 +24,8 @@ from kwire.registry import request_type, response_type
 from tests.kwire.conformance.scripted import server
 
 LEADER_ID, EPOCH = 1, 3
-#: The APIs that the leader offers.
-APIS = (
-    *(ApiKey.FETCH, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH),
-    *(ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_CLUSTER, ApiKey.FETCH_SNAPSHOT, ApiKey.ENVELOPE),
-    *(ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.UNREGISTER_BROKER),
-    *(ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.UPDATE_FEATURES),
-    *(ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_RAFT_VOTER),
-    *(ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS),
-)
+#: The APIs that the leader offers: those of a controller.
+APIS = tuple(api for api in ApiKey if "controller" in api.listeners and codec_versions(api))
 OFFERED = {api: (request_type(api).VERSIONS[0], request_type(api).VERSIONS[-1]) for api in APIS}
 
 
