@@ -181,7 +181,8 @@ def _lives() -> Iterator[Row]:
     )
     yield from faults_of(
         ApiKey.FETCH,
-        ("unregistered brokers are kept", "registration.unregister-record", _lost(UnregisterBrokerRecord)),
+        ("unregistered brokers are kept", "registration.unregister-record",
+         _lost(UnregisterBrokerRecord)),
         ("a fenced broker stays in the log", "broker-heartbeat.fenced-on-demand",
          _lost(BrokerRegistrationChangeRecord)),
         ("a session never ends", "broker-heartbeat.session-ends",
@@ -189,7 +190,8 @@ def _lives() -> Iterator[Row]:
         ("a leader does not move", "broker-heartbeat.leaders-move-first",
          _lost(PartitionChangeRecord)),
         ("an ISR is not written", "alter-partition.record", _lost(PartitionChangeRecord)),
-        ("an unknown record type", "metadata-records.decode", _values(FeatureLevelRecord, b"\x01\x63\x00")),
+        ("an unknown record type", "metadata-records.decode",
+         _values(FeatureLevelRecord, b"\x01\x63\x00")),
         ("a topic without its name", "metadata-records.topic-then-partitions", _lost(TopicRecord)),
         ("a partition is not written", "metadata-records.partition", _lost(PartitionRecord)),
         ("a topic is not removed", "metadata-records.remove-topic", _lost(RemoveTopicRecord)),
@@ -199,6 +201,9 @@ def _lives() -> Iterator[Row]:
         ("a batch has a producer", "metadata-records.no-producer", _log(_producer)),
         ("a record has a key", "metadata-records.without-keys", _log(_keyed)),
     )  # fmt: skip
+
+
+def _heartbeats() -> Iterator[Row]:
     yield from faults_of(
         ApiKey.ALLOCATE_PRODUCER_IDS,
         ("any broker gets ids", "registration.ids-of-unknown", _error(_OK)),
@@ -277,7 +282,12 @@ def _forwarding() -> Iterator[Row]:
 
 
 #: These may be tried at a time, as they change nothing.
-CONTROLLER_FAULTS: Final[tuple[Row, ...]] = (*_refusals(), *_lives(), *_forwarding())
+CONTROLLER_FAULTS: Final[tuple[Row, ...]] = (
+    *_refusals(),
+    *_lives(),
+    *_heartbeats(),
+    *_forwarding(),
+)
 
 
 def _not_controller(answer: Any, request: Any) -> None:

@@ -136,7 +136,9 @@ def unknown_broker(probe: Probe) -> None:
     changes=Changes.NOTHING,
 )
 def empty(probe: Probe) -> None:
-    """A request without a partition is answered without an error, whoever sends it."""
+    """A request without a partition is answered without an error, also to a broker that is not
+    registered.
+    """
     led_here(probe)
     answer = probe.call(AlterPartitionRequest(broker_id=NO_NODE, broker_epoch=1))
     probe.expect_error(answer.error_code, ErrorCode.NONE)
