@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,14 @@ from kwire.conformance.outcome import Outcome, Report
 from kwire.conformance.rule import Role
 from kwire.conformance.runner import Options, run_rules
 from kwire.conformance.session import Target, open_session
+from tests.conformance_faults.changes import Row
+from tests.conformance_faults.kafka_faults import (
+    ACL_FAULTS,
+    PRODUCE_FAULTS,
+    SESSION_FAULTS,
+    TRANSACTION_FAULTS,
+)
+from tests.conformance_faults.test_broker_faults import run_with_and_without
 from tests.interop.conftest import FIGURES
 from tests.interop.quorum import need_kafka
 from tools.kafka import FAST_START, Cluster, kafka
@@ -122,3 +131,38 @@ def test_a_controller_with_tls_and_scram_keeps_every_rule(
     assert outcomes["sasl.wrong-password"] == "pass"
     assert outcomes["sasl.nothing-before-authentication"] == "pass"
     assert outcomes["framing.answered-after-half-close"] == "not applicable"
+
+
+_FAULTS: dict[str, list[Row]] = {
+    "plain": [*PRODUCE_FAULTS, *SESSION_FAULTS, *TRANSACTION_FAULTS],
+    "secured": ACL_FAULTS,
+}
+
+
+@pytest.mark.parametrize("kind", _FAULTS)
+def test_faults_before_a_broker_are_found_by_their_rules(
+    cluster: Cluster, secured_cluster: tuple[Cluster, Path], kind: str
+) -> None:
+    server = (cluster if kind == "plain" else secured_cluster[0]).bootstrap
+    with ThreadPoolExecutor(8) as pool:
+        pairs = list(pool.map(lambda row: run_with_and_without(server, row), _FAULTS[kind]))
+    not_found = [
+        f"{name}: {right.outcome}, {wrong.outcome}: {wrong.sentence or right.sentence}"
+        for (name, _, _), (right, wrong) in zip(_FAULTS[kind], pairs, strict=True)
+        if right.outcome is not Outcome.PASS
+        # Rules that wait for the metadata log end by their time.
+        or wrong.outcome not in (Outcome.FAIL, Outcome.TIMEOUT)
+    ]
+    assert not_found == []
+
+
+def test_every_rule_for_brokers_with_records_has_a_fault() -> None:
+    families = ("produce", "idempotence", "transactions", "fetch-sessions", "acls")
+    rules = {rule.id for rule in select(server_rules(), patterns=families)}
+    tried = {rule for rows in _FAULTS.values() for _, rule, _ in rows}
+    assert rules - tried == {
+        "acls.without-authorizer",
+        "fetch-sessions.full-fetch",
+        "fetch-sessions.sessionless",
+        "fetch-sessions.unknown-session",
+    }

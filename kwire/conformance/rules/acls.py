@@ -117,7 +117,7 @@ def prefix_matches(probe: Probe) -> None:
     acl = _acl(name, resource_pattern_type=PatternType.PREFIXED)
     probe.expect_error(_create(probe, acl), ErrorCode.NONE)
     probe.until(
-        lambda: _described(probe, f"{name}-more", pattern_type_filter=PatternType.MATCH),
+        lambda: bool(_described(probe, f"{name}-more", pattern_type_filter=PatternType.MATCH)),
         "the prefixed ACL by MATCH",
     )
     found = _described(probe, f"{name}-more", pattern_type_filter=PatternType.LITERAL)
@@ -129,7 +129,7 @@ def deleted_is_named(probe: Probe) -> None:
     """DeleteAcls names the ACLs that it deleted, and they are gone."""
     name = probe.session.new_name()
     probe.expect_error(_create(probe, _acl(name)), ErrorCode.NONE)
-    probe.until(lambda: _described(probe, name), f"the ACL of {name}")
+    probe.until(lambda: bool(_described(probe, name)), f"the ACL of {name}")
     answer = probe.call(DeleteAclsRequest(filters=[_filter(DeleteAclsFilter, name)]))
     [found] = answer.filter_results
     probe.expect_error(found.error_code, ErrorCode.NONE)
