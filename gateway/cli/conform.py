@@ -1,4 +1,4 @@
-"""Implements ``kwire conform``: checks a server against the rules of ``kwire.conformance``."""
+"""Implements ``kwire conform``: checks a server, client or log by ``kwire.conformance``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kwire.conformance.rule import Rule
 
 _INTERRUPTED: Final = 130
+_TIMEOUT_S: Final = 10.0
+_WORKERS: Final = 8
 _FORMS: Final = ("text", "json", "junit", "html")
 
 
@@ -34,12 +36,13 @@ Examples:
   kwire conform --log /var/lib/kafka/metadata/__cluster_metadata-0
   kwire conform --list --api Metadata
   kwire conform --explain api-versions.too-new
+  kwire conform --client --expect-records -- my-consumer {bootstrap} {topic}
 
 \b
 Exit status: 0 every rule is kept; 1 a rule is not, or a request was not answered in time;
-2 the server could not be tried; 130 interrupted, what was made is removed.""",
+2 the server or program could not be tried; 130 interrupted, what was made is removed.""",
 )
-@click.argument("server", required=False, metavar="[HOST:PORT]", type=parse_address)
+@click.argument("words", nargs=-1, metavar="[HOST:PORT | -- COMMAND]", type=click.UNPROCESSED)
 @click.option("-b", "--bootstrap-server", "broker", metavar="HOST:PORT", type=parse_address,
     help="The same as the argument.")  # fmt: skip
 @click.option("--bootstrap-controller", "controller", metavar="HOST:PORT", type=parse_address,
@@ -62,10 +65,17 @@ Exit status: 0 every rule is kept; 1 a rule is not, or a request was not answere
     "error.")  # fmt: skip
 @click.option("--destructive", is_flag=True,
     help="Run also rules that change more than names of their own.")  # fmt: skip
-@click.option("--timeout", default=10.0, show_default=True, metavar="SECONDS", type=parse_seconds,
-    help="How long one rule may take.")  # fmt: skip
-@click.option("--workers", default=8, show_default=True, metavar="N", type=click.IntRange(1, 64),
-    help="Rules that run at the same time.")  # fmt: skip
+@click.option("--client", "is_client", is_flag=True,
+    help="Grade the program COMMAND, which is started for each rule with {bootstrap}, {topic} and "
+    "{group} replaced.")  # fmt: skip
+@click.option("--topic", default="kwire-conform", show_default=True, metavar="NAME",
+    help="With --client: the topic that the program reads or writes.")  # fmt: skip
+@click.option("--expect-records", is_flag=True,
+    help="With --client: the program prints the value of each record, in any form and once.")  # fmt: skip
+@click.option("--timeout", metavar="SECONDS", type=parse_seconds,
+    help="How long one rule may take.  [default: 10; 25 with --client]")  # fmt: skip
+@click.option("--workers", metavar="N", type=click.IntRange(1, 64),
+    help="Rules that run at the same time.  [default: 8; 4 with --client]")  # fmt: skip
 @click.option("--list", "list_rules", is_flag=True, help="List the rules, and ask no server.")
 @click.option("--explain", metavar="ID", help="Print everything about one rule.")
 @click.option("-o", "--output", type=click.Choice(_FORMS), default="text", show_default=True,
@@ -80,7 +90,7 @@ Exit status: 0 every rule is kept; 1 a rule is not, or a request was not answere
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the report as one HTML file, too.")  # fmt: skip
 def command(
-    server: Address | None,
+    words: Sequence[str],
     broker: Address | None,
     controller: Address | None,
     list_rules: bool,
@@ -92,7 +102,7 @@ def command(
     html_file: Path | None,
     **how: Any,
 ) -> None:
-    """Check a Kafka server, of any make, or a metadata log, against the rules of the protocol.
+    """Check a Kafka server or client, of any make, or a metadata log, against the rules.
 
     Each rule sends requests on connections of its own and judges what comes back. Without
     --destructive nothing changes but topics and groups whose names begin with kwire-conform-, and
@@ -108,14 +118,16 @@ def command(
 
         click.echo(rule_list(rules), nl=False)
         return
-    addresses = [one for one in (server, broker, controller) if one is not None]
-    if len(addresses) + (log_dir is not None) != 1:
-        raise click.UsageError("give one server, HOST:PORT, or --log DIR")
     files = {"json": json_file, "junit": junit_file, "html": html_file}
     for file in files.values():
         if file is not None and not file.absolute().parent.is_dir():
             raise click.UsageError(f"{file}: there is no such directory")
-    report = _check(log_dir) if log_dir is not None else _run(addresses[0], rules, wanted)
+    if wanted.is_client:
+        report = _grade(words, rules, wanted)
+    elif log_dir is not None and not (words or broker or controller):
+        report = _check(log_dir)
+    else:
+        report = _run(_address(words, broker, controller, log_dir), rules, wanted)
     for form, file in files.items():
         if file is not None:
             file.write_text(_formed(report, form), encoding="utf-8")
@@ -133,26 +145,31 @@ class Wanted:
     as_of: str | None
     allow: Path | None
     destructive: bool
-    timeout: float
-    workers: int
+    is_client: bool
+    topic: str
+    expect_records: bool
+    timeout: float | None
+    workers: int | None
 
 
 def _explain(rule_id: str) -> str:
     import difflib
 
-    from kwire.conformance.catalog import all_rules, find_rule
+    from kwire.conformance.catalog import all_rules, client_rules, find_rule
     from kwire.conformance.output.text import rule_text
 
     rule = find_rule(rule_id)
     if rule is None:
-        near = difflib.get_close_matches(rule_id, [rule.id for rule in all_rules()], n=1)
+        near = difflib.get_close_matches(
+            rule_id, [rule.id for rule in (*all_rules(), *client_rules())], n=1
+        )
         hint = f"; did you mean {near[0]}?" if near else ""
         raise click.UsageError(f"there is no rule {rule_id}{hint}")
     return rule_text(rule)
 
 
 def _select(wanted: Wanted) -> list[Rule]:
-    from kwire.conformance.catalog import all_rules, select
+    from kwire.conformance.catalog import all_rules, client_rules, select
     from kwire.protocol import ApiKey
 
     titles = {api.title.lower(): api for api in ApiKey} | {str(int(api)): api for api in ApiKey}
@@ -163,7 +180,7 @@ def _select(wanted: Wanted) -> list[Rule]:
         )
     try:
         rules = select(
-            all_rules(),
+            client_rules() if wanted.is_client else all_rules(),
             patterns=wanted.patterns,
             apis=[titles[name.lower()] for name in wanted.apis],
             as_of=wanted.as_of,
@@ -175,6 +192,30 @@ def _select(wanted: Wanted) -> list[Rule]:
     return rules
 
 
+def _address(
+    words: Sequence[str], broker: Address | None, controller: Address | None, log: Path | None
+) -> Address:
+    """Return the address of the server. Raises click.UsageError unless it is all that is given."""
+    given = [*map(parse_address, words), *(one for one in (broker, controller) if one is not None)]
+    if len(given) != 1 or log is not None:
+        raise click.UsageError("give one server, HOST:PORT, or --log DIR, or --client -- COMMAND")
+    return given[0]
+
+
+def _grade(words: Sequence[str], rules: Sequence[Rule], wanted: Wanted) -> Report:
+    from gateway.cli.conform_client import DEFAULT_TIMEOUT_S, DEFAULT_WORKERS, grade
+
+    return grade(
+        words,
+        rules,
+        timeout_s=wanted.timeout or DEFAULT_TIMEOUT_S,
+        workers=wanted.workers or DEFAULT_WORKERS,
+        allowed=_allowed(wanted.allow, is_client=True),
+        topic=wanted.topic,
+        expects_records=wanted.expect_records,
+    )
+
+
 def _run(address: Address, rules: Sequence[Rule], wanted: Wanted) -> Report:
     from gateway.cli.conform_connect import target_of
     from gateway.cli.conform_progress import progress
@@ -184,11 +225,11 @@ def _run(address: Address, rules: Sequence[Rule], wanted: Wanted) -> Report:
 
     security = client_security(wanted.config)
     try:
-        session = open_session(target_of(address, security), wanted.timeout)
+        session = open_session(target_of(address, security), wanted.timeout or _TIMEOUT_S)
     except CannotTry as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    options = Options(wanted.workers, wanted.destructive, _allowed(wanted.allow))
+    options = Options(wanted.workers or _WORKERS, wanted.destructive, _allowed(wanted.allow))
     rules = [rule for rule in rules if rule.family != "log"]
     with progress(len(rules)) as told:
         report = run_rules(session, rules, options, told)
@@ -210,16 +251,17 @@ def _check(directory: Path) -> Report:
         sys.exit(2)
 
 
-def _allowed(file: Path | None) -> dict[str, str]:
+def _allowed(file: Path | None, *, is_client: bool = False) -> dict[str, str]:
     """Return rule ids and reasons from the file of ``--allow``. Raises click.ClickException."""
-    from kwire.conformance.catalog import all_rules
+    from kwire.conformance.catalog import all_rules, client_rules
     from kwire.conformance.known_failures import read_known_failures
 
     if file is None:
         return {}
     try:
         text = file.read_text(encoding="utf-8")
-        return read_known_failures(text, {rule.id for rule in all_rules()})
+        rules = client_rules() if is_client else all_rules()
+        return read_known_failures(text, {rule.id for rule in rules})
     except ValueError as error:
         raise click.ClickException(f"{file}, {error}") from None
 

@@ -7,16 +7,27 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Iterable, Sequence
+from types import ModuleType
 
-from kwire.conformance import rules as package
+from kwire.conformance import rules as rules_of_servers
+from kwire.conformance.client import rules as rules_of_clients
 from kwire.conformance.log.rules import FAMILY as LOG
 from kwire.conformance.rule import Family, Rule, release_number
 from kwire.protocol import ApiKey
 
 
-@functools.cache
 def families() -> tuple[Family, ...]:
-    """Every family, sorted by name."""
+    """Every family of rules of servers, sorted by name, and that of logs."""
+    return (*_families(rules_of_servers), LOG)
+
+
+def client_families() -> tuple[Family, ...]:
+    """Every family of rules of clients, sorted by name."""
+    return _families(rules_of_clients)
+
+
+@functools.cache
+def _families(package: ModuleType) -> tuple[Family, ...]:
     found = []
     for module in pkgutil.iter_modules(package.__path__):
         family = getattr(
@@ -24,12 +35,12 @@ def families() -> tuple[Family, ...]:
         )
         if isinstance(family, Family):
             found.append(family)
-    return (*sorted(found, key=lambda family: family.name), LOG)
+    return tuple(sorted(found, key=lambda family: family.name))
 
 
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule, family by family, in the order in which the families have them; those of logs
-    last.
+    """Every rule of servers and logs, family by family, in the order in which the families have
+    them; those of logs last.
     """
     return tuple(rule for family in families() for rule in family)
 
@@ -39,9 +50,15 @@ def server_rules() -> tuple[Rule, ...]:
     return tuple(rule for rule in all_rules() if rule.family != LOG.name)
 
 
+def client_rules() -> tuple[Rule, ...]:
+    """Every rule of clients, as :func:`all_rules`."""
+    return tuple(rule for family in client_families() for rule in family)
+
+
 def find_rule(rule_id: str) -> Rule | None:
-    """The rule with this id, None if there is none."""
-    return next((rule for rule in all_rules() if rule.id == rule_id), None)
+    """The rule of servers or clients with this id, None if there is none."""
+    every = (*all_rules(), *client_rules())
+    return next((rule for rule in every if rule.id == rule_id), None)
 
 
 def select(

@@ -125,6 +125,8 @@ class Result:
     sentence: str = ""
     duration_s: float = 0.0
     round_trips: Sequence[RoundTrip] = ()
+    #: Of a client: exit status, ends of standard output and standard error.
+    output: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -142,6 +144,8 @@ class Report:
     interrupted: bool = False
     #: The command line without rules, for those who repeat one.
     command: str = ""
+    #: The end of the command line, behind the rule.
+    command_end: str = ""
     #: Sentences about the run as a whole, such as what could not be cleaned up.
     remarks: list[str] = field(default_factory=list)
 
@@ -162,7 +166,7 @@ class Report:
     def repeat(self, result: Result) -> str:
         """Return the command line that runs the rule of ``result`` again."""
         destructive = " --destructive" if result.rule.changes is Changes.CLUSTER else ""
-        return f"{self.command} --rule {result.rule.id}{destructive}"
+        return f"{self.command} --rule {result.rule.id}{destructive}{self.command_end}"
 
     def exit_status(self) -> int:
         """Return 1 if a rule failed, 2 if a check could not be carried out, else 0."""

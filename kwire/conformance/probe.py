@@ -59,6 +59,10 @@ class Probe:
         """Return the frames sent and received so far, connection by connection."""
         return [round_trip for one in self._connections for round_trip in one.round_trips]
 
+    def output(self) -> dict[str, str]:
+        """Return nothing: a server prints nothing that a rule sees."""
+        return {}
+
     def close(self) -> None:
         """Close all connections."""
         for connection in self._connections:

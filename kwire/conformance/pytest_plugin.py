@@ -139,14 +139,14 @@ class _Run:
     """The rules and, from the first check on, the session of a run of pytest."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from kwire.conformance.catalog import all_rules, select
+        from kwire.conformance.catalog import server_rules, select
 
         self._config = config
         self._session: Session | None = None
         patterns = config.getoption("conform_rule")
         release = config.getoption("conform_as_of")
         try:
-            self.rules = select(all_rules(), patterns=patterns, as_of=release)
+            self.rules = select(server_rules(), patterns=patterns, as_of=release)
         except ValueError:
             raise pytest.UsageError(f"--conform-as-of: {release} is no release such as 4.1")
         if not self.rules:
@@ -156,7 +156,7 @@ class _Run:
             raise pytest.UsageError("give the server: --conform-bootstrap HOST:PORT")
 
     def _read_options(self) -> Options:
-        from kwire.conformance.catalog import all_rules
+        from kwire.conformance.catalog import server_rules
         from kwire.conformance.known_failures import read_known_failures
         from kwire.conformance.runner import Options
 
@@ -164,7 +164,7 @@ class _Run:
         if file is not None:
             try:
                 text = (self._config.invocation_params.dir / file).read_text(encoding="utf-8")
-                allowed = read_known_failures(text, {rule.id for rule in all_rules()})
+                allowed = read_known_failures(text, {rule.id for rule in server_rules()})
             except (OSError, ValueError) as error:
                 raise pytest.UsageError(f"--conform-allow: {file}, {error}")
         destructive = self._config.getoption("conform_destructive")
@@ -173,10 +173,10 @@ class _Run:
     def result(self, rule: Rule) -> Result:
         """Run a check. The first one opens the session; without a server the run of pytest ends."""
         from kwire.conformance.outcome import Result
-        from kwire.conformance.runner import judged, reason_not_to_run, run_rule
+        from kwire.conformance.runner import judged, run_rule
 
         session = self._opened()
-        not_run = reason_not_to_run(session, rule, self._options)
+        not_run = session.why_not(rule, self._options.destructive)
         result = run_rule(session, rule) if not_run is None else Result(rule, *not_run)
         return judged(result, self._options.allowed)
 

@@ -1,4 +1,4 @@
-"""Describes rules: the demand on a server, where it is written, and the function that checks it.
+"""Describes rules: a demand, where it is written, and the function that checks it.
 
 A family is a list of rules with a common prefix. This module runs nothing: ``runner`` does.
 """
@@ -8,14 +8,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from kwire.protocol import ApiKey
 
-if TYPE_CHECKING:
-    from kwire.conformance.probe import Probe
-
-Check = Callable[["Probe"], None]
+#: Takes a ``kwire.conformance.probe.Probe``; of rules of clients a
+#: ``kwire.conformance.client.probe.ClientProbe``.
+Check = Callable[[Any], None]
 
 #: The release of rules that hold since the first release with the APIs they use.
 SINCE_EVER: Final = "0.8"
@@ -29,10 +28,13 @@ class Level(enum.Enum):
 
 
 class Role(enum.Enum):
-    """A role of a server. A server can have both, as ``kwire serve`` and combined nodes do."""
+    """A role of a server, or that of a client. A server can have both of its roles, as ``kwire
+    serve`` and combined nodes do.
+    """
 
     BROKER = "broker"
     CONTROLLER = "controller"
+    CLIENT = "client"
 
 
 class Changes(enum.Enum):
@@ -53,9 +55,10 @@ class Need(enum.Enum):
     SASL = "a listener with SASL"
 
 
-EVERY_ROLE: Final = frozenset(Role)
 BROKER: Final = frozenset({Role.BROKER})
 CONTROLLER: Final = frozenset({Role.CONTROLLER})
+EVERY_ROLE: Final = BROKER | CONTROLLER
+CLIENT: Final = frozenset({Role.CLIENT})
 
 
 @dataclass(frozen=True)

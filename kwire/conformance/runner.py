@@ -10,16 +10,32 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from kwire.conformance.connection import PeerClosed
-from kwire.conformance.outcome import CheckEnd, Outcome, ProbeTimeout, Report, Result
-from kwire.conformance.probe import Probe
-from kwire.conformance.rule import Changes, Level, Need, Rule
-from kwire.conformance.session import Session
+from kwire.conformance.outcome import CheckEnd, Outcome, ProbeTimeout, Report, Result, RoundTrip
+from kwire.conformance.rule import Level, Rule
 from kwire.errors import WireError
 
 #: Called with each result as it comes, from the thread that called ``run_rules``.
 Progress = Callable[[Result], None]
+
+
+class RunningProbe(Protocol):
+    """The tools of a check, as far as the runner knows them."""
+
+    def close(self) -> None: ...
+    def round_trips(self) -> Sequence[RoundTrip]: ...
+    def output(self) -> Mapping[str, str]: ...
+
+
+class Subject(Protocol):
+    """The server or client that the rules are about."""
+
+    def new_report(self) -> Report: ...
+    def why_not(self, rule: Rule, destructive: bool) -> tuple[Outcome, str] | None: ...
+    def probe(self, rule: Rule) -> RunningProbe: ...
+    def clean_up(self) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -32,7 +48,7 @@ class Options:
 
 
 def run_rules(
-    session: Session, rules: Sequence[Rule], options: Options, progress: Progress | None = None
+    session: Subject, rules: Sequence[Rule], options: Options, progress: Progress | None = None
 ) -> Report:
     """Run the rules, and return the report with results in the order of ``rules``.
 
@@ -41,7 +57,7 @@ def run_rules(
     """
     started = time.monotonic()
     results: dict[str, Result] = {}
-    report = Report(session.target.name, session.roles, dict(session.offered), [])
+    report = session.new_report()
     stopping = threading.Event()
 
     def finish(result: Result) -> None:
@@ -52,7 +68,7 @@ def run_rules(
 
     ready = []
     for rule in rules:
-        not_run = reason_not_to_run(session, rule, options)
+        not_run = session.why_not(rule, options.destructive)
         if not_run is None:
             ready.append(rule)
         else:
@@ -69,7 +85,7 @@ def run_rules(
 
 
 def _run_all(
-    session: Session,
+    session: Subject,
     rules: Sequence[Rule],
     workers: int,
     finish: Callable[[Result], None],
@@ -94,14 +110,14 @@ def _run_all(
             finish(run_rule(session, rule))
 
 
-def _run_unless(stopping: threading.Event, session: Session, rule: Rule) -> Result | None:
+def _run_unless(stopping: threading.Event, session: Subject, rule: Rule) -> Result | None:
     return None if stopping.is_set() else run_rule(session, rule)
 
 
-def run_rule(session: Session, rule: Rule) -> Result:
+def run_rule(session: Subject, rule: Rule) -> Result:
     """Run one check."""
     started = time.monotonic()
-    probe = Probe(session, rule)
+    probe = session.probe(rule)
     outcome, sentence = Outcome.PASS, ""
     try:
         rule.check(probe)
@@ -117,36 +133,8 @@ def run_rule(session: Session, rule: Rule) -> Result:
         outcome, sentence = Outcome.ERROR, f"the check itself failed: {error!r}"
     finally:
         probe.close()
-    return Result(rule, outcome, sentence, time.monotonic() - started, probe.round_trips())
-
-
-def reason_not_to_run(session: Session, rule: Rule, options: Options) -> tuple[Outcome, str] | None:
-    """Return outcome and sentence for a rule that is not run, None for one that is."""
-    if not rule.roles & session.roles:
-        wanted = " or ".join(sorted(role.value for role in rule.roles))
-        return Outcome.NOT_APPLICABLE, f"the rule is for a {wanted}"
-    for api in rule.apis:
-        if api not in session.offered:
-            return Outcome.NOT_OFFERED, f"{api.title} is not offered"
-    if rule.api is not None and rule.version is not None:
-        low, high = session.offered[rule.api]
-        if not low <= rule.version <= high:
-            return Outcome.NOT_OFFERED, f"{rule.api.title} is offered from v{low} to v{high}"
-    unmet = [need for need in rule.needs if not _meets(session, need)]
-    if unmet:
-        return Outcome.NOT_APPLICABLE, f"the rule needs {unmet[0].value}"
-    if rule.changes is Changes.CLUSTER and not options.destructive:
-        return Outcome.NOT_TRIED, "the rule changes the cluster: give --destructive"
-    return None
-
-
-def _meets(session: Session, need: Need) -> bool:
-    target = session.target
-    return {
-        Need.PLAIN_SOCKET: not target.has_tls,
-        Need.SASL: target.has_sasl,
-        Need.NO_SASL: not target.has_sasl,
-    }[need]
+    duration_s = time.monotonic() - started
+    return Result(rule, outcome, sentence, duration_s, probe.round_trips(), probe.output())
 
 
 def judged(result: Result, allowed: Mapping[str, str]) -> Result:

@@ -12,11 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kwire.conformance.connection import Connection, Opener, PeerClosed
-from kwire.conformance.outcome import CheckEnd
-from kwire.conformance.rule import Role
+from kwire.conformance.outcome import CheckEnd, Outcome, Report
+from kwire.conformance.rule import Changes, Need, Role, Rule
 from kwire.errors import WireError
 from kwire.header import decode_response_header, encode_request_header
 from kwire.messages import BY_KEY
@@ -24,6 +24,9 @@ from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.api_versions_response import ApiVersionsResponse
 from kwire.protocol import ApiKey, ErrorCode
 from kwire.registry import request_type
+
+if TYPE_CHECKING:
+    from kwire.conformance.probe import Probe
 
 CLIENT_ID: Final = "kwire-conform"
 #: Names of everything that a run creates begin with this.
@@ -99,6 +102,42 @@ class Session:
         """Call ``undo`` at the end of the run, also after Ctrl-C. ``what`` names the thing."""
         with self._lock:
             self._cleanups.append((what, undo))
+
+    def new_report(self) -> Report:
+        """Return a report without results."""
+        return Report(self.target.name, self.roles, dict(self.offered), [])
+
+    def probe(self, rule: Rule) -> Probe:
+        """Return the tools of one check."""
+        from kwire.conformance.probe import Probe
+
+        return Probe(self, rule)
+
+    def why_not(self, rule: Rule, destructive: bool) -> tuple[Outcome, str] | None:
+        """Return outcome and sentence for a rule that is not run, None for one that is."""
+        if not rule.roles & self.roles:
+            wanted = " or ".join(sorted(role.value for role in rule.roles))
+            return Outcome.NOT_APPLICABLE, f"the rule is for a {wanted}"
+        for api in rule.apis:
+            if api not in self.offered:
+                return Outcome.NOT_OFFERED, f"{api.title} is not offered"
+        if rule.api is not None and rule.version is not None:
+            low, high = self.offered[rule.api]
+            if not low <= rule.version <= high:
+                return Outcome.NOT_OFFERED, f"{rule.api.title} is offered from v{low} to v{high}"
+        unmet = [need for need in rule.needs if not self._meets(need)]
+        if unmet:
+            return Outcome.NOT_APPLICABLE, f"the rule needs {unmet[0].value}"
+        if rule.changes is Changes.CLUSTER and not destructive:
+            return Outcome.NOT_TRIED, "the rule changes the cluster: give --destructive"
+        return None
+
+    def _meets(self, need: Need) -> bool:
+        return {
+            Need.PLAIN_SOCKET: not self.target.has_tls,
+            Need.SASL: self.target.has_sasl,
+            Need.NO_SASL: not self.target.has_sasl,
+        }[need]
 
     def clean_up(self) -> list[str]:
         """Undo what the run made, newest first. Returns a sentence for each thing that is left."""

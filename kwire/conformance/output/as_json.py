@@ -53,6 +53,8 @@ def _result(report: Report, result: Result) -> dict[str, Any]:
     if result in report.to_show():
         line["repeat"] = report.repeat(result)
         line["roundTrips"] = [_round_trip(one) for one in result.round_trips]
+        if result.output:
+            line["program"] = dict(result.output)
     return line
 
 

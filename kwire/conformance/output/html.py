@@ -119,6 +119,8 @@ def _card(report: Report, result: Result) -> Iterator[str]:
     yield f"{', ' + escape(rule.section) if rule.section else ''}; {rule.level.value}; "
     yield f"since Kafka {escape(rule.since)}</p>"
     yield f"<pre>{escape(report.repeat(result))}</pre>"
+    for name, text in result.output.items():
+        yield f"<details><summary>{escape(name)}</summary><pre>{escape(text)}</pre></details>"
     for round_trip in result.round_trips[:_ROUND_TRIPS_MAX]:
         yield from _round_trip(round_trip)
     if len(result.round_trips) > _ROUND_TRIPS_MAX:

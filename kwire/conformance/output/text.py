@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kwire.conformance.outcome import Outcome, Report, Result
-from kwire.conformance.rule import Rule
+from kwire.conformance.rule import CLIENT, Rule
 
 #: Columns that are there even if they are empty.
 _ALWAYS: Final = (Outcome.PASS, Outcome.FAIL)
@@ -43,7 +43,7 @@ def _paragraph(report: Report, result: Result) -> Iterator[str]:
     rule = result.rule
     yield f"{result.outcome.value.upper()}  {rule.id}"
     yield f"  rule    {rule.says}"
-    yield f"  server  {result.sentence}"
+    yield f"  {'client' if rule.roles == CLIENT else 'server'}  {result.sentence}"
     yield f"  source  {_source(rule)}"
     if report.command:
         yield f"  again   {report.repeat(result)}"

@@ -1,0 +1,10 @@
+"""Grades Kafka clients: a program runs against a scripted cluster, which behaves and then does not.
+
+    session = open_client(Program(["kcat", "-b", "{bootstrap}", "-C", "-t", "{topic}"]), timeout_s=30)
+    report = run_rules(session, client_rules(), Options())
+
+``traffic`` holds what the cluster saw, ``state`` and ``answers*`` what a broker answers, ``faults``
+what goes wrong with an answer, ``cluster`` the listeners, ``program`` the process, ``probe`` the
+tools of a check, and ``rules`` the rules. A rule sees a program only through its connections, its
+standard output and its exit status.
+"""

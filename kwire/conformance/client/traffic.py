@@ -1,0 +1,116 @@
+"""Holds what a scripted cluster saw of a client: connections and requests, in order of arrival."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kwire.protocol import ApiKey
+
+
+@dataclass
+class Link:
+    """A connection. Times are of ``time.monotonic``."""
+
+    number: int
+    broker: int
+    opened_at: float
+    closed_at: float | None = None
+    #: The cluster closed it; otherwise the client did.
+    closed_by_cluster: bool = False
+
+
+@dataclass
+class Seen:
+    """A request. ``request`` is the decoded message, ``frame`` the bytes without their size."""
+
+    number: int
+    at: float
+    link: Link
+    api: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    request: Any
+    frame: bytes
+    #: The frame of the answer as it was sent, None while there is none.
+    answer: bytes | None = None
+    answered_at: float | None = None
+    #: A few words on the fault that the answer has, "" without one.
+    fault: str = ""
+    #: Requests of the connection without an answer when this one arrived, itself included.
+    in_flight: int = 1
+
+    @property
+    def broker(self) -> int:
+        """The node that received it."""
+        return self.link.broker
+
+
+class Traffic:
+    """The requests of one program. Connections add to it from their threads."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._seen: list[Seen] = []
+        self._links: list[Link] = []
+
+    def open(self, broker: int) -> Link:
+        """Note a new connection."""
+        with self._changed:
+            link = Link(len(self._links), broker, time.monotonic())
+            self._links.append(link)
+            self._changed.notify_all()
+            return link
+
+    def closed(self, link: Link, *, by_cluster: bool) -> None:
+        """Note the end of a connection."""
+        with self._changed:
+            link.closed_at, link.closed_by_cluster = time.monotonic(), by_cluster
+            self._changed.notify_all()
+
+    def add(self, make: Callable[[int], Seen]) -> Seen:
+        """Note the request that ``make`` returns for its number."""
+        with self._changed:
+            seen = make(len(self._seen))
+            self._seen.append(seen)
+            self._changed.notify_all()
+            return seen
+
+    def notify(self) -> None:
+        """Wake those that wait, as something else has changed."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, until: float) -> None:
+        """Return after the next change, and no later than ``until``."""
+        with self._changed:
+            self._changed.wait(max(0.0, min(until - time.monotonic(), 0.1)))
+
+    def links(self) -> list[Link]:
+        """Every connection so far."""
+        with self._changed:
+            return list(self._links)
+
+    def all(self, api: ApiKey | None = None, *, broker: int | None = None) -> list[Seen]:
+        """The requests so far, of one API or one node."""
+        with self._changed:
+            return [
+                one
+                for one in self._seen
+                if (api is None or one.api == api) and (broker is None or one.broker == broker)
+            ]
+
+    def after(self, earlier: Seen, api: ApiKey | None = None) -> list[Seen]:
+        """The requests that came after another one."""
+        return [one for one in self.all(api) if one.number > earlier.number]
+
+    def partitions(self, api: ApiKey) -> Iterator[tuple[Seen, Any]]:
+        """(request, partition) of each partition in requests that have topics with partitions."""
+        for one in self.all(api):
+            for topic in one.request.topics:
+                for partition in topic.partitions:
+                    yield one, partition
