@@ -139,7 +139,7 @@ class _Run:
     """The rules and, from the first check on, the session of a run of pytest."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from kwire.conformance.catalog import server_rules, select
+        from kwire.conformance.catalog import select, server_rules
 
         self._config = config
         self._session: Session | None = None

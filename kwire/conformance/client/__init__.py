@@ -1,6 +1,7 @@
 """Grades Kafka clients: a program runs against a scripted cluster, which behaves and then does not.
 
-    session = open_client(Program(["kcat", "-b", "{bootstrap}", "-C", "-t", "{topic}"]), timeout_s=30)
+    command = Command(["kcat", "-E", "-b", "{bootstrap}", "-C", "-t", "{topic}"])
+    session = open_client(command, timeout_s=30, expects_records=True)
     report = run_rules(session, client_rules(), Options())
 
 ``traffic`` holds what the cluster saw, ``state`` and ``answers*`` what a broker answers, ``faults``

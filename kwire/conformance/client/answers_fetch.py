@@ -1,4 +1,4 @@
-"""Answers ListOffsets, Fetch and OffsetForLeaderEpoch of the only partition, as its leader would."""
+"""Answers ListOffsets, Fetch and OffsetForLeaderEpoch of the only partition, as a leader does."""
 
 from __future__ import annotations
 

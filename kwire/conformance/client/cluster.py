@@ -1,7 +1,7 @@
 """Listens as the nodes of a scripted cluster, one port each, and answers requests in threads.
 
 A connection has two threads: one notes each request when it arrives, one answers in order, as a
-broker does. What is answered comes from ``answers*``, what goes wrong with it from ``faults``.
+broker does. The answers come from ``answers*``, their faults from ``faults``.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class Cluster:
         #: Called with each new connection; False closes it at once.
         self.admits: Callable[[Link], bool] = lambda link: True
         self.mechanisms: tuple[str, ...] = ("PLAIN",)
+        #: An exception of a fault or an answer, which ends the check.
+        self.broken: Exception | None = None
         self._sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -158,12 +160,16 @@ class _Serving:
     def answer(self) -> None:
         """Answer the requests, one after another."""
         by_cluster = False
-        with contextlib.suppress(OSError):
+        try:
             while (seen := self._waiting.get()) is not None:
                 if not self._answered(seen):
                     by_cluster = True
                     break
                 self._unanswered -= 1
+        except OSError:
+            pass  # the client closed it
+        except Exception as error:
+            self._cluster.broken = error
         _close(self._connection)
         self._cluster.traffic.closed(self._link, by_cluster=by_cluster)
 

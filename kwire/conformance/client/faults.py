@@ -1,4 +1,4 @@
-"""Describes answers and the faults that a rule puts into them: errors, delays, cuts, other bytes."""
+"""Describes answers and the faults that a rule puts into them: errors, delays, cuts, bytes."""
 
 from __future__ import annotations
 
@@ -157,6 +157,8 @@ def with_records(change: Callable[[bytes], bytes]) -> Callable[[Answer], None]:
     return act
 
 
-def has_records(seen: Seen) -> bool:
-    """Whether a Fetch request asks for the beginning of the log, which has records."""
-    return any(p.fetch_offset < 5 for topic in seen.request.topics for p in topic.partitions)
+def names_data(seen: Seen) -> bool:
+    """Whether a Fetch or Produce request names a partition. Java sends Fetch without one, to end a
+    session.
+    """
+    return bool(seen.request.topics if seen.api == ApiKey.FETCH else seen.request.topic_data)

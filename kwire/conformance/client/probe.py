@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from kwire.conformance.client.cluster import Cluster
-from kwire.conformance.client.faults import Answer, Fault
+from kwire.conformance.client.faults import Answer, Fault, names_data
 from kwire.conformance.client.program import Running
 from kwire.conformance.client.session import ClientSession
 from kwire.conformance.client.state import Log, State, fill, new_token
@@ -85,7 +85,9 @@ class ClientProbe:
         when: Callable[[Seen], bool] | None = None,
         times: int = 1,
     ) -> Fault:
-        """Add a fault; see :class:`Fault`."""
+        """Add a fault; see :class:`Fault`. Those of Fetch and Produce need a request with data."""
+        if when is None and api in (ApiKey.FETCH, ApiKey.PRODUCE):
+            when = names_data
         return self.cluster.fault(Fault(says, api, error, act, when, times))
 
     def uses(self, api: ApiKey, version: int) -> None:
@@ -112,6 +114,8 @@ class ClientProbe:
             ended = self.running.status is not None
             if value := found():
                 return value
+            if self.cluster.broken is not None:
+                raise self.cluster.broken
             if ended:
                 raise RuleFailed(f"the program ended before {what}{self.said()}")
             if time.monotonic() > self.deadline:
@@ -176,6 +180,14 @@ class ClientProbe:
             self.reads_all(repeats=repeats)
         else:
             self.writes_all()
+
+    def works_or_ends(self) -> None:
+        """Fail unless the program works, or ends by itself with an error."""
+        try:
+            self.works()
+        except RuleFailed:
+            if not self.running.status:
+                raise
 
     def reads_all(self, values: Sequence[bytes] | None = None, *, repeats: bool = False) -> None:
         """Fail unless the program reads the log to its end and, where it prints records, prints
@@ -265,7 +277,7 @@ class ClientProbe:
         return f"{text}: {line}" if line else text
 
     def output(self) -> Mapping[str, str]:
-        """What the program printed, and how it ended."""
+        """The exit status of the program and the ends of its output."""
         return {} if self._running is None else self._running.texts()
 
     def round_trips(self) -> list[RoundTrip]:

@@ -51,7 +51,7 @@ class ClientSession:
         return ApiKey.PRODUCE in self.used
 
     def new_report(self) -> Report:
-        """Return a report without results. What a client offers are the versions that it sends."""
+        """Return a report without results. Its versions are those that the client sends."""
         return Report(" ".join(self.command.words), CLIENT, dict(self.used), [])
 
     def why_not(self, rule: Rule, destructive: bool) -> tuple[Outcome, str] | None:

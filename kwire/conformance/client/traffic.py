@@ -50,6 +50,14 @@ class Seen:
         return self.link.broker
 
 
+def fetch_offset(seen: Seen) -> int:
+    """The offset of the first partition of a Fetch request, -1 if it names no partition."""
+    for topic in seen.request.topics:
+        for partition in topic.partitions:
+            return int(partition.fetch_offset)
+    return -1
+
+
 class Traffic:
     """The requests of one program. Connections add to it from their threads."""
 

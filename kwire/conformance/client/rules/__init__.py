@@ -1,4 +1,4 @@
-'''Holds the rules of clients, one module for each family, which ``kwire.conformance.catalog`` finds.
+'''Holds the rules of clients, one module for each family. ``kwire.conformance.catalog`` finds them.
 
 A check makes a cluster, puts faults into it, runs the program, and judges what came::
 

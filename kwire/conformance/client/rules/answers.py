@@ -12,6 +12,7 @@ from kwire.conformance.client.faults import (
     later,
 )
 from kwire.conformance.client.probe import ClientProbe
+from kwire.conformance.client.traffic import fetch_offset
 from kwire.conformance.rule import CLIENT, Family
 from kwire.frame import frame
 from kwire.message import Message
@@ -113,14 +114,17 @@ def _negative_size(answer: Answer) -> None:
 @FAMILY.rule("negative-size", source="NetworkReceive", section="readFrom", roles=CLIENT)
 def negative_size(probe: ClientProbe) -> None:
     """A client closes a connection on which an answer has a negative size, and goes on with
-    another one.
+    another one or ends with an error.
     """
     probe.prepare()
     fault = probe.fault("the size is -2", probe.data_api, act=_negative_size)
     probe.start()
     link = probe.happened(fault).link
-    probe.until(lambda: link.closed_at is not None, "the end of the connection")
-    probe.works()
+    probe.until(
+        lambda: link.closed_at is not None or probe.running.status,
+        "the end of the connection or of the program",
+    )
+    probe.works_or_ends()
 
 
 def _other_id(answer: Answer) -> None:
@@ -143,6 +147,6 @@ def other_correlation_id(probe: ClientProbe) -> None:
         done = probe.running.status == 0 and not later
         probe.expect(not done, "the program takes its records for written")
         return
-    offset = seen.request.topics[0].partitions[0].fetch_offset
-    beyond = any(one.request.topics[0].partitions[0].fetch_offset > offset for one in later[:1])
+    offsets = [offset for one in later if (offset := fetch_offset(one)) >= 0]
+    beyond = offsets and offsets[0] > fetch_offset(seen)
     probe.expect(not beyond, "the client takes the records of the answer for those it asked for")

@@ -25,6 +25,10 @@ _GROUP: Final = (
     ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_FETCH,
     ApiKey.OFFSET_COMMIT,
 )  # fmt: skip
+#: A program may end with an error if the first node fails before the client knows another one.
+_AT_START: Final = (
+    ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE,
+)  # fmt: skip
 _CUTS: Final = (1, 4, 6, 30, -1)
 #: Connections that a client may open in two seconds to a node that closes each at once.
 _CONNECTIONS_MAX: Final = 100
@@ -56,6 +60,7 @@ def _add_all() -> None:
                     check=functools.partial(closes, api, half),
                     source="NetworkClient",
                     section="handleDisconnections",
+                    level=Level.SHOULD if api in _AT_START else Level.MUST,
                     roles=CLIENT,
                     apis=(api,),
                 )
@@ -65,7 +70,10 @@ def _add_all() -> None:
 _add_all()
 
 
-@FAMILY.rule("at-connect", source="NetworkClient", section="handleDisconnections", roles=CLIENT)
+@FAMILY.rule(
+    "at-connect", source="NetworkClient", section="handleDisconnections", level=Level.SHOULD,
+    roles=CLIENT,
+)  # fmt: skip
 def at_connect(probe: ClientProbe) -> None:
     """A client connects again after a broker closed its first connection at once."""
     probe.prepare()

@@ -1,4 +1,4 @@
-"""Rules of errors of Fetch: fenced epochs, unknown topic ids, lost sessions, offsets out of range."""
+"""Rules of errors of Fetch: epochs, topic ids, sessions that are gone, offsets out of range."""
 
 from __future__ import annotations
 
@@ -29,11 +29,15 @@ def survived(error: int, version: int, metadata: bool, probe: ClientProbe) -> No
     fault = probe.fault(f"error {error}", _FETCH, error=error, when=_is_second)
     probe.start()
     seen = probe.happened(fault)
-    if error in _OF_EPOCHS and seen.request.topics[0].partitions[0].current_leader_epoch < 0:
+    if error in _OF_EPOCHS and _epoch(seen) < 0:
         probe.not_applicable("the client sends no leader epoch, so that none can be wrong")
     if metadata:
         probe.request_after(seen, ApiKey.METADATA)
     probe.works()
+
+
+def _epoch(seen: Seen) -> int:
+    return int(seen.request.topics[0].partitions[0].current_leader_epoch)
 
 
 def _from(offset: int, seen: Seen) -> bool:
@@ -58,10 +62,10 @@ _SURVIVED: Final = {
         ErrorCode.UNKNOWN_LEADER_EPOCH, 9, False, Level.MUST, "KIP-320", "Fetch", "2.1",
     ),
     "storage-error": (
-        ErrorCode.KAFKA_STORAGE_ERROR, 6, True, Level.MUST, "KIP-112", "Fetch", "1.0",
+        ErrorCode.KAFKA_STORAGE_ERROR, 6, False, Level.MUST, "KIP-112", "Fetch", "1.0",
     ),
     "unknown-topic": (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4, True, Level.SHOULD, "FetchCollector",
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4, False, Level.SHOULD, "FetchCollector",
         "handleInitializeErrors", "0.11",
     ),
     "unknown-error": (

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kwire.conformance.client.faults import Answer
 from kwire.conformance.client.probe import ClientProbe
-from kwire.conformance.client.traffic import Seen
+from kwire.conformance.client.traffic import Seen, fetch_offset
 from kwire.conformance.rule import CLIENT, Family, Level, Rule
 from kwire.protocol import ApiKey, ErrorCode
 
@@ -220,8 +220,11 @@ def committed_offset(probe: ClientProbe) -> None:
     probe.prepare()
     probe.state.group.committed = 7
     probe.start()
-    first = probe.until(lambda: probe.traffic.all(ApiKey.FETCH), "a Fetch request")[0]
-    offset = first.request.topics[0].partitions[0].fetch_offset
+    fetches = probe.until(
+        lambda: [one for one in probe.traffic.all(ApiKey.FETCH) if fetch_offset(one) >= 0],
+        "a Fetch request",
+    )
+    offset = fetch_offset(fetches[0])
     probe.expect(offset == 7, f"the first Fetch is for offset {offset}, 7 is committed")
     del probe.state.log.batches[0]  # it is not asked for
     values = probe.state.log.values()[2:]

@@ -9,7 +9,8 @@ from typing import Final
 
 from kwire.conformance.client.faults import Answer, with_records
 from kwire.conformance.client.probe import ClientProbe
-from kwire.conformance.client.state import Batch, Log, fill, known_batch
+from kwire.conformance.client.state import Batch, Log, fill, known_batch, value_of
+from kwire.conformance.client.traffic import fetch_offset
 from kwire.conformance.rule import CLIENT, Family, Level, Rule
 from kwire.messages.end_txn_marker import EndTxnMarker
 from kwire.messages.fetch_response import AbortedTransaction
@@ -54,18 +55,23 @@ def crc(probe: ClientProbe) -> None:
     fault = probe.fault("a byte of the batch is changed", _FETCH, act=with_records(_damage))
     probe.start()
     seen = probe.happened(fault)
-    offset = seen.request.topics[0].partitions[0].fetch_offset
+    offset = fetch_offset(seen)
+
+    def again() -> list[int]:
+        return [
+            found for one in probe.traffic.after(seen, _FETCH) if (found := fetch_offset(one)) >= 0
+        ]
+
     probe.until(
-        lambda: probe.running.status is not None or probe.traffic.after(seen, _FETCH),
+        lambda: probe.running.status is not None or again(),
         "another Fetch request or the end of the program",
     )
     if probe.running.status is not None:
         probe.expect(probe.running.status, "the program ended without an error")
     else:
-        again = probe.traffic.after(seen, _FETCH)[0]
-        next_offset = again.request.topics[0].partitions[0].fetch_offset
+        following = again()[0]
         probe.expect(
-            next_offset == offset, f"the client fetches on from {next_offset}, after the batch"
+            following == offset, f"the client fetches on from {following}, after the batch"
         )
     last = probe.state.log.batches[0].values[-1]
     wrong = last[:-1] + bytes([last[-1] ^ 1])
@@ -140,8 +146,10 @@ def empty_batch_at_end(probe: ClientProbe) -> None:
     _reads(probe, Batch(5, 9, data), after=0)
 
 
-def _marker(offset: int, kind: str) -> Batch:
+def _marker(offset: int, kind: str, token: str) -> Batch:
+    """A marker, with a text at its end that is found in the output of a program that prints it."""
     record = encode_control_record(kind, EndTxnMarker(), offset=offset, timestamp=1)
+    record.value = (record.value or b"") + value_of(token, 99_999)
     data = encode_batch(
         [record], is_transactional=True, is_control=True, producer_id=_PRODUCER, producer_epoch=0,
         partition_leader_epoch=5,
@@ -164,7 +172,7 @@ def _transactional(batch: Batch) -> Batch:
 )  # fmt: skip
 def control_batch(probe: ClientProbe) -> None:
     """A client reads a committed transaction, and does not hand its marker to the application."""
-    _reads(probe, _transactional(known_batch(5, probe.token)), _marker(10, "COMMIT"))
+    _reads(probe, _transactional(known_batch(5, probe.token)), _marker(10, "COMMIT", probe.token))
 
 
 @FAMILY.rule(
@@ -174,7 +182,7 @@ def control_batch(probe: ClientProbe) -> None:
 def control_batch_at_end(probe: ClientProbe) -> None:
     """A client fetches on behind a marker that is the last record of the log."""
     committed = _transactional(known_batch(5, probe.token))
-    _reads(probe, committed, _marker(10, "COMMIT"), after=0)
+    _reads(probe, committed, _marker(10, "COMMIT", probe.token), after=0)
 
 
 @FAMILY.rule(
@@ -185,13 +193,12 @@ def aborted_transaction(probe: ClientProbe) -> None:
     """A client with isolation level read_committed skips the records of aborted transactions."""
     log = Log()
     fill(log, probe.token, batches=1)
-    log.batches += [_transactional(known_batch(5, probe.token)), _marker(10, "ABORT")]
+    log.batches += [_transactional(known_batch(5, probe.token)), _marker(10, "ABORT", probe.token)]
     fill(log, probe.token, batches=1)
     probe.prepare(log=log)
 
     def aborted(answer: Answer) -> None:
-        offset = answer.seen.request.topics[0].partitions[0].fetch_offset
-        if offset <= 10:
+        if fetch_offset(answer.seen) <= 10:
             for partition in answer.body.responses[0].partitions:
                 partition.aborted_transactions = [
                     AbortedTransaction(producer_id=_PRODUCER, first_offset=5)
@@ -263,6 +270,7 @@ for _kind, _since in (
             says=f"A client reads batches that are compressed with {_kind.name.lower()}.",
             check=functools.partial(compressed, _kind),
             source="KIP-110" if _kind is Compression.ZSTD else "CompressionType",
+            level=Level.SHOULD,  # many clients take codecs from libraries that are optional
             since=_since,
             roles=CLIENT,
             apis=_APIS,

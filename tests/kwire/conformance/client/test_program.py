@@ -1,0 +1,96 @@
+"""Programs that are graded: what they print is kept, and nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import pytest
+
+from kwire.conformance.client.program import Command, Running
+from kwire.conformance.client.session import open_client
+from kwire.conformance.outcome import CheckEnd
+from kwire.conformance.session import CannotTry
+
+
+def python(text: str) -> Running:
+    return Running([sys.executable, "-S", "-c", text])
+
+
+def _until(holds: object, running: Running) -> None:
+    deadline = time.monotonic() + 20
+    while not holds(running) and time.monotonic() < deadline:  # type: ignore[operator]
+        time.sleep(0.01)
+
+
+def test_output_and_status_are_kept() -> None:
+    running = python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
+    _until(lambda one: one.status is not None, running)
+    running.stop()
+    assert running.texts() == {"exit status": "3", "stdout": "out\n", "stderr": "err\n"}
+    assert running.last_error() == "err"
+
+
+def test_a_signal_is_a_negative_status() -> None:
+    running = python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    _until(lambda one: one.status is not None, running)
+    assert running.status == -9
+    running.stop()
+
+
+def test_children_end_with_the_program() -> None:
+    running = python(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)"
+    )
+    _until(lambda one: one.output().endswith(b"\n"), running)
+    child = int(running.output())
+    running.stop()
+    deadline = time.monotonic() + 10
+    while _lives(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not _lives(child)
+    assert running.status is None
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_program_that_ignores_sigterm_is_killed() -> None:
+    running = python(
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(600)"
+    )
+    _until(lambda one: one.output(), running)
+    began = time.monotonic()
+    running.stop()
+    assert time.monotonic() - began < 10
+
+
+def test_a_file_that_is_no_program_cannot_be_started() -> None:
+    with pytest.raises(CheckEnd, match="the program cannot be started"):
+        Running([__file__])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["true"], "the command has no {bootstrap}"),
+        (["no-such-program", "{bootstrap}"], "there is no program no-such-program"),
+        (["true", "{bootstrap}"], "the program neither fetches nor produces, with exit status 0"),
+    ],
+)
+def test_a_program_that_cannot_be_graded_says_why(words: list[str], said: str) -> None:
+    with pytest.raises(CannotTry, match=said.replace("{", r"\{")):
+        open_client(Command(words), 10, expects_records=False)
