@@ -20,7 +20,7 @@ Slices = Generator[None, None, _T]
 
 
 def run(work: Slices[_T]) -> _T:
-    """The result of ``work``, without an interruption."""
+    """Carry out ``work`` without an interruption, and return its result."""
     while True:
         try:
             next(work)
@@ -30,7 +30,7 @@ def run(work: Slices[_T]) -> _T:
 
 
 def pieces(elements: Iterable[_T], size: int) -> Iterator[list[_T]]:
-    """``elements`` in lists of ``size``, the last of which may be shorter."""
+    """Yield ``elements`` in lists of ``size``, the last of which may be shorter."""
     piece: list[_T] = []
     for element in elements:
         piece.append(element)

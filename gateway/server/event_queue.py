@@ -136,7 +136,7 @@ class EventQueue(Generic[_E, _R]):
             self._in_slice = False
 
     def _step(self, now: float, end: float) -> float:
-        """Continue the current work until ``end``, or begin the next one; the time at its end.
+        """Continue the current work until ``end``, or begin the next one. Returns the time then.
 
         The clock is the wall clock: the processor time of the thread is a system call, which costs
         as much as a short event. On a busy machine slices are shorter.
@@ -165,7 +165,7 @@ class EventQueue(Generic[_E, _R]):
         return now
 
     def _take(self) -> _Job[_E] | None:
-        """The work that is next. None if no client waits for the next event any more, or its work
+        """Return the work that is next; None if no client waits for the next event any more, or its work
         cannot begin.
         """
         job = self._next
