@@ -165,8 +165,8 @@ class EventQueue(Generic[_E, _R]):
         return now
 
     def _take(self) -> _Job[_E] | None:
-        """Return the work that is next; None if no client waits for the next event any more, or its work
-        cannot begin.
+        """Return the work that is next; None if no client waits for the next event any more, or
+        its work cannot begin.
         """
         job = self._next
         if job is not None:
