@@ -109,6 +109,13 @@ PRODUCE_FAULTS: Final[list[Row]] = [
     ("Fetch does not wait", "fetch.waits-for-bytes", ChangedRequest(_FETCH, _never_wait)),
 ]  # fmt: skip
 
+VERSION_FAULTS: Final[list[Row]] = [
+    *faults_of(
+        ApiKey.API_VERSIONS,
+        ("versions from 0 on", "api-versions.no-removed-versions", every(min_version=0)),
+    ),
+]  # fmt: skip
+
 SESSION_FAULTS: Final[list[Row]] = [
     *faults_of(
         _FETCH,

@@ -141,7 +141,8 @@ class Proxy:
         back.start()
         self._forth(client, server, requests)
         back.join()
-        _close(client)
+        if not self._fault.hides_close:
+            _close(client)
         _close(server)
 
     def _forth(self, client: socket.socket, server: socket.socket, requests: list[bytes]) -> None:
@@ -158,7 +159,7 @@ class Proxy:
                         requests.append(one)
                         server.sendall(frame(self._fault.request(one)))
                 except DecodeError:  # no frame of Kafka: the server gets it as it is
-                    server.sendall(passed)
+                    server.sendall(passed[-splitter.buffered :])
                     splitter = FrameSplitter(_FRAME_MAX)
             server.shutdown(socket.SHUT_WR)
 

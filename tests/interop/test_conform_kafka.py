@@ -23,6 +23,7 @@ from tests.conformance_faults.kafka_faults import (
     PRODUCE_FAULTS,
     SESSION_FAULTS,
     TRANSACTION_FAULTS,
+    VERSION_FAULTS,
 )
 from tests.conformance_faults.test_broker_faults import run_with_and_without
 from tests.interop.conftest import FIGURES
@@ -134,7 +135,7 @@ def test_a_controller_with_tls_and_scram_keeps_every_rule(
 
 
 _FAULTS: dict[str, list[Row]] = {
-    "plain": [*PRODUCE_FAULTS, *SESSION_FAULTS, *TRANSACTION_FAULTS],
+    "plain": [*PRODUCE_FAULTS, *SESSION_FAULTS, *TRANSACTION_FAULTS, *VERSION_FAULTS],
     "secured": ACL_FAULTS,
 }
 

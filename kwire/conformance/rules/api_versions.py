@@ -185,12 +185,9 @@ def ranges_are_ranges(probe: Probe) -> None:
 def keys_of_kafka(probe: Probe) -> None:
     """Every API that is offered has a key of Kafka's list."""
     known = {int(key) for key in ApiKey}
-    unknown = sorted(set(probe.session.offered) - known)
-    probe.expect(not unknown, f"APIs {unknown} are offered, which Kafka {_newest()} does not have")
-
-
-def _newest() -> str:
-    return "4.4"
+    offered = _ranges(_ask(probe, probe.newest(_KEY, at_most=4)))
+    unknown = sorted(set(offered) - known)
+    probe.expect(not unknown, f"APIs {unknown} are offered, which Kafka 4.4 does not have")
 
 
 @FAMILY.rule(
@@ -204,7 +201,8 @@ def no_removed_versions(probe: Probe) -> None:
     """Versions that Kafka 4.0 removed are not offered, but for Produce, which names them from 0 on
     for old librdkafka.
     """
-    for key, (low, _) in sorted(probe.session.offered.items()):
+    offered = _ranges(_ask(probe, probe.newest(_KEY, at_most=4)))
+    for key, (low, _) in sorted(offered.items()):
         if key in list(ApiKey) and key != ApiKey.PRODUCE:
             valid = ApiKey(key).versions
             if valid and low < valid[0]:
