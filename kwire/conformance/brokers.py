@@ -1,7 +1,7 @@
 """Registers brokers of a run with a controller, sends their heartbeats, and reads the records.
 
 A broker of a run exists in requests only: it has no listener, and an id that no cluster uses. Each
-is unregistered when the run ends. Nothing here judges a server.
+is unregistered when its rule ends. Nothing here judges a server.
 """
 
 from __future__ import annotations
@@ -80,10 +80,16 @@ def _features(probe: Probe) -> list[Feature]:
 
 def register(probe: Probe, quorum: Quorum, broker: Broker, **other: Any) -> Any:
     """Register a broker, and keep its epoch. Returns the answer, whatever its error."""
-    probe.session.on_end(f"broker {broker.id}", lambda: _unregister_at_end(probe, broker.id))
-    answer = probe.call(registration(probe, quorum, broker, **other))
+    refused = False
+    request = registration(probe, quorum, broker, **other)
+    probe.after_rule(
+        f"broker {broker.id}", lambda: None if refused else _unregister_at_end(probe, broker.id)
+    )
+    answer = probe.call(request)
     if answer.error_code == ErrorCode.NONE:
         broker.epoch = answer.broker_epoch
+    else:
+        refused = True
     return answer
 
 
@@ -133,7 +139,7 @@ def create_topic(probe: Probe, *partitions: list[int]) -> Any:
     topic = CreatableTopic(
         name=name, num_partitions=-1, replication_factor=-1, assignments=assignments
     )
-    probe.session.on_end(f"topic {name}", lambda: _delete_at_end(probe, name))
+    probe.after_rule(f"topic {name}", lambda: _delete_at_end(probe, name))
     version = probe.need(ApiKey.CREATE_TOPICS, 7)  # the first whose answer has the topic id
     answer = probe.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), version)
     probe.expect(len(answer.topics) == 1, f"the answer has {len(answer.topics)} topics, not 1")

@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, cast
 
 from kwire.conformance.connection import Connection, PeerClosed
 from kwire.conformance.outcome import (
+    CheckEnd,
     KafkaDeviates,
     NotApplicable,
     NotOffered,
@@ -19,7 +20,7 @@ from kwire.conformance.outcome import (
 )
 from kwire.conformance.rule import Rule
 from kwire.conformance.session import CLIENT_ID, Session
-from kwire.errors import DecodeError
+from kwire.errors import DecodeError, WireError
 from kwire.header import decode_response_header, encode_request_header
 from kwire.message import Message
 from kwire.protocol import ApiKey, error_name
@@ -43,6 +44,7 @@ class Probe:
         self.deadline = time.monotonic() + session.timeout_s
         self._connections: list[Connection] = []
         self._correlation_ids = itertools.count(7)
+        self._undos: list[tuple[str, Callable[[], None]]] = []
 
     # --- connections and requests -------------------------------------------------------------
 
@@ -186,6 +188,21 @@ class Probe:
             if time.monotonic() + 0.1 > self.deadline:
                 raise ProbeTimeout(f"{what} did not come about in time")
             time.sleep(0.05)
+
+    def after_rule(self, what: str, undo: Callable[[], None]) -> None:
+        """Call ``undo`` when the check has ended, and again at the end of the run if that fails.
+        ``what`` names the thing.
+        """
+        self._undos.append((what, undo))
+
+    def undo(self) -> None:
+        """Undo what the check made, newest first."""
+        while self._undos:
+            what, undo = self._undos.pop()
+            try:
+                undo()
+            except (CheckEnd, PeerClosed, WireError, OSError):
+                self.session.on_end(what, undo)
 
     @contextlib.contextmanager
     def other_probe(self) -> Iterator[Probe]:

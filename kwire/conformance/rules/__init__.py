@@ -33,8 +33,9 @@ has a ``FAMILY``, which ``kwire.conformance.catalog`` finds by itself::
 * A check sees the server only through its connections. It waits with ``probe.until``, never with a
   plain sleep, as the time of a probe is limited.
 * A check that creates something takes a name of ``probe.session.new_name()``, says so with
-  ``changes=Changes.OWN``, and registers the removal with ``probe.session.on_end`` before that. A
-  check that changes anything else has ``changes=Changes.CLUSTER``.
+  ``changes=Changes.OWN``, and registers the removal with ``probe.session.on_end`` before that, or
+  with ``probe.after_rule`` if no other rule uses it. A check that changes anything else has
+  ``changes=Changes.CLUSTER``.
 * Rules for every API or version are added in a loop with ``FAMILY.add(Rule(...))``, as in
   ``schema``.
 * ``tests/conformance_faults/faults.py`` has a table of faults that a proxy puts between a server

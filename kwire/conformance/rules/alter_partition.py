@@ -55,24 +55,10 @@ class _Partition:
 
 def _partition(probe: Probe) -> _Partition:
     quorum = led_here(probe)
-    leader, follower = _served(probe, quorum, "leader"), _served(probe, quorum, "follower")
-    fenced = _shared(probe, "fenced", lambda: brokers.registered(probe, quorum))
+    leader, follower = brokers.serving(probe, quorum), brokers.serving(probe, quorum)
+    fenced = brokers.registered(probe, quorum)
     made = brokers.create_topic(probe, [leader.id, follower.id, fenced.id])
     return _Partition(quorum, leader, follower, fenced, made.topic_id)
-
-
-def _shared(probe: Probe, name: str, make: Any) -> Broker:
-    found = probe.session.shared(f"alter-partition {name}", make)
-    assert isinstance(found, Broker)
-    return found
-
-
-def _served(probe: Probe, quorum: Quorum, name: str) -> Broker:
-    """Return a broker that all rules share. Its heartbeat keeps it unfenced."""
-    broker = _shared(probe, name, lambda: brokers.serving(probe, quorum))
-    answer = brokers.heartbeat(probe, broker)
-    probe.expect_error(answer.error_code, ErrorCode.NONE, where="the heartbeat")
-    return broker
 
 
 def _alter(probe: Probe, at: _Partition, isr: list[Broker], **fields: Any) -> Any:

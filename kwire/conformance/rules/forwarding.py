@@ -202,8 +202,10 @@ def not_controller(probe: Probe) -> None:
     NOT_CONTROLLER, in the Envelope.
     """
     not_led_here(probe)
+    # Not DeleteTopics: Kafka looks for the topic before it looks for the active controller.
+    inner = _inner(_NAMED[ApiKey.CREATE_TOPICS], probe.newest(ApiKey.CREATE_TOPICS))
     request = EnvelopeRequest(
-        request_data=_no_topic(), request_principal=_PRINCIPAL, client_host_address=_ADDRESS
+        request_data=inner, request_principal=_PRINCIPAL, client_host_address=_ADDRESS
     )
     answer = probe.call(request, 0)
     probe.expect_error(answer.error_code, ErrorCode.NOT_CONTROLLER, where="the Envelope")
