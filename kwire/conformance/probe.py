@@ -66,7 +66,8 @@ class Probe:
         return {}
 
     def close(self) -> None:
-        """Close all connections."""
+        """Undo what the check made, and close all connections."""
+        self._undo()
         for connection in self._connections:
             connection.close()
 
@@ -195,7 +196,7 @@ class Probe:
         """
         self._undos.append((what, undo))
 
-    def undo(self) -> None:
+    def _undo(self) -> None:
         """Undo what the check made, newest first."""
         while self._undos:
             what, undo = self._undos.pop()

@@ -132,7 +132,6 @@ def run_rule(session: Subject, rule: Rule) -> Result:
     except Exception as error:  # a mistake in one check must not hide the results of the others
         outcome, sentence = Outcome.ERROR, f"the check itself failed: {error!r}"
     finally:
-        probe.undo()
         probe.close()
     duration_s = time.monotonic() - started
     return Result(rule, outcome, sentence, duration_s, probe.round_trips(), probe.output())
