@@ -8,6 +8,7 @@ raft are tested beside these: tests/gateway/server and tests/gateway/groups.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import pytest
@@ -309,17 +310,20 @@ def no_telemetry() -> None:
 
 @gotcha(16, "the fetch session is always 0", breaks="Java")
 def no_sessions() -> None:
-    for version in range(7, 19):
-        topics: list[Any] = []
+    # Epoch 0 asks for a new session and -1 for none; a later one is that of a session that this
+    # server cannot have, and a Java client begins anew with a full Fetch.
+    not_found = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    for version, (epoch, error) in product(range(7, 19), ((0, 0), (-1, 0), (5, not_found))):
         fields: dict[str, Any] = {
             "max_wait_ms": 0,
             "min_bytes": 1,
             "max_bytes": 1,
             "session_id": 77,
-            "session_epoch": 5,
+            "session_epoch": epoch,
+            "topics": [],
         }
-        answer = World().ask(fetch, version, **fields, topics=topics)
-        assert (answer.session_id, answer.error_code) == (0, 0)
+        answer = World().ask(fetch, version, **fields)
+        assert (answer.session_id, answer.error_code) == (0, error)
 
 
 @gotcha(17, "OffsetForLeaderEpoch is right", breaks="Java, franz-go see truncation")

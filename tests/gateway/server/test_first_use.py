@@ -55,9 +55,11 @@ def test_every_module_that_server_code_imports_on_first_use_is_listed() -> None:
 
 
 def served(name: str) -> bool:
-    """Whether the server imports the file: tools, the code generator and Spark have their own."""
+    """Whether the server imports the file: tools, the code generator, Spark and conformance
+    have their own.
+    """
     others = ("gateway/cli/", "kwire/__", "kwire/messages/", "kwire/codegen/", "kwire/spark/")
-    return not name.startswith((*others, "kwire/reference/", "kwire/cli/"))
+    return not name.startswith((*others, "kwire/reference/", "kwire/cli/", "kwire/conformance/"))
 
 
 def test_started_server_has_imported_the_request_class_of_every_handler() -> None:

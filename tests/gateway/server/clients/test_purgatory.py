@@ -227,4 +227,4 @@ def test_other_tasks_run_between_long_responses_that_expire_together() -> None:
             nursery.cancel_scope.cancel()
 
     run(main)
-    assert turns >= 10
+    assert turns >= 9  # one between each two of ten
