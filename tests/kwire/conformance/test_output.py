@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
 
 import pytest
 
@@ -121,3 +122,47 @@ def test_the_exit_status_follows_from_the_outcomes(outcomes: list[Outcome], stat
     rule = the_rule("framing.size-zero")
     report = Report("x:1", frozenset(), {}, [Result(rule, outcome) for outcome in outcomes])
     assert report.exit_status() == status
+
+
+class _Page(HTMLParser):
+    """Collects what a reader sees: the cells of the matrix, the cards, the counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells: dict[str, str] = {}
+        self.cards: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        values = dict(attributes)
+        if tag not in ("meta",):
+            self.open.append(tag)
+        if tag == "td" and values.get("title"):
+            cell, _, outcome = str(values["title"]).partition(": ")
+            self.cells[cell] = outcome
+            assert values["class"] == outcome.replace(" ", "-")
+        if tag == "article":
+            self.cards.append(str(values["id"]))
+
+    def handle_endtag(self, tag: str) -> None:
+        # A list's items and a paragraph end with what they are in.
+        while self.open and self.open[-1] != tag:
+            assert self.open.pop() in ("li", "p"), f"{tag} ends inside of {self.open[-3:]}"
+        self.open.pop()
+
+
+def test_html_shows_what_json_has(report: Report) -> None:
+    page = _Page()
+    page.feed(report_html(report))
+    page.close()
+    assert page.open == []
+    value = report_json(report)
+    cells = {
+        f"{row['api']} v{version}": outcome
+        for row in value["matrix"]
+        for version, outcome in row["versions"].items()
+        if outcome not in ("not offered", "not applicable")
+    }
+    assert page.cells == cells
+    failed = [line["rule"] for line in value["results"] if "repeat" in line]
+    assert page.cards == failed
