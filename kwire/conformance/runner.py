@@ -98,12 +98,17 @@ def _run_all(
         }
         try:
             while pending:
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                done, _ = wait(pending, return_when=FIRST_COMPLETED)
                 for future in done:
+                    pending.discard(future)
                     if (result := future.result()) is not None:
                         finish(result)
         except KeyboardInterrupt:
+            # Checks that run have changed the server already: their results belong to the report.
             stopping.set()
+            for future in pending:
+                if (result := future.result()) is not None:
+                    finish(result)
             raise
     for rule in rules:
         if rule.alone:

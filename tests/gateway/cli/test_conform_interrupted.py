@@ -1,0 +1,40 @@
+"""Ctrl-C ends ``kwire conform`` early, and what it made is removed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from kwire.messages.metadata_request import MetadataRequest
+from tools.gateway_process import KWIRE, gateway
+from tools.wire_client import WireClient
+
+_PREFIX = "kwire-conform-"
+
+
+def _made(bootstrap: str) -> list[str]:
+    with WireClient(bootstrap) as client:
+        topics = client.call(MetadataRequest(topics=None), 12).topics
+    return [topic.name for topic in topics if topic.name.startswith(_PREFIX)]
+
+
+def test_ctrl_c_ends_the_run_and_removes_its_topics(tmp_path: Path) -> None:
+    with gateway("--source", "own", "--data-dir", str(tmp_path / "data")) as server:
+        rules = ["--rule", "topics", "--rule", "configs", "--workers", "1"]
+        run = subprocess.Popen(
+            [*KWIRE, "conform", server.bootstrap, *rules, "-o", "json"], stdout=subprocess.PIPE
+        )
+        deadline = time.monotonic() + 30
+        while not _made(server.bootstrap):
+            assert run.poll() is None and time.monotonic() < deadline, "no topic was made"
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=60)
+        report = json.loads(output)
+        assert run.returncode == 130
+        assert report["interrupted"]
+        assert report["remarks"] == []
+        assert 0 < len(report["results"]) < 40
+        assert _made(server.bootstrap) == []
