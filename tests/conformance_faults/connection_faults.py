@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kwire.frame import frame
+from kwire.header import decode_request_header, peek
 from kwire.messages.api_versions_response import FinalizedFeatureKey, SupportedFeatureKey
 from kwire.protocol import ApiKey
+from kwire.registry import request_type
 from tests.conformance_faults.broker_changes import every, no_error, top_error, when
 from tests.conformance_faults.changes import Change, Row, faults_of
 from tests.conformance_faults.faults import DifferentEachTime, HiddenClose, Lost
@@ -21,6 +23,17 @@ class ReadsUnknownBodies(Fault):
 
     def request(self, data: bytes) -> bytes:
         return b"\xff" if data.endswith(b"\xff" * 20) else data
+
+
+class ReadsToTheEnd(Fault):
+    """The server closes at bytes behind the body of a request."""
+
+    def request(self, data: bytes) -> bytes:
+        api, version, _ = peek(data)
+        form = request_type(api)
+        _, start = decode_request_header(data)
+        _, end = form.decode_from(data, version, start)
+        return data if end == len(data) else b"\xff"
 
 
 class ClosesAfterRefusal(Fault):
@@ -96,6 +109,7 @@ CONNECTION_FAULTS: Final[list[Row]] = [
     ("any count of tags is taken", "framing.tag-count-beyond-frame", HiddenClose()),
     ("a fault behind a request is passed over", "framing.answers-before-a-fault",
      HiddenClose()),
+    ("bytes behind a request close", "tolerance.Metadata.bytes-behind", ReadsToTheEnd()),
     ("a fault ends other connections", "framing.others-live-on", OthersDie()),
     ("unknown bodies are read", "api-versions.too-new-body-unread", ReadsUnknownBodies()),
     ("a refusal ends the connection", "api-versions.again-after-refusal",
