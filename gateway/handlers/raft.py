@@ -60,6 +60,8 @@ HANDLERS: Final = (
     _handler(ApiKey.BEGIN_QUORUM_EPOCH, "begin_quorum_epoch", range(2)),
     _handler(ApiKey.END_QUORUM_EPOCH, "end_quorum_epoch", range(2)),
     _handler(ApiKey.FETCH_SNAPSHOT, "fetch_snapshot", range(2)),
+    # Not passed on to the leader, as a broker does: a controller that does not lead says so.
+    _handler(ApiKey.DESCRIBE_QUORUM, "describe_quorum", range(3), Operation.DESCRIBE),
     _handler(ApiKey.ADD_RAFT_VOTER, "add_raft_voter", range(2), Operation.ALTER),
     _handler(ApiKey.REMOVE_RAFT_VOTER, "remove_raft_voter", range(1), Operation.ALTER),
     _handler(ApiKey.UPDATE_RAFT_VOTER, "update_raft_voter", range(1)),

@@ -88,18 +88,21 @@ def _look(probe: Probe) -> Quorum | None:
     found = only_partition(probe, answer).current_leader
     if found.leader_id < 0:
         return None
-    described = probe.call(describe_quorum(), probe.newest(ApiKey.DESCRIBE_QUORUM), connection)
-    one = only_partition(probe, described)
-    leads = one.error_code == ErrorCode.NONE
-    if leads and (one.leader_id, one.leader_epoch) != (found.leader_id, found.leader_epoch):
+    # The leader alone answers a Fetch of the present epoch without an error.
+    at_epoch = fetch(None, epoch=found.leader_epoch, version=version)
+    error = only_partition(probe, probe.call(at_epoch, version, connection)).error_code
+    if error not in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return None  # an election came between the two answers
-    return Quorum(
-        cluster_id(probe, connection),
-        found.leader_id,
-        found.leader_epoch,
-        leads,
-        tuple(voter.replica_id for voter in one.current_voters),
-    )
+    leads = error == ErrorCode.NONE
+    voters: tuple[int, ...] = ()
+    if leads:
+        newest = probe.newest(ApiKey.DESCRIBE_QUORUM)
+        one = only_partition(probe, probe.call(describe_quorum(), newest, connection))
+        if (one.leader_id, one.leader_epoch) != (found.leader_id, found.leader_epoch):
+            return None
+        voters = tuple(voter.replica_id for voter in one.current_voters)
+    id = cluster_id(probe, connection)
+    return Quorum(id, found.leader_id, found.leader_epoch, leads, voters)
 
 
 def cluster_id(probe: Probe, on: Connection | None = None) -> str | None:
@@ -262,6 +265,8 @@ def end_of_epoch(probe: Probe, quorum: Quorum, epoch: int) -> tuple[int, int]:
     # No log is as long, so that the leader names the place where the logs diverge (KIP-595).
     partition = fetched(probe, quorum, offset=_BEYOND, last_epoch=epoch)
     probe.expect_error(partition.error_code, ErrorCode.NONE)
+    if partition.snapshot_id.end_offset >= 0:
+        probe.not_applicable(f"the log of epoch {epoch} is in a snapshot")
     found = partition.diverging_epoch
     probe.expect(found.end_offset >= 0, f"a Fetch from offset {_BEYOND} has no diverging epoch")
     return found.epoch, found.end_offset

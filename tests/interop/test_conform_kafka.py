@@ -36,7 +36,16 @@ _PROPERTIES = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    # Rules of sessions wait for the end of one; those of snapshots look at one.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "metadata.log.max.snapshot.interval.ms": "3000",
 }
+#: The families of the KRaft proposals.
+_KRAFT = (
+    *("alter-partition", "broker-heartbeat", "describe-quorum", "forwarding", "metadata-records"),
+    *("quorum-epochs", "raft", "registration", "replica-fetch", "snapshots", "voters", "vote"),
+)
 _NOT_KEPT = (Outcome.FAIL, Outcome.TIMEOUT, Outcome.ERROR, Outcome.ADVICE)
 
 
@@ -110,6 +119,14 @@ def test_a_controller_keeps_every_rule(cluster: Cluster) -> None:
 
 def test_a_broker_keeps_the_rules_of_transactions(cluster: Cluster) -> None:
     check(report_of(cluster.bootstrap, "transactions", destructive=True), least=9)
+
+
+def test_a_controller_keeps_the_rules_that_end_epochs_and_register_brokers(
+    cluster: Cluster,
+) -> None:
+    check(report_of(cluster.controllers, *_KRAFT, destructive=True), least=195)
+    assert cluster.wait_for_leader(timeout_s=10).node_id == cluster.nodes[0].node_id
+    check(report_of(cluster.bootstrap, "describe-quorum", "topics"), least=36)
 
 
 def test_a_broker_with_an_authorizer_keeps_the_rules_of_acls(

@@ -5,6 +5,7 @@ listener, from brokers on controller listeners.
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -52,13 +53,20 @@ def test_reassignments_and_elections_reach_the_controller(listener: str) -> None
     assert (partition.leader, partition.replicas) == (OTHER, [OTHER, NODE])
 
 
-@pytest.mark.parametrize("handler", [alter_partition, assign_replicas_to_dirs])
-def test_broker_apis_are_served_on_controller_listeners_only(handler: ModuleType) -> None:
+@pytest.mark.parametrize(
+    ("handler", "fields"),
+    [(alter_partition, {"topics": [{}]}), (assign_replicas_to_dirs, {})],
+)
+def test_broker_apis_are_served_on_controller_listeners_only(
+    handler: ModuleType, fields: dict[str, Any]
+) -> None:
     key = handler.api_key
     assert key in controller_handlers()
     assert key not in handlers()
     version = controller_handlers()[key].versions[-1]
-    answer = OwnWorld().ask(handler, version, listener="CONTROLLER", broker_id=5, broker_epoch=3)
+    answer = OwnWorld().ask(
+        handler, version, listener="CONTROLLER", broker_id=5, broker_epoch=3, **fields
+    )
     assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -68,9 +76,13 @@ def test_older_forms_of_alter_partition_are_served_and_not_advertised(version: i
     handler = controller_handlers()[alter_partition.api_key]
     assert handler.serves(version) and version not in handler.versions
     assert handler.api(version) == ("alter_isr" if version == 0 else "alter_partition")
-    answer = world.ask(alter_partition, version, listener="CONTROLLER", broker_id=5, broker_epoch=3)
+    answer = world.ask(
+        alter_partition, version, listener="CONTROLLER", broker_id=5, broker_epoch=3, topics=[{}]
+    )
     assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
     assert world.controller is not None
     world.controller.is_active = False
-    answer = world.ask(alter_partition, version, listener="CONTROLLER", broker_id=5, broker_epoch=3)
+    answer = world.ask(
+        alter_partition, version, listener="CONTROLLER", broker_id=5, broker_epoch=3, topics=[{}]
+    )
     assert answer.error_code == ErrorCode.NOT_CONTROLLER

@@ -119,7 +119,7 @@ def test_requests_of_brokers_and_raft_requests_have_limits_of_their_own() -> Non
     }  # fmt: skip
     assert {handler.name for handler in served if handler.elements_max is not None} == {
         "fetch", "vote", "begin_quorum_epoch", "end_quorum_epoch", "fetch_snapshot",
-        "add_raft_voter", "remove_raft_voter", "update_raft_voter",
+        "add_raft_voter", "remove_raft_voter", "update_raft_voter", "describe_quorum",
     }  # fmt: skip
     of_clients = handlers().values()
     assert not any(handler.for_nodes or handler.elements_max for handler in of_clients)
