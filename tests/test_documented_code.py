@@ -90,7 +90,8 @@ def _check_kwire(words: list[str]) -> None:
         for name in (*option.opts, *option.secondary_opts)
         if name.startswith("-")
     } | {"-h", "--help"}
-    for word in words:
+    # Behind -- is the command of another program.
+    for word in words[: words.index("--") if "--" in words else None]:
         name = word.partition("=")[0]
         if re.match(r"--?[a-z]", name):
             assert name in known, (command.name, word)

@@ -25,7 +25,7 @@ _FORMS: Final = ("text", "json", "junit", "html")
 
 @click.command(
     "conform",
-    short_help="Check a server against the rules of the protocol.",
+    short_help="Check a server, client or log against the rules of the protocol.",
     epilog="""\b
 Examples:
   kwire conform localhost:9092

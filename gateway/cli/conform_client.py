@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -36,16 +38,27 @@ def grade(
 
     if not words:
         raise click.UsageError("give the command behind --, such as -- kcat -b {bootstrap} ...")
-    try:
-        session = open_client(Command(words, topic), timeout_s, expects_records=expects_records)
-    except CannotTry as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
-    with progress(len(rules)) as told:
-        report = run_rules(session, rules, Options(workers, allowed=allowed), told)
+    with _terminated_as_interrupted():
+        try:
+            session = open_client(Command(words, topic), timeout_s, expects_records=expects_records)
+        except CannotTry as error:
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(2)
+        with progress(len(rules)) as told:
+            report = run_rules(session, rules, Options(workers, allowed=allowed), told)
     options = " --expect-records" if expects_records else ""
     if topic != Command.topic:
         options += f" --topic {shlex.quote(topic)}"
     report.command = f"kwire conform --client{options}"
     report.command_end = f" -- {shlex.join(words)}"
     return report
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Within the block SIGTERM does what Ctrl-C does, so that no program outlives the command."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

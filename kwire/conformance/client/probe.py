@@ -48,7 +48,8 @@ class ClientProbe:
     # --- cluster and program ------------------------------------------------------------------
 
     def prepare(self, nodes: int = 1, log: Log | None = None) -> None:
-        """Make a cluster whose topic has known records, or ``log``."""
+        """Make a cluster whose topic has known records, or ``log``; end what was there before."""
+        self.close()
         self.state = State(self.session.command.topic)
         if log is None:
             fill(self.state.log, self.token)

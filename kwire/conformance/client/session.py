@@ -84,14 +84,15 @@ def open_client(command: Command, timeout_s: float, *, expects_records: bool) ->
         probe.prepare(nodes=2)
         probe.start()
         _wait(probe, timeout_s)
-        probe.stop()
         session.used = _used(probe)
-        session.written = tuple(probe.state.written)
         if not session.consumes and not session.produces:
-            reads = probe.said()
-            raise CannotTry(f"the program neither fetches nor produces{reads}")
+            raise CannotTry(f"the program neither fetches nor produces{probe.said()}")
         if session.consumes:
             probe.reads_all()
+        probe.stop()
+        # A consumer commits and leaves its group at its end.
+        session.used = _used(probe)
+        session.written = tuple(probe.state.written)
     except CheckEnd as end:
         raise CannotTry(f"against a cluster that behaves: {end}") from None
     finally:

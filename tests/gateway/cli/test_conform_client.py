@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +54,30 @@ def test_rules_of_clients_are_listed_and_explained() -> None:
     assert all(line.startswith("client-") for line in result.output.splitlines())
     assert "role     client" in run("--explain", "client-group.rebalance").output
     assert "client-group" not in run("--list").output
+
+
+def test_no_program_outlives_a_command_that_is_terminated(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    client = f"echo $$ >> {started}; exec {shlex.join(_CLIENT[:4])} {{bootstrap}} {{topic}}"
+    command = subprocess.Popen(
+        [sys.executable, "-m", "gateway", "conform", "--client", "--rule", "client-throttle.Fetch",
+         "--", "sh", "-c", client],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    # The first start learns what the program does, the second one is that of the rule.
+    deadline = time.monotonic() + 60
+    while len(_pids(started)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    command.send_signal(signal.SIGTERM)
+    command.communicate(timeout=30)
+    assert command.returncode == 130
+    first, second = _pids(started)
+    assert not Path(f"/proc/{first}").exists()
+    assert not Path(f"/proc/{second}").exists()
+
+
+def _pids(file: Path) -> list[str]:
+    return file.read_text().split() if file.exists() else []
 
 
 @pytest.mark.parametrize(

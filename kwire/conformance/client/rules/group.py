@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from kwire.conformance.client.faults import Answer
+from kwire.conformance.client.faults import EVER, Answer
 from kwire.conformance.client.probe import ClientProbe
 from kwire.conformance.client.traffic import Seen, fetch_offset
 from kwire.conformance.rule import CLIENT, Family, Level, Rule
@@ -21,6 +21,26 @@ _FIND: Final = ApiKey.FIND_COORDINATOR
 def _sent(probe: ClientProbe, api: ApiKey, error: int, act: Any = None) -> Seen:
     """Run the program with one refused request, and return that."""
     fault = probe.fault(f"error {ErrorCode(error).name}", api, error=error, act=act)
+    probe.start()
+    return probe.happened(fault)
+
+
+def _until_join(probe: ClientProbe, error: ErrorCode, act: Any = None) -> Seen:
+    """Run the program with every Heartbeat refused from the first one to the next JoinGroup, as a
+    coordinator does. Returns the first one.
+    """
+    refused: list[Seen] = []
+
+    def when(seen: Seen) -> bool:
+        if refused and probe.traffic.after(refused[0], _JOIN):
+            return False
+        refused.append(seen)
+        return True
+
+    fault = probe.fault(
+        f"error {error.name} until the client joins", ApiKey.HEARTBEAT, error=error, act=act,
+        when=when, times=EVER,
+    )  # fmt: skip
     probe.start()
     return probe.happened(fault)
 
@@ -120,7 +140,7 @@ def rejoins(error: ErrorCode, keeps_id: bool, probe: ClientProbe) -> None:
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
             probe.state.group.member = probe.state.group.promised = ""
 
-    seen = _sent(probe, ApiKey.HEARTBEAT, error, act)
+    seen = _until_join(probe, error, act)
     member = seen.request.member_id
     again = probe.request_after(seen, _JOIN, f"a JoinGroup request after {error.name}")
     if keeps_id:
@@ -157,7 +177,7 @@ for _name, _error, _keeps, _says in (
 def illegal_generation(probe: ClientProbe) -> None:
     """A client whose Heartbeat is answered with ILLEGAL_GENERATION joins the group again."""
     probe.prepare()
-    seen = _sent(probe, ApiKey.HEARTBEAT, ErrorCode.ILLEGAL_GENERATION)
+    seen = _until_join(probe, ErrorCode.ILLEGAL_GENERATION)
     again = probe.request_after(seen, _JOIN, "a JoinGroup request after ILLEGAL_GENERATION")
     probe.request_after(again, ApiKey.SYNC_GROUP)
     probe.works(repeats=True)

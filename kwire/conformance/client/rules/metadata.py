@@ -17,6 +17,9 @@ FAMILY: Final = Family("client-metadata", "Metadata")
 
 _METADATA: Final = ApiKey.METADATA
 _UNKNOWN_ERROR: Final = 999
+#: Several nodes and starts, as clients choose a node by chance.
+_DEAD: Final = range(2, 6)
+_STARTS: Final = 3
 
 
 def _errors(probe: ClientProbe, error: int) -> None:
@@ -76,15 +79,17 @@ def advertised_leader(probe: ClientProbe) -> None:
     probe.expect(not wrong, f"{len(wrong)} requests went to a node that is not the leader")
 
 
-@FAMILY.rule("dead-node", source="NetworkClient", section="leastLoadedNode", roles=CLIENT)
-def dead_node(probe: ClientProbe) -> None:
-    """A client works while Metadata names a node that refuses connections."""
-    probe.prepare()
+@FAMILY.rule("dead-nodes", source="NetworkClient", section="leastLoadedNode", roles=CLIENT)
+def dead_nodes(probe: ClientProbe) -> None:
+    """A client works while Metadata names nodes that refuse connections, besides one that works."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # it does not listen, so that connections are refused
-        probe.state.nodes[3] = ("127.0.0.1", int(unused.getsockname()[1]))
-        probe.start()
-        probe.works()
+        port = int(unused.getsockname()[1])
+        for _ in range(_STARTS):
+            probe.prepare()
+            probe.state.nodes.update(dict.fromkeys(_DEAD, ("127.0.0.1", port)))
+            probe.start()
+            probe.works()
 
 
 def _move(probe: ClientProbe) -> Seen:
