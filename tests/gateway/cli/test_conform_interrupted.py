@@ -21,11 +21,20 @@ def _made(bootstrap: str) -> list[str]:
     return [topic.name for topic in topics if topic.name.startswith(_PREFIX)]
 
 
+def _take_sigint() -> None:
+    """Take SIGINT as a program in the foreground does: jobs in the background inherit that it is
+    ignored.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_ends_the_run_and_removes_its_topics(tmp_path: Path) -> None:
     with gateway("--source", "own", "--data-dir", str(tmp_path / "data")) as server:
         rules = ["--rule", "topics", "--rule", "configs", "--workers", "1"]
         run = subprocess.Popen(
-            [*KWIRE, "conform", server.bootstrap, *rules, "-o", "json"], stdout=subprocess.PIPE
+            [*KWIRE, "conform", server.bootstrap, *rules, "-o", "json"],
+            stdout=subprocess.PIPE,
+            preexec_fn=_take_sigint,
         )
         deadline = time.monotonic() + 30
         while not _made(server.bootstrap):
