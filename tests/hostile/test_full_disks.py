@@ -194,18 +194,17 @@ def test_quorum_whose_disks_are_all_full_stops_and_comes_back_with_everything(
     cluster: OwnCluster,
 ) -> None:
     topics = {created(cluster) for _ in range(3)}
-    leader = cluster.wait_for_leader()
     with contextlib.ExitStack() as stack:
         for node in cluster.nodes:
             stack.enter_context(full(node, METADATA_DISK))
-        # The last node has nothing to write: without the others it is not elected.
+        # The last node has nothing to write: without the others it is not elected. It may be the
+        # leader, if a record that it wrote before its disk was full has ended both followers.
         wait_for_ends(cluster.nodes, count=2)
         last = [node for node in cluster.nodes if node.running_process().running()]
         for node in last:
             with WireClient(node.broker_address) as client:
                 refused = client.call(create({"name": "refused"}, timeout_ms=500), 7)
                 assert refused.topics[0].error_code
-    assert not leader.running_process().running()
     for node in cluster.nodes:
         cluster.stop_node(node)
         cluster.start_node(node)
