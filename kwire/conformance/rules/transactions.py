@@ -4,6 +4,8 @@ that use one run with --destructive only.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from kwire.conformance.fetch_fixtures import batches_of, good_fetch
@@ -46,6 +48,9 @@ _NOT_READY: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
+#: How long a check waits for the coordinator. The first use of a transactional id makes the topic
+#: of the coordinators' states.
+_READY_S: Final = 5.0
 
 FAMILY: Final = Family(
     "transactions", "Transactions", roles=BROKER, apis=_APIS, changes=Changes.CLUSTER
@@ -113,10 +118,25 @@ def _init(probe: Probe, name: str) -> Any:
     if found.error_code != ErrorCode.NONE:
         return None
     init = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
-    answer = probe.call(init, probe.newest(ApiKey.INIT_PRODUCER_ID, at_most=5))
+    version = probe.newest(ApiKey.INIT_PRODUCER_ID, at_most=5)
+    answer = _settled(probe, lambda: probe.call(init, version))
     if answer.error_code == ErrorCode.NOT_COORDINATOR:
         probe.not_applicable("another broker coordinates the transactional id")
     return None if answer.error_code in _NOT_READY else answer
+
+
+def _settled(probe: Probe, ask: Callable[[], Any]) -> Any:
+    """Return the answer of ``ask``, once the coordinator is ready or ``_READY_S`` has passed."""
+    find = FindCoordinatorRequest(key=NO_NAME, key_type=_TRANSACTION)
+    probe.call(find, probe.newest(ApiKey.FIND_COORDINATOR, at_most=3))
+    ends_at = time.monotonic() + _READY_S
+
+    def settled() -> Any:
+        answer = ask()
+        is_ready = answer.error_code not in (*_NOT_READY, ErrorCode.NOT_COORDINATOR)
+        return answer if is_ready or time.monotonic() > ends_at else None
+
+    return probe.until(settled, "the coordinator of transactions")
 
 
 def _expect_coordinator(probe: Probe, code: int) -> None:
@@ -224,7 +244,8 @@ def unknown_transactional_id(probe: Probe) -> None:
     """EndTxn of a transactional id that no producer has has error INVALID_PRODUCER_ID_MAPPING."""
     _Producer(probe, probe.session.new_name())
     request = EndTxnRequest(transactional_id=NO_NAME, producer_id=1, committed=True)
-    code = probe.call(request, probe.newest(ApiKey.END_TXN, at_most=4)).error_code
+    version = probe.newest(ApiKey.END_TXN, at_most=4)
+    code = _settled(probe, lambda: probe.call(request, version)).error_code
     if code == ErrorCode.NOT_COORDINATOR:
         probe.not_applicable("another broker coordinates the transactional id")
     probe.expect_error(code, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -241,7 +262,7 @@ def unknown_transactional_id(probe: Probe) -> None:
 def timeout_too_long(probe: Probe) -> None:
     """InitProducerId with a timeout of 24 days has error INVALID_TRANSACTION_TIMEOUT."""
     request = InitProducerIdRequest(transactional_id=NO_NAME, transaction_timeout_ms=2_000_000_000)
-    code = probe.call(request).error_code
+    code = _settled(probe, lambda: probe.call(request)).error_code
     _expect_coordinator(probe, code)
     probe.expect_error(code, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
@@ -252,11 +273,11 @@ def timeout_too_long(probe: Probe) -> None:
     section="INVALID_REQUEST",
     since="0.11",
     changes=Changes.NOTHING,
-    apis=(ApiKey.INIT_PRODUCER_ID,),
+    apis=(ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR),
 )
 def empty_transactional_id(probe: Probe) -> None:
     """InitProducerId with an empty transactional id has error INVALID_REQUEST."""
     request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)
-    code = probe.call(request).error_code
+    code = _settled(probe, lambda: probe.call(request)).error_code
     _expect_coordinator(probe, code)
     probe.expect_error(code, ErrorCode.INVALID_REQUEST)
