@@ -101,7 +101,8 @@ class Rule:
 class Family:
     """The rules of one subject. A module of ``kwire.conformance.rules`` has one, named FAMILY.
 
-    ``roles``, ``apis`` and ``changes`` are those of rules that give no others.
+    ``roles``, ``apis``, ``changes``, ``since`` and ``alone`` are those of rules that give no
+    others.
     """
 
     name: str
@@ -109,18 +110,21 @@ class Family:
     roles: frozenset[Role] = EVERY_ROLE
     apis: tuple[ApiKey, ...] = ()
     changes: Changes = Changes.NOTHING
-    rules: list[Rule] = field(default_factory=list)
+    since: str = SINCE_EVER
+    alone: bool = False
+    #: By id, in the order in which they were added.
+    rules: dict[str, Rule] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Rule]:
-        return iter(self.rules)
+        return iter(self.rules.values())
 
     def add(self, rule: Rule) -> None:
         """Add a rule. Raises ValueError for an id that is taken or of another family."""
         if rule.family != self.name:
             raise ValueError(f"rule {rule.id} is not of family {self.name}")
-        if any(other.id == rule.id for other in self.rules[-200:]):
+        if rule.id in self.rules:
             raise ValueError(f"two rules have the id {rule.id}")
-        self.rules.append(rule)
+        self.rules[rule.id] = rule
 
     def rule(
         self,
@@ -129,12 +133,12 @@ class Family:
         source: str,
         section: str = "",
         level: Level = Level.MUST,
-        since: str = SINCE_EVER,
+        since: str | None = None,
         roles: frozenset[Role] | None = None,
         apis: tuple[ApiKey, ...] | None = None,
         changes: Changes | None = None,
         needs: frozenset[Need] = frozenset(),
-        alone: bool = False,
+        alone: bool | None = None,
     ) -> Callable[[Check], Check]:
         """Return a decorator that adds the function as the rule ``family.name``.
 
@@ -147,12 +151,14 @@ class Family:
                 raise ValueError(f"rule {self.name}.{name} has no docstring")
             self.add(
                 Rule(
-                    f"{self.name}.{name}", says, check, source, section, level, since,
+                    f"{self.name}.{name}", says, check, source, section, level,
+                    self.since if since is None else since,
                     self.roles if roles is None else roles,
                     self.apis if apis is None else apis,
                     None,
                     self.changes if changes is None else changes,
-                    needs, alone,
+                    needs,
+                    self.alone if alone is None else alone,
                 )
             )  # fmt: skip
             return check

@@ -30,11 +30,16 @@ _APIS: Final = (
     *(ApiKey.BROKER_HEARTBEAT, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS),
 )
 FAMILY: Final = Family(
-    "alter-partition", "AlterPartition", roles=CONTROLLER, apis=_APIS, changes=Changes.CLUSTER
+    "alter-partition",
+    "AlterPartition",
+    roles=CONTROLLER,
+    apis=_APIS,
+    changes=Changes.CLUSTER,
+    since="3.3",
+    alone=True,
 )
 _TEXT: Final = "KIP-497"
 _ERRORS: Final = "Public Interfaces: errors"
-_SINCE: Final = "3.3"
 #: From this version on a replica comes with its broker's epoch (KIP-903).
 _WITH_EPOCHS: Final = 3
 _RECOVERING: Final = 1
@@ -100,9 +105,14 @@ def _alone(at: _Partition) -> list[Broker]:
     return [at.leader]
 
 
-@FAMILY.rule("unknown-broker", source=_TEXT, section=_ERRORS, since=_SINCE,
-             apis=(ApiKey.ALTER_PARTITION, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM),
-             changes=Changes.NOTHING)  # fmt: skip
+@FAMILY.rule(
+    "unknown-broker",
+    source=_TEXT,
+    section=_ERRORS,
+    apis=(ApiKey.ALTER_PARTITION, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM),
+    changes=Changes.NOTHING,
+    alone=False,
+)
 def unknown_broker(probe: Probe) -> None:
     """A broker that is not registered changes no ISR: the request is refused with
     STALE_BROKER_EPOCH.
@@ -117,9 +127,9 @@ def unknown_broker(probe: Probe) -> None:
     "empty",
     source="QuorumController",
     section="alterPartition",
-    since=_SINCE,
     apis=(ApiKey.ALTER_PARTITION, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM),
     changes=Changes.NOTHING,
+    alone=False,
 )
 def empty(probe: Probe) -> None:
     """A request without a partition is answered without an error, also to a broker that is not
@@ -130,9 +140,14 @@ def empty(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.NONE)
 
 
-@FAMILY.rule("not-controller", source=_TEXT, section="Proposed Changes", since=_SINCE,
-             apis=(ApiKey.ALTER_PARTITION, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM),
-             changes=Changes.NOTHING)  # fmt: skip
+@FAMILY.rule(
+    "not-controller",
+    source=_TEXT,
+    section="Proposed Changes",
+    apis=(ApiKey.ALTER_PARTITION, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM),
+    changes=Changes.NOTHING,
+    alone=False,
+)
 def not_controller(probe: Probe) -> None:
     """A controller that is not the active one refuses a change with NOT_CONTROLLER."""
     quorum = not_led_here(probe)
@@ -141,7 +156,7 @@ def not_controller(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.NOT_CONTROLLER)
 
 
-@FAMILY.rule("other-epoch", source=_TEXT, section=_ERRORS, since=_SINCE, alone=True)
+@FAMILY.rule("other-epoch", source=_TEXT, section=_ERRORS)
 def other_epoch(probe: Probe) -> None:
     """A request with another broker epoch than that of the registration is refused with
     STALE_BROKER_EPOCH.
@@ -151,7 +166,7 @@ def other_epoch(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH)
 
 
-@FAMILY.rule("shrinks", source=_TEXT, section="Proposed Changes", since=_SINCE, alone=True)
+@FAMILY.rule("shrinks", source=_TEXT, section="Proposed Changes")
 def shrinks(probe: Probe) -> None:
     """The leader takes a follower out of the ISR; the answer has the new state, with the next
     partition epoch.
@@ -164,7 +179,7 @@ def shrinks(probe: Probe) -> None:
     probe.expect(told == wanted, f"(leader, ISR, partition epoch) is {told}, not {wanted}")
 
 
-@FAMILY.rule("expands", source=_TEXT, section="Proposed Changes", since=_SINCE, alone=True)
+@FAMILY.rule("expands", source=_TEXT, section="Proposed Changes")
 def expands(probe: Probe) -> None:
     """The leader takes a follower into the ISR again; the answer has the new state."""
     at = _partition(probe)
@@ -179,8 +194,7 @@ def expands(probe: Probe) -> None:
     probe.expect(result.partition_epoch == 2, f"the partition epoch is {result.partition_epoch}")
 
 
-@FAMILY.rule("keeps-leader-epoch", source="KIP-841", section="Proposed Changes", since="3.6",
-             alone=True)  # fmt: skip
+@FAMILY.rule("keeps-leader-epoch", source="KIP-841", section="Proposed Changes", since="3.6")
 def keeps_leader_epoch(probe: Probe) -> None:
     """A change of the ISR by the leader keeps leader and leader epoch: its fetchers need not look
     for it.
@@ -191,8 +205,7 @@ def keeps_leader_epoch(probe: Probe) -> None:
     probe.expect(told == (at.leader.id, 0), f"leader and leader epoch are {told}")
 
 
-@FAMILY.rule("record", source="KIP-631", section="Record Formats: IsrChange", since=_SINCE,
-             alone=True)  # fmt: skip
+@FAMILY.rule("record", source="KIP-631", section="Record Formats: IsrChange")
 def record(probe: Probe) -> None:
     """A change of the ISR that is answered is in the log, once."""
     at = _partition(probe)
@@ -206,7 +219,7 @@ def record(probe: Probe) -> None:
     probe.expect(isrs == [[at.leader.id]], f"the log changes the ISR to {isrs}")
 
 
-@FAMILY.rule("old-partition-epoch", source=_TEXT, section=_ERRORS, since=_SINCE, alone=True)
+@FAMILY.rule("old-partition-epoch", source=_TEXT, section=_ERRORS)
 def old_partition_epoch(probe: Probe) -> None:
     """A change that knows an older state of the partition is refused with
     INVALID_UPDATE_VERSION.
@@ -217,8 +230,12 @@ def old_partition_epoch(probe: Probe) -> None:
     probe.expect_error(result.error_code, ErrorCode.INVALID_UPDATE_VERSION)
 
 
-@FAMILY.rule("newer-partition-epoch", source="ReplicationControlManager",
-             section="validateAlterPartitionData", since="3.5", alone=True)  # fmt: skip
+@FAMILY.rule(
+    "newer-partition-epoch",
+    source="ReplicationControlManager",
+    section="validateAlterPartitionData",
+    since="3.5",
+)
 def newer_partition_epoch(probe: Probe) -> None:
     """A change that knows a newer state than the controller is refused with NOT_CONTROLLER: another
     controller made it.
@@ -226,21 +243,24 @@ def newer_partition_epoch(probe: Probe) -> None:
     _refused(probe, _alone, ErrorCode.NOT_CONTROLLER, partition_epoch=5)
 
 
-@FAMILY.rule("newer-leader-epoch", source="ReplicationControlManager",
-             section="validateAlterPartitionData", since="3.5", alone=True)  # fmt: skip
+@FAMILY.rule(
+    "newer-leader-epoch",
+    source="ReplicationControlManager",
+    section="validateAlterPartitionData",
+    since="3.5",
+)
 def newer_leader_epoch(probe: Probe) -> None:
     """A change of a newer leader epoch than the controller's is refused with NOT_CONTROLLER."""
     _refused(probe, _alone, ErrorCode.NOT_CONTROLLER, leader_epoch=5)
 
 
-@FAMILY.rule("old-leader-epoch", source=_TEXT, section=_ERRORS, since=_SINCE, alone=True)
+@FAMILY.rule("old-leader-epoch", source=_TEXT, section=_ERRORS)
 def old_leader_epoch(probe: Probe) -> None:
     """A change of an older leader epoch is refused with FENCED_LEADER_EPOCH."""
     _refused(probe, _alone, ErrorCode.FENCED_LEADER_EPOCH, leader_epoch=-1)
 
 
-@FAMILY.rule("not-leader", source="ReplicationControlManager",
-             section="validateAlterPartitionData", since=_SINCE, alone=True)  # fmt: skip
+@FAMILY.rule("not-leader", source="ReplicationControlManager", section="validateAlterPartitionData")
 def not_leader(probe: Probe) -> None:
     """A change by a follower is refused with INVALID_REQUEST."""
     at = _partition(probe)
@@ -248,29 +268,27 @@ def not_leader(probe: Probe) -> None:
     probe.expect_error(result.error_code, ErrorCode.INVALID_REQUEST)
 
 
-@FAMILY.rule("without-leader", source="ReplicationControlManager",
-             section="validateAlterPartitionData", since=_SINCE, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "without-leader", source="ReplicationControlManager", section="validateAlterPartitionData"
+)
 def without_leader(probe: Probe) -> None:
     """An ISR without the leader is refused with INVALID_REQUEST."""
     _refused(probe, lambda at: [at.follower], ErrorCode.INVALID_REQUEST)
 
 
-@FAMILY.rule("no-replica", source="ReplicationControlManager",
-             section="validateAlterPartitionData", since=_SINCE, alone=True)  # fmt: skip
+@FAMILY.rule("no-replica", source="ReplicationControlManager", section="validateAlterPartitionData")
 def no_replica(probe: Probe) -> None:
     """An ISR with a broker that is no replica of the partition is refused with INVALID_REQUEST."""
     _refused(probe, lambda at: [at.leader, Broker(id=NO_NODE, epoch=1)], ErrorCode.INVALID_REQUEST)
 
 
-@FAMILY.rule("fenced-replica", source="KIP-841", section="Proposed Changes", since=_SINCE,
-             alone=True)  # fmt: skip
+@FAMILY.rule("fenced-replica", source="KIP-841", section="Proposed Changes")
 def fenced_replica(probe: Probe) -> None:
     """An ISR with a fenced broker is refused with INELIGIBLE_REPLICA."""
     _refused(probe, lambda at: [*_both(at), at.fenced], ErrorCode.INELIGIBLE_REPLICA)
 
 
-@FAMILY.rule("epoch-of-replica", source="KIP-903", section="AlterPartition", since="3.5",
-             alone=True)  # fmt: skip
+@FAMILY.rule("epoch-of-replica", source="KIP-903", section="AlterPartition", since="3.5")
 def epoch_of_replica(probe: Probe) -> None:
     """An ISR with a replica whose broker epoch is not the registered one is refused with
     INELIGIBLE_REPLICA: the broker restarted meanwhile.
@@ -283,35 +301,31 @@ def epoch_of_replica(probe: Probe) -> None:
     _refused(probe, isr, ErrorCode.INELIGIBLE_REPLICA)
 
 
-@FAMILY.rule("recovering-with-followers", source="KIP-704", section="AlterPartition", since="3.3",
-             alone=True)  # fmt: skip
+@FAMILY.rule("recovering-with-followers", source="KIP-704", section="AlterPartition", since="3.3")
 def recovering_with_followers(probe: Probe) -> None:
     """A leader that is recovering and has followers in the ISR is refused with INVALID_REQUEST."""
     _refused(probe, _both, ErrorCode.INVALID_REQUEST, leader_recovery_state=_RECOVERING)
 
 
-@FAMILY.rule("recovering-again", source="KIP-704", section="AlterPartition", since="3.3",
-             alone=True)  # fmt: skip
+@FAMILY.rule("recovering-again", source="KIP-704", section="AlterPartition", since="3.3")
 def recovering_again(probe: Probe) -> None:
     """A leader that has recovered does not go back to recovering: INVALID_REQUEST."""
     _refused(probe, _alone, ErrorCode.INVALID_REQUEST, leader_recovery_state=_RECOVERING)
 
 
-@FAMILY.rule("unknown-topic", source="KIP-841", section="Public Interfaces", since=_SINCE,
-             alone=True)  # fmt: skip
+@FAMILY.rule("unknown-topic", source="KIP-841", section="Public Interfaces")
 def unknown_topic(probe: Probe) -> None:
     """A partition of a topic id that there is not is refused with UNKNOWN_TOPIC_ID."""
     _refused(probe, _alone, ErrorCode.UNKNOWN_TOPIC_ID, topic=OTHER_TOPIC)
 
 
-@FAMILY.rule("unknown-partition", source=_TEXT, section=_ERRORS, since=_SINCE, alone=True)
+@FAMILY.rule("unknown-partition", source=_TEXT, section=_ERRORS)
 def unknown_partition(probe: Probe) -> None:
     """A partition that the topic does not have is refused with UNKNOWN_TOPIC_OR_PARTITION."""
     _refused(probe, _alone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partition_index=77)
 
 
-@FAMILY.rule("refusal-changes-nothing", source=_TEXT, section="Public Interfaces", since=_SINCE,
-             alone=True)  # fmt: skip
+@FAMILY.rule("refusal-changes-nothing", source=_TEXT, section="Public Interfaces")
 def refusal_changes_nothing(probe: Probe) -> None:
     """A change that is refused writes nothing, and the partition epoch stays."""
     at = _partition(probe)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kwire.conformance.connection import PeerClosed
 from kwire.conformance.probe import Probe
 from kwire.conformance.requests import small_request
-from kwire.conformance.rule import Family, Level
+from kwire.conformance.rule import SINCE_EVER, Family, Level
 from kwire.errors import DecodeError
 from kwire.header import encode_request_header, request_header_version
 from kwire.messages.api_versions_request import ApiVersionsRequest
@@ -16,7 +16,7 @@ from kwire.messages.request_header import RequestHeader
 from kwire.protocol import ApiKey, ErrorCode
 
 _KEY: Final = ApiKey.API_VERSIONS
-FAMILY: Final = Family("api-versions", "ApiVersions", apis=(_KEY,))
+FAMILY: Final = Family("api-versions", "ApiVersions", apis=(_KEY,), since="2.4")
 
 
 def _ask(probe: Probe, version: int, name: str = "kwire-conform", number: str = "1") -> Any:
@@ -52,9 +52,7 @@ def _refusal(probe: Probe, version: int, body: bytes) -> ApiVersionsResponse:
     return answer
 
 
-@FAMILY.rule(
-    "too-new", source="KIP-511", section="ApiVersions Request/Response Handling", since="2.4"
-)
+@FAMILY.rule("too-new", source="KIP-511", section="ApiVersions Request/Response Handling")
 def too_new(probe: Probe) -> None:
     """ApiVersions of a version that the server does not have is answered with UNSUPPORTED_VERSION
     in a body of version 0.
@@ -63,10 +61,7 @@ def too_new(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "too-new-names-range",
-    source="KIP-511",
-    section="ApiVersions Request/Response Handling",
-    since="2.4",
+    "too-new-names-range", source="KIP-511", section="ApiVersions Request/Response Handling"
 )
 def too_new_names_range(probe: Probe) -> None:
     """The refusal of a too new ApiVersions request names the versions of ApiVersions, so that the
@@ -83,10 +78,7 @@ def too_new_names_range(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "too-new-body-unread",
-    source="KIP-511",
-    section="ApiVersions Request/Response Handling",
-    since="2.4",
+    "too-new-body-unread", source="KIP-511", section="ApiVersions Request/Response Handling"
 )
 def too_new_body_unread(probe: Probe) -> None:
     """The body of a too new ApiVersions request is not read: bytes that no version explains are
@@ -95,9 +87,7 @@ def too_new_body_unread(probe: Probe) -> None:
     _refusal(probe, 32767, b"\xff" * 40)
 
 
-@FAMILY.rule(
-    "next-version", source="KIP-511", section="ApiVersions Request/Response Handling", since="2.4"
-)
+@FAMILY.rule("next-version", source="KIP-511", section="ApiVersions Request/Response Handling")
 def next_version(probe: Probe) -> None:
     """ApiVersions one version above the highest offered is refused like any version that is too
     new.
@@ -106,10 +96,7 @@ def next_version(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "again-after-refusal",
-    source="KIP-511",
-    section="ApiVersions Request/Response Handling",
-    since="2.4",
+    "again-after-refusal", source="KIP-511", section="ApiVersions Request/Response Handling"
 )
 def again_after_refusal(probe: Probe) -> None:
     """After the refusal of a too new ApiVersions request the connection can be used."""
@@ -147,7 +134,7 @@ def same_on_all_connections(probe: Probe) -> None:
     probe.expect(answers[0] == answers[1] == answers[2], "three connections have different APIs")
 
 
-@FAMILY.rule("twice-on-a-connection", source="KIP-511", section="Proposed Changes", since="2.4")
+@FAMILY.rule("twice-on-a-connection", source="KIP-511", section="Proposed Changes")
 def twice_on_a_connection(probe: Probe) -> None:
     """ApiVersions can be asked more than once on one connection, at any time."""
     connection, version = probe.connect(), probe.newest(_KEY, at_most=4)
@@ -164,7 +151,9 @@ def names_itself(probe: Probe) -> None:
     probe.expect(low == 0, f"ApiVersions is offered from version {low} on, not from 0")
 
 
-@FAMILY.rule("each-api-once", source="ApiVersionsResponse.json", section="ApiKeys: mapKey")
+@FAMILY.rule(
+    "each-api-once", source="ApiVersionsResponse.json", section="ApiKeys: mapKey", since=SINCE_EVER
+)
 def each_api_once(probe: Probe) -> None:
     """ApiVersions names each API once."""
     keys = [key.api_key for key in _ask(probe, probe.newest(_KEY, at_most=4)).api_keys]
@@ -173,7 +162,10 @@ def each_api_once(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "ranges-are-ranges", source="ApiVersionsResponse.json", section="MinVersion, MaxVersion"
+    "ranges-are-ranges",
+    source="ApiVersionsResponse.json",
+    section="MinVersion, MaxVersion",
+    since=SINCE_EVER,
 )
 def ranges_are_ranges(probe: Probe) -> None:
     """The lowest version of an API is not negative, and not above its highest."""
@@ -181,7 +173,7 @@ def ranges_are_ranges(probe: Probe) -> None:
         probe.expect(0 <= low <= high, f"API {key} is offered from v{low} to v{high}")
 
 
-@FAMILY.rule("keys-of-kafka", source="ApiKeys", level=Level.SHOULD)
+@FAMILY.rule("keys-of-kafka", source="ApiKeys", level=Level.SHOULD, since=SINCE_EVER)
 def keys_of_kafka(probe: Probe) -> None:
     """Every API that is offered has a key of Kafka's list."""
     known = {int(key) for key in ApiKey}
@@ -230,7 +222,7 @@ def _refuses_software(probe: Probe, name: str, number: str) -> None:
 _SOFTWARE: Final = "ClientSoftwareName and ClientSoftwareVersion"
 
 
-@FAMILY.rule("software-name-empty", source="KIP-511", section=_SOFTWARE, since="2.4")
+@FAMILY.rule("software-name-empty", source="KIP-511", section=_SOFTWARE)
 def software_name_empty(probe: Probe) -> None:
     """ApiVersions from version 3 on with an empty software name is answered with
     INVALID_REQUEST.
@@ -238,7 +230,7 @@ def software_name_empty(probe: Probe) -> None:
     _refuses_software(probe, "", "1.0")
 
 
-@FAMILY.rule("software-version-empty", source="KIP-511", section=_SOFTWARE, since="2.4")
+@FAMILY.rule("software-version-empty", source="KIP-511", section=_SOFTWARE)
 def software_version_empty(probe: Probe) -> None:
     """ApiVersions from version 3 on with an empty software version is answered with
     INVALID_REQUEST.
@@ -246,28 +238,26 @@ def software_version_empty(probe: Probe) -> None:
     _refuses_software(probe, "kwire", "")
 
 
-@FAMILY.rule("software-name-begins-with-dash", source="KIP-511", section=_SOFTWARE, since="2.4")
+@FAMILY.rule("software-name-begins-with-dash", source="KIP-511", section=_SOFTWARE)
 def software_name_begins_with_dash(probe: Probe) -> None:
     """A software name that begins with a dash is answered with INVALID_REQUEST."""
     _refuses_software(probe, "-kwire", "1.0")
 
 
-@FAMILY.rule("software-name-with-blank", source="KIP-511", section=_SOFTWARE, since="2.4")
+@FAMILY.rule("software-name-with-blank", source="KIP-511", section=_SOFTWARE)
 def software_name_with_blank(probe: Probe) -> None:
     """A software name with a blank is answered with INVALID_REQUEST."""
     _refuses_software(probe, "k wire", "1.0")
 
 
-@FAMILY.rule("software-name-with-letters", source="KIP-511", section=_SOFTWARE, since="2.4")
+@FAMILY.rule("software-name-with-letters", source="KIP-511", section=_SOFTWARE)
 def software_name_with_letters(probe: Probe) -> None:
     """A software name of letters, digits, dashes and points is accepted."""
     answer = _ask(probe, probe.need(_KEY, 3, 4), "apache-kafka-java.2", "4.3.1-rc0")
     probe.expect_error(answer.error_code, ErrorCode.NONE)
 
 
-@FAMILY.rule(
-    "header-without-tags", source="KIP-511", section="ApiVersions Response Header", since="2.4"
-)
+@FAMILY.rule("header-without-tags", source="KIP-511", section="ApiVersions Response Header")
 def header_without_tags(probe: Probe) -> None:
     """The answer to a flexible version of ApiVersions has a response header of version 0, without
     tagged fields, so that clients of any version can read it.

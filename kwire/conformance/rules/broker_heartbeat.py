@@ -16,8 +16,16 @@ from kwire.messages.unfence_broker_record import UnfenceBrokerRecord
 from kwire.protocol import ApiKey, ErrorCode
 
 _APIS: Final = (ApiKey.BROKER_HEARTBEAT, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
-FAMILY: Final = Family("broker-heartbeat", "Heartbeats of brokers", roles=CONTROLLER, apis=_APIS)
 _LIVES: Final = (*_APIS, ApiKey.BROKER_REGISTRATION, ApiKey.UNREGISTER_BROKER)
+FAMILY: Final = Family(
+    "broker-heartbeat",
+    "Heartbeats of brokers",
+    roles=CONTROLLER,
+    since="3.0",
+    alone=True,
+    apis=_LIVES,
+    changes=Changes.CLUSTER,
+)
 _TOPICS: Final = (*_LIVES, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS)
 _FENCING: Final = "Fencing"
 #: BrokerRegistrationChangeRecord: the broker is unfenced, or fenced.
@@ -36,7 +44,12 @@ def _answered(probe: Probe, answer: Any, **values: bool) -> None:
 
 
 @FAMILY.rule(
-    "unknown-broker", source="ClusterControlManager", section="checkBrokerEpoch", since="3.0"
+    "unknown-broker",
+    source="ClusterControlManager",
+    section="checkBrokerEpoch",
+    alone=False,
+    apis=_APIS,
+    changes=Changes.NOTHING,
 )
 def unknown_broker(probe: Probe) -> None:
     """The heartbeat of a broker that is not registered is refused with STALE_BROKER_EPOCH."""
@@ -45,15 +58,7 @@ def unknown_broker(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH)
 
 
-@FAMILY.rule(
-    "other-epoch",
-    source="KIP-631",
-    section="Broker Registration and Heartbeats",
-    since="3.0",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
-)
+@FAMILY.rule("other-epoch", source="KIP-631", section="Broker Registration and Heartbeats")
 def other_epoch(probe: Probe) -> None:
     """A heartbeat with another broker epoch than that of the registration, lower or higher, is
     refused with STALE_BROKER_EPOCH.
@@ -64,15 +69,7 @@ def other_epoch(probe: Probe) -> None:
         probe.expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH)
 
 
-@FAMILY.rule(
-    "after-unregister",
-    source="KIP-631",
-    section="Registration State",
-    since="3.0",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
-)
+@FAMILY.rule("after-unregister", source="KIP-631", section="Registration State")
 def after_unregister(probe: Probe) -> None:
     """A broker that was unregistered has no registration to keep: its heartbeat is refused with
     STALE_BROKER_EPOCH.
@@ -83,15 +80,7 @@ def after_unregister(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH)
 
 
-@FAMILY.rule(
-    "starts-fenced",
-    source="KIP-631",
-    section=_FENCING,
-    since="3.0",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
-)
+@FAMILY.rule("starts-fenced", source="KIP-631", section=_FENCING)
 def starts_fenced(probe: Probe) -> None:
     """A broker that has registered and wants to be fenced is fenced."""
     broker = brokers.registered(probe, led_here(probe))
@@ -99,15 +88,7 @@ def starts_fenced(probe: Probe) -> None:
     _answered(probe, answer, is_fenced=True, is_caught_up=True)
 
 
-@FAMILY.rule(
-    "behind-stays-fenced",
-    source="KIP-631",
-    section="Broker Startup",
-    since="3.0",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
-)
+@FAMILY.rule("behind-stays-fenced", source="KIP-631", section="Broker Startup")
 def behind_stays_fenced(probe: Probe) -> None:
     """A broker that has not read its own registration is not caught up, and stays fenced."""
     broker = brokers.registered(probe, led_here(probe))
@@ -115,15 +96,7 @@ def behind_stays_fenced(probe: Probe) -> None:
     _answered(probe, answer, is_fenced=True, is_caught_up=False)
 
 
-@FAMILY.rule(
-    "unfenced",
-    source="KIP-631",
-    section=_FENCING,
-    since="3.0",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
-)
+@FAMILY.rule("unfenced", source="KIP-631", section=_FENCING)
 def unfenced(probe: Probe) -> None:
     """A broker that has caught up and wants to serve is told that it is not fenced, and the log
     has it.
@@ -138,15 +111,7 @@ def unfenced(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule(
-    "fenced-on-demand",
-    source="KIP-631",
-    section=_FENCING,
-    since="3.0",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
-)
+@FAMILY.rule("fenced-on-demand", source="KIP-631", section=_FENCING)
 def fenced_on_demand(probe: Probe) -> None:
     """A broker that serves and wants to be fenced is fenced, and the log has it."""
     quorum = led_here(probe)
@@ -160,13 +125,7 @@ def fenced_on_demand(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "no-record-without-change",
-    source="BrokerHeartbeatManager",
-    section="touch",
-    since="3.3",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
+    "no-record-without-change", source="BrokerHeartbeatManager", section="touch", since="3.3"
 )
 def no_record_without_change(probe: Probe) -> None:
     """A heartbeat of a broker whose state stays writes no record about it."""
@@ -178,15 +137,7 @@ def no_record_without_change(probe: Probe) -> None:
     probe.expect(not moves, f"the log has {len(moves)} changes of the broker")
 
 
-@FAMILY.rule(
-    "fenced-shuts-down",
-    source="KIP-631",
-    section="Controlled Shutdown",
-    since="3.0",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
-)
+@FAMILY.rule("fenced-shuts-down", source="KIP-631", section="Controlled Shutdown")
 def fenced_shuts_down(probe: Probe) -> None:
     """A fenced broker that wants to shut down may do so at once: it leads nothing."""
     broker = brokers.registered(probe, led_here(probe))
@@ -194,15 +145,7 @@ def fenced_shuts_down(probe: Probe) -> None:
     _answered(probe, answer, should_shut_down=True)
 
 
-@FAMILY.rule(
-    "shuts-down-without-leaders",
-    source="KIP-631",
-    section="Controlled Shutdown",
-    since="3.0",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
-)
+@FAMILY.rule("shuts-down-without-leaders", source="KIP-631", section="Controlled Shutdown")
 def shuts_down_without_leaders(probe: Probe) -> None:
     """A broker that serves, leads no partition and wants to shut down is told to do so, and is
     fenced.
@@ -213,13 +156,7 @@ def shuts_down_without_leaders(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "leaders-move-first",
-    source="KIP-631",
-    section="Controlled Shutdown",
-    since="3.3",
-    apis=_TOPICS,
-    changes=Changes.CLUSTER,
-    alone=True,
+    "leaders-move-first", source="KIP-631", section="Controlled Shutdown", since="3.3", apis=_TOPICS
 )
 def leaders_move_first(probe: Probe) -> None:
     """A broker that leads a partition and wants to shut down waits until another replica leads it,
@@ -245,15 +182,7 @@ def leaders_move_first(probe: Probe) -> None:
     probe.until(may_go, "the broker's leave to shut down")
 
 
-@FAMILY.rule(
-    "session-ends",
-    source="KIP-631",
-    section=_FENCING,
-    since="3.0",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
-)
+@FAMILY.rule("session-ends", source="KIP-631", section=_FENCING)
 def session_ends(probe: Probe) -> None:
     """A broker that sends no heartbeat for the time of its session is fenced."""
     if probe.session.timeout_s < _SESSION_S:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kwire.conformance.fixtures import create_topic
 from kwire.conformance.probe import Probe
 from kwire.conformance.requests import NO_NAME
-from kwire.conformance.rule import Changes, Family
+from kwire.conformance.rule import SINCE_EVER, Changes, Family
 from kwire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -29,6 +29,7 @@ FAMILY: Final = Family(
         ApiKey.DELETE_TOPICS,
     ),
     changes=Changes.OWN,
+    since="2.3",
 )
 
 
@@ -81,7 +82,7 @@ def _known(probe: Probe, name: str) -> Any:
     return None if found.error_code else found
 
 
-@FAMILY.rule("set", source="KIP-339", section="SET", since="2.3")
+@FAMILY.rule("set", source="KIP-339", section="SET")
 def set_config(probe: Probe) -> None:
     """A config that is set has the value and the source of its topic."""
     name = create_topic(probe)
@@ -93,7 +94,7 @@ def set_config(probe: Probe) -> None:
     probe.expect(source == ConfigSource.TOPIC_CONFIG, f"its source is {source}")
 
 
-@FAMILY.rule("delete", source="KIP-339", section="DELETE", since="2.3")
+@FAMILY.rule("delete", source="KIP-339", section="DELETE")
 def delete_config(probe: Probe) -> None:
     """A config that is deleted has its default again."""
     name = create_topic(probe)
@@ -106,7 +107,7 @@ def delete_config(probe: Probe) -> None:
     _becomes(probe, name, "retention.ms", default)
 
 
-@FAMILY.rule("append", source="KIP-339", section="APPEND", since="2.3")
+@FAMILY.rule("append", source="KIP-339", section="APPEND")
 def append(probe: Probe) -> None:
     """A value is appended to a config that is a list."""
     name = create_topic(probe)
@@ -118,9 +119,7 @@ def append(probe: Probe) -> None:
     _becomes(probe, name, "cleanup.policy", "delete,compact")
 
 
-@FAMILY.rule(
-    "append-to-number", source="ConfigurationControlManager", section="INVALID_CONFIG", since="2.3"
-)
+@FAMILY.rule("append-to-number", source="ConfigurationControlManager", section="INVALID_CONFIG")
 def append_to_number(probe: Probe) -> None:
     """Nothing is appended to a config that is no list: INVALID_CONFIG."""
     name = create_topic(probe)
@@ -129,7 +128,7 @@ def append_to_number(probe: Probe) -> None:
     probe.expect_error(code, ErrorCode.INVALID_CONFIG)
 
 
-@FAMILY.rule("validate-only", source="KIP-339", section="ValidateOnly", since="2.3")
+@FAMILY.rule("validate-only", source="KIP-339", section="ValidateOnly")
 def validate_only(probe: Probe) -> None:
     """A request that only validates changes nothing."""
     name = create_topic(probe)
@@ -140,9 +139,7 @@ def validate_only(probe: Probe) -> None:
     probe.expect(value != "123456", "a request that only validates has set the config")
 
 
-@FAMILY.rule(
-    "unknown-config", source="ConfigurationControlManager", section="INVALID_CONFIG", since="2.3"
-)
+@FAMILY.rule("unknown-config", source="ConfigurationControlManager", section="INVALID_CONFIG")
 def unknown_config(probe: Probe) -> None:
     """A config that topics do not have is refused: INVALID_CONFIG."""
     name = create_topic(probe)
@@ -151,9 +148,7 @@ def unknown_config(probe: Probe) -> None:
     probe.expect_error(code, ErrorCode.INVALID_CONFIG)
 
 
-@FAMILY.rule(
-    "invalid-value", source="ConfigurationControlManager", section="INVALID_CONFIG", since="2.3"
-)
+@FAMILY.rule("invalid-value", source="ConfigurationControlManager", section="INVALID_CONFIG")
 def invalid_value(probe: Probe) -> None:
     """A value that a config does not take is refused: INVALID_CONFIG."""
     name = create_topic(probe)
@@ -163,10 +158,7 @@ def invalid_value(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "unknown-topic",
-    source="ConfigurationControlManager",
-    section="UNKNOWN_TOPIC_OR_PARTITION",
-    since="2.3",
+    "unknown-topic", source="ConfigurationControlManager", section="UNKNOWN_TOPIC_OR_PARTITION"
 )
 def unknown_topic(probe: Probe) -> None:
     """A topic that does not exist gets no config: UNKNOWN_TOPIC_OR_PARTITION."""
@@ -181,6 +173,7 @@ def unknown_topic(probe: Probe) -> None:
     section="UNKNOWN_TOPIC_OR_PARTITION",
     apis=(ApiKey.DESCRIBE_CONFIGS,),
     changes=Changes.NOTHING,
+    since=SINCE_EVER,
 )
 def unknown_topic_described(probe: Probe) -> None:
     """The configs of a topic that does not exist are not described: UNKNOWN_TOPIC_OR_PARTITION."""
@@ -189,7 +182,10 @@ def unknown_topic_described(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "only-what-was-asked", source="DescribeConfigsRequest.json", section="ConfigurationKeys"
+    "only-what-was-asked",
+    source="DescribeConfigsRequest.json",
+    section="ConfigurationKeys",
+    since=SINCE_EVER,
 )
 def only_what_was_asked(probe: Probe) -> None:
     """Only the configs whose keys were given are described."""

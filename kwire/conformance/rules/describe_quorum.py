@@ -15,7 +15,7 @@ from kwire.uuid import Uuid
 
 _KEY: Final = ApiKey.DESCRIBE_QUORUM
 _APIS: Final = (_KEY,)
-FAMILY: Final = Family("describe-quorum", "DescribeQuorum", apis=_APIS)
+FAMILY: Final = Family("describe-quorum", "DescribeQuorum", apis=_APIS, since="3.1")
 _RAFT: Final = (_KEY, ApiKey.FETCH, ApiKey.VOTE)
 _HANDLING: Final = "DescribeQuorum Request Handling"
 #: An observer that the checks make known to the leader, which forgets it minutes later.
@@ -45,7 +45,7 @@ def _partition(probe: Probe, version: int | None = None) -> Any:
     return partition
 
 
-@FAMILY.rule("names-leader", source="KIP-595", section=_HANDLING, since="3.1")
+@FAMILY.rule("names-leader", source="KIP-595", section=_HANDLING)
 def names_leader(probe: Probe) -> None:
     """The answer names the leader, a voter, and its epoch."""
     found = _partition(probe)
@@ -56,9 +56,7 @@ def names_leader(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule(
-    "each-replica-once", source="KIP-595", section="DescribeQuorum: Response Schema", since="3.1"
-)
+@FAMILY.rule("each-replica-once", source="KIP-595", section="DescribeQuorum: Response Schema")
 def each_replica_once(probe: Probe) -> None:
     """Every replica is in the answer once: as a voter or as an observer."""
     found = _partition(probe)
@@ -70,9 +68,7 @@ def each_replica_once(probe: Probe) -> None:
     probe.expect(not twice, f"the answer has replicas {sorted(twice)} twice")
 
 
-@FAMILY.rule(
-    "high-watermark", source="KIP-595", section="Key Concepts: High watermark", since="3.1"
-)
+@FAMILY.rule("high-watermark", source="KIP-595", section="Key Concepts: High watermark")
 def high_watermark(probe: Probe) -> None:
     """The high watermark is not above the leader's log end, does not fall, and a majority of the
     voters has reached it.
@@ -94,7 +90,7 @@ def high_watermark(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("followers-behind-leader", source="KIP-595", section=_HANDLING, since="3.1")
+@FAMILY.rule("followers-behind-leader", source="KIP-595", section=_HANDLING)
 def followers_behind_leader(probe: Probe) -> None:
     """No replica's log ends behind the leader's."""
     found = _partition(probe)
@@ -117,9 +113,7 @@ def _refused(probe: Probe, *named: tuple[str, tuple[int, ...]]) -> None:
             probe.expect_error(error, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, where=f"{name}-{index}")
 
 
-@FAMILY.rule(
-    "other-topic", source="KafkaRaftClient", section="handleDescribeQuorumRequest", since="3.1"
-)
+@FAMILY.rule("other-topic", source="KafkaRaftClient", section="handleDescribeQuorumRequest")
 def other_topic(probe: Probe) -> None:
     """Another topic than the metadata topic is answered with UNKNOWN_TOPIC_OR_PARTITION in its
     partition.
@@ -127,20 +121,13 @@ def other_topic(probe: Probe) -> None:
     _refused(probe, ("kwire-conform-none", (0,)))
 
 
-@FAMILY.rule(
-    "other-partition", source="KafkaRaftClient", section="handleDescribeQuorumRequest", since="3.1"
-)
+@FAMILY.rule("other-partition", source="KafkaRaftClient", section="handleDescribeQuorumRequest")
 def other_partition(probe: Probe) -> None:
     """Partition 1 of the metadata topic is answered with UNKNOWN_TOPIC_OR_PARTITION."""
     _refused(probe, (CLUSTER_METADATA_TOPIC, (1,)))
 
 
-@FAMILY.rule(
-    "several-partitions",
-    source="KafkaRaftClient",
-    section="handleDescribeQuorumRequest",
-    since="3.1",
-)
+@FAMILY.rule("several-partitions", source="KafkaRaftClient", section="handleDescribeQuorumRequest")
 def several_partitions(probe: Probe) -> None:
     """A request for more than the metadata partition is answered with UNKNOWN_TOPIC_OR_PARTITION
     in each partition.
@@ -209,9 +196,7 @@ def nodes_of_voters(probe: Probe) -> None:
             )
 
 
-@FAMILY.rule(
-    "not-leader", source="KIP-595", section=_HANDLING, since="3.1", roles=CONTROLLER, apis=_RAFT
-)
+@FAMILY.rule("not-leader", source="KIP-595", section=_HANDLING, roles=CONTROLLER, apis=_RAFT)
 def not_leader(probe: Probe) -> None:
     """A controller that does not lead answers with NOT_LEADER_OR_FOLLOWER."""
     not_led_here(probe)
@@ -223,7 +208,6 @@ def not_leader(probe: Probe) -> None:
     "epoch-of-fetch",
     source="KIP-595",
     section="Leader Election and Data Replication",
-    since="3.1",
     roles=CONTROLLER,
     apis=_RAFT,
 )

@@ -24,10 +24,11 @@ FAMILY: Final = Family(
     roles=BROKER,
     apis=_APIS,
     changes=Changes.OWN,
+    since="2.1",
 )
 
 
-@FAMILY.rule("epoch-of-the-future", source="KIP-320", section="Fetch v9", since="2.1")
+@FAMILY.rule("epoch-of-the-future", source="KIP-320", section="Fetch v9")
 def epoch_of_the_future(probe: Probe) -> None:
     """A current leader epoch above that of the leader has error UNKNOWN_LEADER_EPOCH."""
     version = probe.need(ApiKey.FETCH, *range(9, 19))
@@ -36,7 +37,7 @@ def epoch_of_the_future(probe: Probe) -> None:
     probe.expect_error(one.error_code, ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
-@FAMILY.rule("epoch-of-the-past", source="KIP-320", section="Fetch v9", since="2.1")
+@FAMILY.rule("epoch-of-the-past", source="KIP-320", section="Fetch v9")
 def epoch_of_the_past(probe: Probe) -> None:
     """A current leader epoch below that of the leader has error FENCED_LEADER_EPOCH."""
     version = probe.need(ApiKey.FETCH, *range(9, 19))
@@ -47,7 +48,7 @@ def epoch_of_the_past(probe: Probe) -> None:
     probe.expect_error(one.error_code, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-@FAMILY.rule("current-epoch", source="KIP-320", section="Fetch v9", since="2.1")
+@FAMILY.rule("current-epoch", source="KIP-320", section="Fetch v9")
 def current_epoch(probe: Probe) -> None:
     """The current leader epoch is accepted."""
     version = probe.need(ApiKey.FETCH, *range(9, 19))

@@ -16,11 +16,7 @@ _KIP: Final = "KIP-227"
 _VERSIONS: Final = range(7, 19)
 _NO_SESSION: Final = 2147480000
 FAMILY: Final = Family(
-    "fetch-sessions",
-    "Fetch sessions",
-    roles=BROKER,
-    apis=_APIS,
-    changes=Changes.OWN,
+    "fetch-sessions", "Fetch sessions", roles=BROKER, apis=_APIS, changes=Changes.OWN, since="1.1"
 )
 
 
@@ -49,7 +45,7 @@ def _again(probe: Probe, connection: Connection, version: int, session_id: int, 
     return probe.call(request, version, connection)
 
 
-@FAMILY.rule("full-fetch", source=_KIP, section="Fetch Session Epoch", since="1.1")
+@FAMILY.rule("full-fetch", source=_KIP, section="Fetch Session Epoch")
 def full_fetch(probe: Probe) -> None:
     """A fetch with epoch 0 asks for a session: the answer has its id, or 0, and all partitions."""
     version = probe.need(ApiKey.FETCH, *_VERSIONS)
@@ -62,7 +58,7 @@ def full_fetch(probe: Probe) -> None:
     probe.expect(found == 1, f"a full fetch of one partition is answered with {found}")
 
 
-@FAMILY.rule("sessionless", source=_KIP, section="Fetch Session Epoch", since="1.1")
+@FAMILY.rule("sessionless", source=_KIP, section="Fetch Session Epoch")
 def sessionless(probe: Probe) -> None:
     """A fetch with session 0 and epoch -1 makes no session."""
     version = probe.need(ApiKey.FETCH, *_VERSIONS)
@@ -74,11 +70,7 @@ def sessionless(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "unknown-session",
-    source=_KIP,
-    section="FETCH_SESSION_ID_NOT_FOUND",
-    since="1.1",
-    changes=Changes.NOTHING,
+    "unknown-session", source=_KIP, section="FETCH_SESSION_ID_NOT_FOUND", changes=Changes.NOTHING
 )
 def unknown_session(probe: Probe) -> None:
     """A session id that the server did not give has error FETCH_SESSION_ID_NOT_FOUND, and no
@@ -90,7 +82,7 @@ def unknown_session(probe: Probe) -> None:
     probe.expect(not answer.responses, "an answer with an error has partitions")
 
 
-@FAMILY.rule("incremental", source=_KIP, section="Incremental Fetch Responses", since="1.1")
+@FAMILY.rule("incremental", source=_KIP, section="Incremental Fetch Responses")
 def incremental(probe: Probe) -> None:
     """An incremental fetch leaves out partitions without records and changes."""
     connection, version, session_id, _ = _begin(probe)
@@ -101,9 +93,7 @@ def incremental(probe: Probe) -> None:
         probe.expect(not answer.responses, "a partition without changes is in the answer")
 
 
-@FAMILY.rule(
-    "incremental-with-records", source=_KIP, section="Incremental Fetch Responses", since="1.1"
-)
+@FAMILY.rule("incremental-with-records", source=_KIP, section="Incremental Fetch Responses")
 def incremental_with_records(probe: Probe) -> None:
     """An incremental fetch that names no partition gives records of those of the session."""
     connection, version, session_id, _ = _begin(probe, readable(probe).start)
@@ -113,7 +103,7 @@ def incremental_with_records(probe: Probe) -> None:
     probe.expect(len(found) == 1 and bool(found[0].records), "the records are missing")
 
 
-@FAMILY.rule("epochs-count", source=_KIP, section="Fetch Session Epoch", since="1.1")
+@FAMILY.rule("epochs-count", source=_KIP, section="Fetch Session Epoch")
 def epochs_count(probe: Probe) -> None:
     """Session epochs count up by one, fetch by fetch."""
     connection, version, session_id, _ = _begin(probe)
@@ -122,7 +112,7 @@ def epochs_count(probe: Probe) -> None:
         probe.expect_error(answer.error_code, ErrorCode.NONE, where=f"epoch {epoch}")
 
 
-@FAMILY.rule("wrong-epoch", source=_KIP, section="INVALID_FETCH_SESSION_EPOCH", since="1.1")
+@FAMILY.rule("wrong-epoch", source=_KIP, section="INVALID_FETCH_SESSION_EPOCH")
 def wrong_epoch(probe: Probe) -> None:
     """A session epoch that is not the next one has error INVALID_FETCH_SESSION_EPOCH."""
     connection, version, session_id, _ = _begin(probe)
@@ -130,7 +120,7 @@ def wrong_epoch(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 
-@FAMILY.rule("closed-session", source=_KIP, section="Fetch Session Epoch", since="1.1")
+@FAMILY.rule("closed-session", source=_KIP, section="Fetch Session Epoch")
 def closed_session(probe: Probe) -> None:
     """A session that is closed with epoch -1 is no longer found."""
     connection, version, session_id, _ = _begin(probe)
@@ -141,7 +131,7 @@ def closed_session(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
-@FAMILY.rule("forgotten", source=_KIP, section="forgotten_topics_data", since="1.1")
+@FAMILY.rule("forgotten", source=_KIP, section="forgotten_topics_data")
 def forgotten(probe: Probe) -> None:
     """A partition that an incremental fetch forgets is no longer in the answers."""
     where = readable(probe)

@@ -53,11 +53,14 @@ from kwire.protocol import ApiKey, ConfigResourceType, ErrorCode
 from kwire.registry import response_type
 
 _APIS: Final = (ApiKey.ENVELOPE, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
-FAMILY: Final = Family("forwarding", "Envelope and forwarding", roles=CONTROLLER, apis=_APIS)
+_SINCE: Final = "2.8"
+
+FAMILY: Final = Family(
+    "forwarding", "Envelope and forwarding", roles=CONTROLLER, apis=_APIS, since=_SINCE
+)
 
 _TEXT: Final = "KIP-590"
 _HANDLING: Final = "EnvelopeRequest Handling"
-_SINCE: Final = "2.8"
 _NUMBER: Final = 4711
 _ADDRESS: Final = bytes((127, 0, 0, 1))
 _ADDRESS_6: Final = bytes(15) + b"\x01"
@@ -99,7 +102,7 @@ def _opened(probe: Probe, answer: Any, api: ApiKey, version: int) -> Any:
     return body
 
 
-@FAMILY.rule("inner-answer", source=_TEXT, section="New Envelope RPC", since=_SINCE)
+@FAMILY.rule("inner-answer", source=_TEXT, section="New Envelope RPC")
 def inner_answer(probe: Probe) -> None:
     """The answer to an Envelope holds the answer to the request inside, with the correlation id of
     that request.
@@ -108,7 +111,7 @@ def inner_answer(probe: Probe) -> None:
     _opened(probe, _send(probe, _no_topic()), ApiKey.DELETE_TOPICS, version)
 
 
-@FAMILY.rule("inner-error", source=_TEXT, section=_HANDLING, since=_SINCE)
+@FAMILY.rule("inner-error", source=_TEXT, section=_HANDLING)
 def inner_error(probe: Probe) -> None:
     """An error of the request inside stays inside: the Envelope has none."""
     version = probe.need(ApiKey.DELETE_TOPICS, 6)
@@ -118,7 +121,7 @@ def inner_error(probe: Probe) -> None:
     probe.expect_error(body.responses[0].error_code, *allowed)
 
 
-@FAMILY.rule("inner-header", source=_TEXT, section="New Envelope RPC", since=_SINCE)
+@FAMILY.rule("inner-header", source=_TEXT, section="New Envelope RPC")
 def inner_header(probe: Probe) -> None:
     """The answer inside has the header of its own version: no tagged fields where that version is
     not flexible.
@@ -128,8 +131,7 @@ def inner_header(probe: Probe) -> None:
     _opened(probe, _send(probe, data), ApiKey.DELETE_TOPICS, version)
 
 
-@FAMILY.rule("address-of-16-bytes", source="EnvelopeUtils", section="parseForwardedClientAddress",
-             since=_SINCE)  # fmt: skip
+@FAMILY.rule("address-of-16-bytes", source="EnvelopeUtils", section="parseForwardedClientAddress")
 def address_of_16_bytes(probe: Probe) -> None:
     """A client address of 16 bytes, IPv6, is taken."""
     version = probe.need(ApiKey.DELETE_TOPICS, 6)
@@ -143,39 +145,34 @@ def _refused(probe: Probe, error: ErrorCode, data: bytes, **fields: Any) -> None
     probe.expect(not answer.response_data, "the refused Envelope holds an answer")
 
 
-@FAMILY.rule("address-of-3-bytes", source="EnvelopeUtils", section="parseForwardedClientAddress",
-             since=_SINCE)  # fmt: skip
+@FAMILY.rule("address-of-3-bytes", source="EnvelopeUtils", section="parseForwardedClientAddress")
 def address_of_3_bytes(probe: Probe) -> None:
     """A client address that is neither of 4 nor of 16 bytes is refused with INVALID_REQUEST."""
     _refused(probe, ErrorCode.INVALID_REQUEST, _no_topic(), client_host_address=_ADDRESS[:3])
 
 
-@FAMILY.rule("principal-is-rubbish", source="EnvelopeUtils", section="parseForwardedPrincipal",
-             since=_SINCE)  # fmt: skip
+@FAMILY.rule("principal-is-rubbish", source="EnvelopeUtils", section="parseForwardedPrincipal")
 def principal_is_rubbish(probe: Probe) -> None:
     """A principal that cannot be read is refused with PRINCIPAL_DESERIALIZATION_FAILURE."""
     error = ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
     _refused(probe, error, _no_topic(), request_principal=b"\xff" * 9)
 
 
-@FAMILY.rule("principal-is-empty", source="EnvelopeUtils", section="parseForwardedPrincipal",
-             since=_SINCE)  # fmt: skip
+@FAMILY.rule("principal-is-empty", source="EnvelopeUtils", section="parseForwardedPrincipal")
 def principal_is_empty(probe: Probe) -> None:
     """An empty principal is refused with PRINCIPAL_DESERIALIZATION_FAILURE."""
     error = ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
     _refused(probe, error, _no_topic(), request_principal=b"")
 
 
-@FAMILY.rule("not-forwardable", source="EnvelopeUtils", section="parseForwardedRequest",
-             since=_SINCE)  # fmt: skip
+@FAMILY.rule("not-forwardable", source="EnvelopeUtils", section="parseForwardedRequest")
 def not_forwardable(probe: Probe) -> None:
     """A request that brokers answer themselves is refused with INVALID_REQUEST."""
     request = ApiVersionsRequest(client_software_name="kwire", client_software_version="1")
     _refused(probe, ErrorCode.INVALID_REQUEST, _inner(request, 3))
 
 
-@FAMILY.rule("envelope-inside", source="EnvelopeUtils", section="parseForwardedRequest",
-             since=_SINCE)  # fmt: skip
+@FAMILY.rule("envelope-inside", source="EnvelopeUtils", section="parseForwardedRequest")
 def envelope_inside(probe: Probe) -> None:
     """An Envelope in an Envelope is refused with INVALID_REQUEST."""
     inner = EnvelopeRequest(
@@ -184,8 +181,7 @@ def envelope_inside(probe: Probe) -> None:
     _refused(probe, ErrorCode.INVALID_REQUEST, _inner(inner, 0))
 
 
-@FAMILY.rule("version-inside", source="EnvelopeUtils", section="parseForwardedRequest",
-             since=_SINCE)  # fmt: skip
+@FAMILY.rule("version-inside", source="EnvelopeUtils", section="parseForwardedRequest")
 def version_inside(probe: Probe) -> None:
     """A request inside of a version that there is not is refused with UNSUPPORTED_VERSION."""
     header = RequestHeader(
@@ -198,7 +194,7 @@ def version_inside(probe: Probe) -> None:
     _refused(probe, ErrorCode.UNSUPPORTED_VERSION, data)
 
 
-@FAMILY.rule("not-controller", source=_TEXT, section=_HANDLING, since=_SINCE)
+@FAMILY.rule("not-controller", source=_TEXT, section=_HANDLING)
 def not_controller(probe: Probe) -> None:
     """A controller that is not the active one refuses the Envelope of a change with
     NOT_CONTROLLER, in the Envelope.

@@ -21,7 +21,12 @@ _APIS: Final = (
 )
 
 FAMILY: Final = Family(
-    "idempotence", "Idempotent producers", roles=BROKER, apis=_APIS, changes=Changes.OWN
+    "idempotence",
+    "Idempotent producers",
+    roles=BROKER,
+    apis=_APIS,
+    changes=Changes.OWN,
+    since="0.11",
 )
 
 
@@ -51,7 +56,7 @@ def _sequenced(producer_id: int, sequence: int, epoch: int = 0) -> bytes:
     )  # fmt: skip
 
 
-@FAMILY.rule("producer-ids-differ", source="KIP-98", section="InitProducerId", since="0.11")
+@FAMILY.rule("producer-ids-differ", source="KIP-98", section="InitProducerId")
 def producer_ids_differ(probe: Probe) -> None:
     """Every InitProducerId without a transactional id gives another producer id, of epoch 0."""
     own_partition(probe)
@@ -61,7 +66,7 @@ def producer_ids_differ(probe: Probe) -> None:
     probe.expect({answer.producer_epoch for answer in answers} == {0}, "an epoch is not 0")
 
 
-@FAMILY.rule("duplicate", source="KIP-98", section="Idempotent Producer Guarantees", since="0.11")
+@FAMILY.rule("duplicate", source="KIP-98", section="Idempotent Producer Guarantees")
 def duplicate(probe: Probe) -> None:
     """A batch that is sent twice is in the log once; both answers have its offset."""
     where, producer_id = own_partition(probe), _producer(probe)
@@ -72,7 +77,7 @@ def duplicate(probe: Probe) -> None:
     probe.expect(end == 2, f"behind 2 records the log ends at {end}")
 
 
-@FAMILY.rule("sequence-gap", source="KIP-98", section="OUT_OF_ORDER_SEQUENCE_NUMBER", since="0.11")
+@FAMILY.rule("sequence-gap", source="KIP-98", section="OUT_OF_ORDER_SEQUENCE_NUMBER")
 def sequence_gap(probe: Probe) -> None:
     """A batch that leaves out a sequence number has error OUT_OF_ORDER_SEQUENCE_NUMBER."""
     where, producer_id = own_partition(probe), _producer(probe)
@@ -82,7 +87,7 @@ def sequence_gap(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("old-producer-epoch", source="KIP-98", section="INVALID_PRODUCER_EPOCH", since="0.11")
+@FAMILY.rule("old-producer-epoch", source="KIP-98", section="INVALID_PRODUCER_EPOCH")
 def old_producer_epoch(probe: Probe) -> None:
     """A batch of a producer epoch that is over has error INVALID_PRODUCER_EPOCH."""
     where, producer_id = own_partition(probe), _producer(probe)

@@ -34,6 +34,7 @@ FAMILY: Final = Family(
     roles=BROKER,
     apis=_APIS,
     changes=Changes.OWN,
+    since="0.10.1",
 )
 
 
@@ -43,7 +44,7 @@ def _offset(probe: Probe, where: Partition, timestamp: int, **more: Any) -> Any:
     return one
 
 
-@FAMILY.rule("earliest", source="KIP-79", section="ListOffsetRequest v1", since="0.10.1")
+@FAMILY.rule("earliest", source="KIP-79", section="ListOffsetRequest v1")
 def earliest(probe: Probe) -> None:
     """Timestamp -2 gives the first offset of the partition, without a timestamp."""
     where = readable(probe)
@@ -53,7 +54,7 @@ def earliest(probe: Probe) -> None:
     probe.expect(one.timestamp == -1, f"timestamp -2 is answered with {one.timestamp}")
 
 
-@FAMILY.rule("latest", source="KIP-79", section="ListOffsetRequest v1", since="0.10.1")
+@FAMILY.rule("latest", source="KIP-79", section="ListOffsetRequest v1")
 def latest(probe: Probe) -> None:
     """Timestamp -1 gives the offset behind the last record, without a timestamp."""
     where = readable(probe)
@@ -64,9 +65,7 @@ def latest(probe: Probe) -> None:
     probe.expect(one.timestamp == -1, f"timestamp -1 is answered with {one.timestamp}")
 
 
-@FAMILY.rule(
-    "every-version-alike", source="ListOffsetsResponse.json", section="Offset", since="0.10.1"
-)
+@FAMILY.rule("every-version-alike", source="ListOffsetsResponse.json", section="Offset")
 def every_version_alike(probe: Probe) -> None:
     """The first offset is the same in every version."""
     where = readable(probe)
@@ -88,9 +87,7 @@ def committed_is_not_beyond_the_end(probe: Probe) -> None:
     probe.expect(committed <= end, f"the end is {end}, for read_committed {committed}")
 
 
-@FAMILY.rule(
-    "by-time-from-the-start", source="KIP-79", section="ListOffsetRequest v1", since="0.10.1"
-)
+@FAMILY.rule("by-time-from-the-start", source="KIP-79", section="ListOffsetRequest v1")
 def by_time_from_the_start(probe: Probe) -> None:
     """Timestamp 0 gives the first record, with its offset and timestamp."""
     where = readable(probe)
@@ -102,9 +99,7 @@ def by_time_from_the_start(probe: Probe) -> None:
     probe.expect(one.timestamp >= 0, f"timestamp 0 gives a record of time {one.timestamp}")
 
 
-@FAMILY.rule(
-    "by-time-in-the-future", source="KIP-79", section="ListOffsetRequest v1", since="0.10.1"
-)
+@FAMILY.rule("by-time-in-the-future", source="KIP-79", section="ListOffsetRequest v1")
 def by_time_in_the_future(probe: Probe) -> None:
     """A timestamp behind that of every record gives offset -1 and timestamp -1."""
     one = _offset(probe, readable(probe), _FUTURE_MS)
@@ -114,9 +109,7 @@ def by_time_in_the_future(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule(
-    "by-time-is-monotonic", source="KIP-79", section="ListOffsetRequest v1", since="0.10.1"
-)
+@FAMILY.rule("by-time-is-monotonic", source="KIP-79", section="ListOffsetRequest v1")
 def by_time_is_monotonic(probe: Probe) -> None:
     """The record found for a timestamp has that timestamp or a later one."""
     where = readable(probe)
@@ -179,11 +172,7 @@ def leader_epoch(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "unknown-topic",
-    source="ReplicaManager",
-    section="getPartitionOrError",
-    since="0.10.1",
-    changes=Changes.NOTHING,
+    "unknown-topic", source="ReplicaManager", section="getPartitionOrError", changes=Changes.NOTHING
 )
 def unknown_topic(probe: Probe) -> None:
     """A topic that does not exist has error UNKNOWN_TOPIC_OR_PARTITION, and no offset."""
@@ -192,9 +181,7 @@ def unknown_topic(probe: Probe) -> None:
     probe.expect(one.offset == -1, f"an unknown topic has offset {one.offset}")
 
 
-@FAMILY.rule(
-    "unknown-partition", source="ReplicaManager", section="getPartitionOrError", since="0.10.1"
-)
+@FAMILY.rule("unknown-partition", source="ReplicaManager", section="getPartitionOrError")
 def unknown_partition(probe: Probe) -> None:
     """A partition that does not exist has error UNKNOWN_TOPIC_OR_PARTITION."""
     one = list_offset(probe, readable(probe).topic, 100_000, LATEST)
@@ -231,9 +218,7 @@ def current_epoch(probe: Probe) -> None:
     _offset(probe, where, LATEST, epoch=where.epoch, version=version)
 
 
-@FAMILY.rule(
-    "partition-twice", source="KafkaApis", section="handleListOffsetRequest", since="0.10.1"
-)
+@FAMILY.rule("partition-twice", source="KafkaApis", section="handleListOffsetRequest")
 def partition_twice(probe: Probe) -> None:
     """A partition that is asked for twice has error INVALID_REQUEST."""
     where = readable(probe)

@@ -29,7 +29,9 @@ from kwire.protocol import ApiKey, ConfigResourceType, ErrorCode
 from kwire.records import Record, RecordBatch, decode_batches, decode_metadata_record
 
 _APIS: Final = (ApiKey.FETCH, ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM)
-FAMILY: Final = Family("metadata-records", "Records of the metadata log", CONTROLLER, _APIS)
+FAMILY: Final = Family(
+    "metadata-records", "Records of the metadata log", CONTROLLER, _APIS, since="3.0"
+)
 _TOPICS: Final = (
     *_APIS,
     *(ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.UNREGISTER_BROKER),
@@ -73,7 +75,7 @@ def _decoded(probe: Probe, record: Record) -> Message:
         probe.fail(f"the record at offset {record.offset} is no metadata record: {error}")
 
 
-@FAMILY.rule("decode", source="KIP-631", section=_FORMATS, since="3.0")
+@FAMILY.rule("decode", source="KIP-631", section=_FORMATS)
 def decode(probe: Probe) -> None:
     """Every record has the frame of metadata records, a type and version of Kafka's, and no byte
     too many.
@@ -83,7 +85,7 @@ def decode(probe: Probe) -> None:
         _decoded(probe, record)
 
 
-@FAMILY.rule("without-keys", source="MetadataRecordSerde", section="write", since="3.0")
+@FAMILY.rule("without-keys", source="MetadataRecordSerde", section="write")
 def without_keys(probe: Probe) -> None:
     """A metadata record has no key and no headers."""
     _, batches = _batches(probe, led_here(probe))
@@ -92,7 +94,7 @@ def without_keys(probe: Probe) -> None:
         probe.expect(not record.headers, f"the record at offset {record.offset} has headers")
 
 
-@FAMILY.rule("no-producer", source="BatchBuilder", section="writeDefaultBatchHeader", since="3.0")
+@FAMILY.rule("no-producer", source="BatchBuilder", section="writeDefaultBatchHeader")
 def no_producer(probe: Probe) -> None:
     """The batches of the metadata log have no producer, and are not transactional."""
     _, batches = _batches(probe, led_here(probe))
@@ -132,8 +134,14 @@ def _written(probe: Probe, quorum: Quorum, end: int, topic: Any) -> list[Message
     ]
 
 
-@FAMILY.rule("topic-then-partitions", source="KIP-631", section="Record Formats: TopicRecord",
-             since="3.0", apis=_TOPICS, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "topic-then-partitions",
+    source="KIP-631",
+    section="Record Formats: TopicRecord",
+    apis=_TOPICS,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def topic_then_partitions(probe: Probe) -> None:
     """A new topic is in the log as a TopicRecord with its name and id, then a PartitionRecord for
     each partition, in one batch.
@@ -152,8 +160,14 @@ def topic_then_partitions(probe: Probe) -> None:
     probe.expect(first.name == topic.name, f"the record names topic {first.name}")
 
 
-@FAMILY.rule("partition", source="KIP-631", section="Record Formats: PartitionRecord",
-             since="3.0", apis=_TOPICS, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "partition",
+    source="KIP-631",
+    section="Record Formats: PartitionRecord",
+    apis=_TOPICS,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def partition(probe: Probe) -> None:
     """A new partition is in the log with its replicas in the order of preference; the first one
     leads, in leader epoch 0, and those that are not fenced are in sync.
@@ -173,8 +187,14 @@ def partition(probe: Probe) -> None:
     probe.expect(told == (second.id, 0, 0), f"leader, leader epoch and partition epoch are {told}")
 
 
-@FAMILY.rule("remove-topic", source="KIP-631", section="Record Formats: RemoveTopic", since="3.0",
-             apis=_TOPICS, changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "remove-topic",
+    source="KIP-631",
+    section="Record Formats: RemoveTopic",
+    apis=_TOPICS,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def remove_topic(probe: Probe) -> None:
     """A topic that is deleted is removed in the log by its id, in one record."""
     quorum = led_here(probe)
@@ -187,9 +207,14 @@ def remove_topic(probe: Probe) -> None:
     probe.expect(kinds == [RemoveTopicRecord], f"the log has {[kind.__name__ for kind in kinds]}")
 
 
-@FAMILY.rule("config", source="KIP-631", section="Record Formats: ConfigRecord", since="3.0",
-             apis=(*_TOPICS, ApiKey.INCREMENTAL_ALTER_CONFIGS), changes=Changes.CLUSTER,
-             alone=True)  # fmt: skip
+@FAMILY.rule(
+    "config",
+    source="KIP-631",
+    section="Record Formats: ConfigRecord",
+    apis=(*_TOPICS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def config(probe: Probe) -> None:
     """A configuration that is set is in the log with resource, name and value."""
     quorum = led_here(probe)

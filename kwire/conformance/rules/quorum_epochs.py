@@ -25,7 +25,11 @@ from kwire.protocol import ApiKey, ErrorCode
 
 _BEGIN: Final = (ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
 FAMILY: Final = Family(
-    "quorum-epochs", "BeginQuorumEpoch and EndQuorumEpoch", roles=CONTROLLER, apis=_BEGIN
+    "quorum-epochs",
+    "BeginQuorumEpoch and EndQuorumEpoch",
+    roles=CONTROLLER,
+    apis=_BEGIN,
+    since="3.1",
 )
 _END: Final = (ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
 
@@ -46,9 +50,7 @@ def _end(probe: Probe, quorum: Quorum, **fields: Any) -> Any:
     )
 
 
-@FAMILY.rule(
-    "begin-again", source="KIP-595", section="BeginQuorumEpoch Request Handling", since="3.1"
-)
+@FAMILY.rule("begin-again", source="KIP-595", section="BeginQuorumEpoch Request Handling")
 def begin_again(probe: Probe) -> None:
     """A BeginQuorumEpoch of the leader and epoch that the node knows is accepted: its epoch is not
     smaller, and it contradicts nothing.
@@ -57,12 +59,7 @@ def begin_again(probe: Probe) -> None:
     probe.expect_error(partition.error_code, ErrorCode.NONE)
 
 
-@FAMILY.rule(
-    "begin-names-leader",
-    source="KIP-595",
-    section="Leader Election and Data Replication",
-    since="3.1",
-)
+@FAMILY.rule("begin-names-leader", source="KIP-595", section="Leader Election and Data Replication")
 def begin_names_leader(probe: Probe) -> None:
     """A BeginQuorumEpoch that is accepted is answered with that leader and epoch."""
     quorum = the_quorum(probe)
@@ -74,12 +71,7 @@ def begin_names_leader(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule(
-    "begin-leader-negative",
-    source="KafkaRaftClient",
-    section="validateVoterOnlyRequest",
-    since="3.1",
-)
+@FAMILY.rule("begin-leader-negative", source="KafkaRaftClient", section="validateVoterOnlyRequest")
 def begin_leader_negative(probe: Probe) -> None:
     """A BeginQuorumEpoch of a leader with a negative id is refused with INVALID_REQUEST."""
     partition = _begin(probe, the_quorum(probe), leader_id=-1)
@@ -105,12 +97,7 @@ def begin_other_directory(probe: Probe) -> None:
     probe.expect_error(partition.error_code, ErrorCode.INVALID_VOTER_KEY)
 
 
-@FAMILY.rule(
-    "begin-changes-nothing",
-    source="KIP-595",
-    section="BeginQuorumEpoch Request Handling",
-    since="3.1",
-)
+@FAMILY.rule("begin-changes-nothing", source="KIP-595", section="BeginQuorumEpoch Request Handling")
 def begin_changes_nothing(probe: Probe) -> None:
     """A BeginQuorumEpoch that is refused for its epoch changes neither leader nor epoch."""
     quorum = the_quorum(probe)
@@ -120,11 +107,7 @@ def begin_changes_nothing(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "end-leader-negative",
-    source="KafkaRaftClient",
-    section="validateVoterOnlyRequest",
-    since="3.1",
-    apis=_END,
+    "end-leader-negative", source="KafkaRaftClient", section="validateVoterOnlyRequest", apis=_END
 )
 def end_leader_negative(probe: Probe) -> None:
     """An EndQuorumEpoch of a leader with a negative id is refused with INVALID_REQUEST."""
@@ -133,11 +116,7 @@ def end_leader_negative(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "end-changes-nothing",
-    source="KIP-595",
-    section="EndQuorumEpoch Request Handling",
-    since="3.1",
-    apis=_END,
+    "end-changes-nothing", source="KIP-595", section="EndQuorumEpoch Request Handling", apis=_END
 )
 def end_changes_nothing(probe: Probe) -> None:
     """An EndQuorumEpoch that is refused for its epoch changes neither leader nor epoch."""
@@ -151,7 +130,6 @@ def end_changes_nothing(probe: Probe) -> None:
     "end-at-leader",
     source="KafkaRaftClient",
     section="handleEndQuorumEpochRequest",
-    since="3.1",
     apis=_END,
     changes=Changes.CLUSTER,
     alone=True,
@@ -170,7 +148,6 @@ def end_at_leader(probe: Probe) -> None:
     "end-at-follower",
     source="KIP-595",
     section="EndQuorumEpoch Request Handling",
-    since="3.1",
     apis=_END,
     changes=Changes.CLUSTER,
     alone=True,

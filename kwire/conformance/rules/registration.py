@@ -22,7 +22,9 @@ from kwire.protocol import ApiKey, ErrorCode
 from kwire.uuid import Uuid
 
 _APIS: Final = (ApiKey.BROKER_REGISTRATION, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
-FAMILY: Final = Family("registration", "Registration of brokers", roles=CONTROLLER, apis=_APIS)
+FAMILY: Final = Family(
+    "registration", "Registration of brokers", roles=CONTROLLER, apis=_APIS, since="3.0"
+)
 _LIVES: Final = (*_APIS, ApiKey.BROKER_HEARTBEAT, ApiKey.UNREGISTER_BROKER)
 _IDS: Final = (ApiKey.ALLOCATE_PRODUCER_IDS, *_LIVES)
 _SECTION: Final = "Broker Registration and Heartbeats"
@@ -48,7 +50,7 @@ def _ranges(probe: Probe, **changed: Any) -> list[Any]:
     return found
 
 
-@FAMILY.rule("other-cluster", source="KIP-631", section=_SECTION, since="3.0")
+@FAMILY.rule("other-cluster", source="KIP-631", section=_SECTION)
 def other_cluster(probe: Probe) -> None:
     """The registration of a broker of another cluster is refused with INCONSISTENT_CLUSTER_ID."""
     _refused(probe, ErrorCode.INCONSISTENT_CLUSTER_ID, cluster_id=OTHER_CLUSTER)
@@ -118,7 +120,7 @@ def directory_reserved(probe: Probe) -> None:
     _refused(probe, ErrorCode.INVALID_REGISTRATION, log_dirs=[_RESERVED])
 
 
-@FAMILY.rule("not-controller", source="KIP-631", section=_SECTION, since="3.0")
+@FAMILY.rule("not-controller", source="KIP-631", section=_SECTION)
 def not_controller(probe: Probe) -> None:
     """A controller that is not the active one refuses registrations and heartbeats with
     NOT_CONTROLLER.
@@ -133,7 +135,6 @@ def not_controller(probe: Probe) -> None:
     "unregister-unknown",
     source="ClusterControlManager",
     section="unregisterBroker",
-    since="3.0",
     apis=(ApiKey.UNREGISTER_BROKER, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM),
 )
 def unregister_unknown(probe: Probe) -> None:
@@ -147,9 +148,7 @@ def _ids(probe: Probe, broker: Broker) -> Any:
     return probe.call(request)
 
 
-@FAMILY.rule(
-    "ids-of-unknown", source="KIP-730", section="AllocateProducerIds", since="3.0", apis=_IDS
-)
+@FAMILY.rule("ids-of-unknown", source="KIP-730", section="AllocateProducerIds", apis=_IDS)
 def ids_of_unknown(probe: Probe) -> None:
     """A broker that is not registered gets no producer ids but STALE_BROKER_EPOCH."""
     led_here(probe)
@@ -160,13 +159,7 @@ def ids_of_unknown(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "epoch",
-    source="KIP-631",
-    section=_SECTION,
-    since="3.0",
-    apis=_LIVES,
-    changes=Changes.CLUSTER,
-    alone=True,
+    "epoch", source="KIP-631", section=_SECTION, apis=_LIVES, changes=Changes.CLUSTER, alone=True
 )
 def epoch(probe: Probe) -> None:
     """The broker epoch is not below the committed offset of the log when the broker registers."""
@@ -204,7 +197,6 @@ def same_incarnation(probe: Probe) -> None:
     "id-in-use",
     source="KIP-631",
     section="Broker ID Conflicts",
-    since="3.0",
     apis=_LIVES,
     changes=Changes.CLUSTER,
     alone=True,
@@ -241,7 +233,6 @@ def directory_of_another(probe: Probe) -> None:
     "epoch-rises",
     source="KIP-631",
     section=_SECTION,
-    since="3.0",
     apis=_LIVES,
     changes=Changes.CLUSTER,
     alone=True,
@@ -263,7 +254,6 @@ def epoch_rises(probe: Probe) -> None:
     "record",
     source="KIP-631",
     section="Record Formats: BrokerRecord",
-    since="3.0",
     apis=_LIVES,
     changes=Changes.CLUSTER,
     alone=True,
@@ -302,7 +292,6 @@ def record(probe: Probe) -> None:
     "unregister-record",
     source="KIP-631",
     section="Registration State",
-    since="3.0",
     apis=_LIVES,
     changes=Changes.CLUSTER,
     alone=True,
@@ -328,7 +317,6 @@ def unregister_record(probe: Probe) -> None:
     "ids-once",
     source="KIP-730",
     section="AllocateProducerIds",
-    since="3.0",
     apis=_IDS,
     changes=Changes.CLUSTER,
     alone=True,
@@ -352,7 +340,6 @@ def ids_once(probe: Probe) -> None:
     "ids-of-old-epoch",
     source="KIP-730",
     section="AllocateProducerIds",
-    since="3.0",
     apis=_IDS,
     changes=Changes.CLUSTER,
     alone=True,

@@ -29,7 +29,11 @@ from kwire.records import RecordBatch, decode_batches, decode_control_record
 
 _APIS: Final = (ApiKey.FETCH, ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM)
 FAMILY: Final = Family(
-    "replica-fetch", "Fetch of the metadata log by a replica", roles=CONTROLLER, apis=_APIS
+    "replica-fetch",
+    "Fetch of the metadata log by a replica",
+    roles=CONTROLLER,
+    apis=_APIS,
+    since="3.1",
 )
 _HANDLING: Final = "FetchRequest Handling"
 #: Beyond the end of every log.
@@ -68,7 +72,7 @@ def _log(probe: Probe, quorum: Quorum, **fields: Any) -> tuple[Any, list[RecordB
     return partition, batches
 
 
-@FAMILY.rule("newer-epoch", source="KIP-595", section=_HANDLING, since="3.1")
+@FAMILY.rule("newer-epoch", source="KIP-595", section=_HANDLING)
 def newer_epoch(probe: Probe) -> None:
     """A Fetch of an epoch after the leader's is refused with UNKNOWN_LEADER_EPOCH."""
     quorum = the_quorum(probe)
@@ -77,7 +81,7 @@ def newer_epoch(probe: Probe) -> None:
     probe.expect(not partition.records, "the refusal has records")
 
 
-@FAMILY.rule("refusal-has-no-records", source="KIP-595", section=_HANDLING, since="3.1")
+@FAMILY.rule("refusal-has-no-records", source="KIP-595", section=_HANDLING)
 def refusal_has_no_records(probe: Probe) -> None:
     """A Fetch of an old epoch is refused without records and without a diverging epoch."""
     partition = fetched(probe, the_quorum(probe), epoch=0)
@@ -86,9 +90,7 @@ def refusal_has_no_records(probe: Probe) -> None:
     probe.expect(partition.diverging_epoch.end_offset < 0, "the refusal has a diverging epoch")
 
 
-@FAMILY.rule(
-    "names-leader", source="KIP-595", section="Fetch: Current Leader Discovery", since="3.1"
-)
+@FAMILY.rule("names-leader", source="KIP-595", section="Fetch: Current Leader Discovery")
 def names_leader(probe: Probe) -> None:
     """A Fetch that is answered without an error names the present leader and epoch too."""
     quorum = led_here(probe)
@@ -100,7 +102,7 @@ def names_leader(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("not-leader", source="KIP-595", section="BeginQuorumEpoch", since="3.1")
+@FAMILY.rule("not-leader", source="KIP-595", section="BeginQuorumEpoch")
 def not_leader(probe: Probe) -> None:
     """A node that does not lead refuses a Fetch of the present epoch with NOT_LEADER_OR_FOLLOWER,
     and names the leader.
@@ -118,17 +120,13 @@ def _invalid(probe: Probe, **fields: Any) -> None:
     probe.expect_error(partition.error_code, ErrorCode.INVALID_REQUEST)
 
 
-@FAMILY.rule(
-    "last-epoch-negative", source="KafkaRaftClient", section="handleFetchRequest", since="3.1"
-)
+@FAMILY.rule("last-epoch-negative", source="KafkaRaftClient", section="handleFetchRequest")
 def last_epoch_negative(probe: Probe) -> None:
     """A replica whose last fetched epoch is negative is refused with INVALID_REQUEST."""
     _invalid(probe, last_epoch=-1)
 
 
-@FAMILY.rule(
-    "last-epoch-above", source="KafkaRaftClient", section="handleFetchRequest", since="3.1"
-)
+@FAMILY.rule("last-epoch-above", source="KafkaRaftClient", section="handleFetchRequest")
 def last_epoch_above(probe: Probe) -> None:
     """A replica whose last fetched epoch is above the epoch of its request is refused with
     INVALID_REQUEST.
@@ -136,13 +134,13 @@ def last_epoch_above(probe: Probe) -> None:
     _invalid(probe, last_epoch=led_here(probe).epoch + 1, offset=1)
 
 
-@FAMILY.rule("offset-negative", source="KafkaRaftClient", section="handleFetchRequest", since="3.1")
+@FAMILY.rule("offset-negative", source="KafkaRaftClient", section="handleFetchRequest")
 def offset_negative(probe: Probe) -> None:
     """A Fetch from a negative offset is refused with INVALID_REQUEST."""
     _invalid(probe, offset=-1)
 
 
-@FAMILY.rule("wait-negative", source="KafkaRaftClient", section="handleFetchRequest", since="3.1")
+@FAMILY.rule("wait-negative", source="KafkaRaftClient", section="handleFetchRequest")
 def wait_negative(probe: Probe) -> None:
     """A Fetch with a negative wait is refused with INVALID_REQUEST."""
     version = probe.need(ApiKey.FETCH, *FETCH_VERSIONS)
@@ -175,7 +173,7 @@ def by_name(probe: Probe) -> None:
 # --- divergence -----------------------------------------------------------------------------------
 
 
-@FAMILY.rule("diverging-beyond-end", source="KIP-595", section=_HANDLING, since="3.1")
+@FAMILY.rule("diverging-beyond-end", source="KIP-595", section=_HANDLING)
 def diverging_beyond_end(probe: Probe) -> None:
     """A Fetch from beyond the end of the log is answered without an error and without records, with
     the last epoch and its end as the diverging epoch.
@@ -194,7 +192,7 @@ def diverging_beyond_end(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("diverging-older-epoch", source="KIP-595", section=_HANDLING, since="3.1")
+@FAMILY.rule("diverging-older-epoch", source="KIP-595", section=_HANDLING)
 def diverging_older_epoch(probe: Probe) -> None:
     """A Fetch whose last epoch ended before its offset is answered with that epoch, or the largest
     one before it, and its end.
@@ -214,7 +212,7 @@ def diverging_older_epoch(probe: Probe) -> None:
     probe.expect(not partition.records, "the answer has records")
 
 
-@FAMILY.rule("no-divergence", source="KIP-595", section=_HANDLING, since="3.1")
+@FAMILY.rule("no-divergence", source="KIP-595", section=_HANDLING)
 def no_divergence(probe: Probe) -> None:
     """A Fetch from the end of the log with the last epoch has no diverging epoch."""
     quorum = led_here(probe)
@@ -230,7 +228,7 @@ def no_divergence(probe: Probe) -> None:
 # --- records --------------------------------------------------------------------------------------
 
 
-@FAMILY.rule("offsets-without-gaps", source="KIP-595", section="Log Structure", since="3.1")
+@FAMILY.rule("offsets-without-gaps", source="KIP-595", section="Log Structure")
 def offsets_without_gaps(probe: Probe) -> None:
     """The batches of an answer begin at the fetch offset or around it, follow each other without a
     gap, and have right CRCs.
@@ -246,7 +244,7 @@ def offsets_without_gaps(probe: Probe) -> None:
         expected = header.next_offset
 
 
-@FAMILY.rule("epochs-rise", source="KIP-595", section="Key Concepts", since="3.1")
+@FAMILY.rule("epochs-rise", source="KIP-595", section="Key Concepts")
 def epochs_rise(probe: Probe) -> None:
     """The epochs of batches do not fall along the log, and none is above the leader's."""
     quorum = led_here(probe)
@@ -260,7 +258,7 @@ def epochs_rise(probe: Probe) -> None:
         last = epoch
 
 
-@FAMILY.rule("leader-change-first", source="KIP-595", section="Vote Response Handling", since="3.1")
+@FAMILY.rule("leader-change-first", source="KIP-595", section="Vote Response Handling")
 def leader_change_first(probe: Probe) -> None:
     """The first record of an epoch is a control record that names its leader, a voter."""
     quorum = led_here(probe)
@@ -288,7 +286,7 @@ def leader_change_first(probe: Probe) -> None:
     probe.expect(quorum.leader_id in voters, f"the voters {voters} lack the leader")
 
 
-@FAMILY.rule("high-watermark", source="KIP-595", section="Key Concepts", since="3.1")
+@FAMILY.rule("high-watermark", source="KIP-595", section="Key Concepts")
 def high_watermark(probe: Probe) -> None:
     """The high watermark does not fall, and is not above the end of the log."""
     quorum = led_here(probe)
@@ -300,7 +298,7 @@ def high_watermark(probe: Probe) -> None:
     probe.expect(second <= end, f"the high watermark is {second}, the log ends at {end}")
 
 
-@FAMILY.rule("whole-batches", source="KIP-74", section="Proposed Changes", since="3.1")
+@FAMILY.rule("whole-batches", source="KIP-74", section="Proposed Changes")
 def whole_batches(probe: Probe) -> None:
     """A Fetch of one byte at most is answered with one whole batch, so that a replica always gets
     on.
@@ -314,7 +312,7 @@ def whole_batches(probe: Probe) -> None:
         )
 
 
-@FAMILY.rule("any-replica", source="KIP-595", section="Key Concepts: Observer", since="3.1")
+@FAMILY.rule("any-replica", source="KIP-595", section="Key Concepts: Observer")
 def any_replica(probe: Probe) -> None:
     """A Fetch of a replica id that is no voter is answered with the same records as any other."""
     quorum = led_here(probe)
@@ -327,7 +325,7 @@ def any_replica(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("waits-no-longer", source="KIP-595", section="Fetch", since="3.1", alone=True)
+@FAMILY.rule("waits-no-longer", source="KIP-595", section="Fetch", alone=True)
 def waits_no_longer(probe: Probe) -> None:
     """A Fetch from the end of the log is answered within the wait that it allows."""
     quorum = led_here(probe)
@@ -341,7 +339,7 @@ def waits_no_longer(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("no-session", source="KafkaRaftClient", section="handleFetchRequest", since="3.1")
+@FAMILY.rule("no-session", source="KafkaRaftClient", section="handleFetchRequest")
 def no_session(probe: Probe) -> None:
     """A Fetch of the metadata log begins no fetch session."""
     quorum, version = led_here(probe), probe.need(ApiKey.FETCH, *FETCH_VERSIONS)

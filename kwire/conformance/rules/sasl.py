@@ -18,7 +18,7 @@ _NO_SASL: Final = frozenset({Need.NO_SASL})
 _KIP: Final = "KIP-152"
 _AUTHENTICATOR: Final = "SaslServerAuthenticator"
 
-FAMILY: Final = Family("sasl", "SASL", apis=_APIS)
+FAMILY: Final = Family("sasl", "SASL", apis=_APIS, since="1.0")
 
 
 def _handshake(probe: Probe, connection: Connection, mechanism: str) -> Any:
@@ -49,11 +49,7 @@ def no_sasl_here(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "no-authenticate-here",
-    source=_AUTHENTICATOR,
-    section="ILLEGAL_SASL_STATE",
-    since="1.0",
-    needs=_NO_SASL,
+    "no-authenticate-here", source=_AUTHENTICATOR, section="ILLEGAL_SASL_STATE", needs=_NO_SASL
 )
 def no_authenticate_here(probe: Probe) -> None:
     """A listener without SASL answers SaslAuthenticate with ILLEGAL_SASL_STATE."""
@@ -99,7 +95,6 @@ def nothing_before_authentication(probe: Probe) -> None:
     "no-authenticate-before-handshake",
     source=_AUTHENTICATOR,
     section="handleKafkaRequest",
-    since="1.0",
     needs=_SASL,
 )
 def no_authenticate_before_handshake(probe: Probe) -> None:
@@ -143,9 +138,7 @@ def _refused(probe: Probe, mechanism: str, token: bytes) -> None:
     probe.expect_close(connection, "a failed authentication")
 
 
-@FAMILY.rule(
-    "wrong-password", source=_KIP, section="SASL_AUTHENTICATION_FAILED", since="1.0", needs=_SASL
-)
+@FAMILY.rule("wrong-password", source=_KIP, section="SASL_AUTHENTICATION_FAILED", needs=_SASL)
 def wrong_password(probe: Probe) -> None:
     """PLAIN with a wrong password is answered with SASL_AUTHENTICATION_FAILED, and the connection
     is closed.
@@ -153,19 +146,19 @@ def wrong_password(probe: Probe) -> None:
     _refused(probe, "PLAIN", b"\0kwire-conform\0wrong")
 
 
-@FAMILY.rule("plain-without-password", source="RFC 4616", section="2", since="1.0", needs=_SASL)
+@FAMILY.rule("plain-without-password", source="RFC 4616", section="2", needs=_SASL)
 def plain_without_password(probe: Probe) -> None:
     """A PLAIN message of fewer than three parts is answered with SASL_AUTHENTICATION_FAILED."""
     _refused(probe, "PLAIN", b"\0kwire-conform")
 
 
-@FAMILY.rule("scram-rubbish", source="RFC 5802", section="7", since="1.0", needs=_SASL)
+@FAMILY.rule("scram-rubbish", source="RFC 5802", section="7", needs=_SASL)
 def scram_rubbish(probe: Probe) -> None:
     """A first SCRAM message that is none is answered with SASL_AUTHENTICATION_FAILED."""
     _refused(probe, "SCRAM-SHA-256", b"rubbish")
 
 
-@FAMILY.rule("error-tells-nothing", source=_KIP, section="ErrorMessage", since="1.0", needs=_SASL)
+@FAMILY.rule("error-tells-nothing", source=_KIP, section="ErrorMessage", needs=_SASL)
 def error_tells_nothing(probe: Probe) -> None:
     """The error message of a failed authentication does not tell whether the user exists."""
     if "PLAIN" not in _mechanisms(probe):
@@ -179,9 +172,7 @@ def error_tells_nothing(probe: Probe) -> None:
     probe.expect(len(messages) == 1, f"the messages differ: {sorted(messages)}")
 
 
-@FAMILY.rule(
-    "authenticated-works", source=_KIP, section="SaslAuthenticate", since="1.0", needs=_SASL
-)
+@FAMILY.rule("authenticated-works", source=_KIP, section="SaslAuthenticate", needs=_SASL)
 def authenticated_works(probe: Probe) -> None:
     """Behind the authentication requests are answered on the same connection."""
     version = probe.newest(ApiKey.API_VERSIONS, at_most=4)

@@ -17,7 +17,7 @@ from kwire.protocol import ApiKey, ErrorCode
 from kwire.records import RecordBatch, decode_batches, decode_control_record
 
 _APIS: Final = (ApiKey.FETCH_SNAPSHOT, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
-FAMILY: Final = Family("snapshots", "FetchSnapshot", roles=CONTROLLER, apis=_APIS)
+FAMILY: Final = Family("snapshots", "FetchSnapshot", roles=CONTROLLER, apis=_APIS, since="3.1")
 _HANDLING: Final = "Fetch Snapshot: Request Handling"
 #: A snapshot that no log has.
 _NONE: Final = (1 << 40, 1)
@@ -60,14 +60,14 @@ def _page(probe: Probe, quorum: Quorum, **fields: Any) -> Any:
     return partition
 
 
-@FAMILY.rule("other-cluster", source="KIP-630", section=_HANDLING, since="3.1")
+@FAMILY.rule("other-cluster", source="KIP-630", section=_HANDLING)
 def other_cluster(probe: Probe) -> None:
     """A FetchSnapshot with the id of another cluster is refused with INCONSISTENT_CLUSTER_ID."""
     answer = _ask(probe, the_quorum(probe), cluster=OTHER_CLUSTER)
     probe.expect_error(answer.error_code, ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
-@FAMILY.rule("unknown-snapshot", source="KIP-630", section=_HANDLING, since="3.1")
+@FAMILY.rule("unknown-snapshot", source="KIP-630", section=_HANDLING)
 def unknown_snapshot(probe: Probe) -> None:
     """A FetchSnapshot of a snapshot that the leader does not have is refused with
     SNAPSHOT_NOT_FOUND.
@@ -87,14 +87,14 @@ def bootstrap_snapshot(probe: Probe) -> None:
     _refused(probe, ErrorCode.SNAPSHOT_NOT_FOUND, answer)
 
 
-@FAMILY.rule("old-epoch", source="KIP-630", section=_HANDLING, since="3.1")
+@FAMILY.rule("old-epoch", source="KIP-630", section=_HANDLING)
 def old_epoch(probe: Probe) -> None:
     """A FetchSnapshot of an old epoch is refused with FENCED_LEADER_EPOCH."""
     answer = _ask(probe, led_here(probe), epoch=0)
     _refused(probe, ErrorCode.FENCED_LEADER_EPOCH, answer)
 
 
-@FAMILY.rule("newer-epoch", source="KIP-630", section=_HANDLING, since="3.1")
+@FAMILY.rule("newer-epoch", source="KIP-630", section=_HANDLING)
 def newer_epoch(probe: Probe) -> None:
     """A FetchSnapshot of an epoch after the leader's is refused with UNKNOWN_LEADER_EPOCH."""
     quorum = led_here(probe)
@@ -102,14 +102,14 @@ def newer_epoch(probe: Probe) -> None:
     _refused(probe, ErrorCode.UNKNOWN_LEADER_EPOCH, answer)
 
 
-@FAMILY.rule("other-topic", source="KIP-630", section=_HANDLING, since="3.1")
+@FAMILY.rule("other-topic", source="KIP-630", section=_HANDLING)
 def other_topic(probe: Probe) -> None:
     """A FetchSnapshot of another topic is refused with UNKNOWN_TOPIC_OR_PARTITION."""
     answer = _ask(probe, led_here(probe), name="kwire-conform-none")
     _refused(probe, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, answer)
 
 
-@FAMILY.rule("other-partition", source="KIP-630", section=_HANDLING, since="3.1")
+@FAMILY.rule("other-partition", source="KIP-630", section=_HANDLING)
 def other_partition(probe: Probe) -> None:
     """A FetchSnapshot of partition 1 is refused with UNKNOWN_TOPIC_OR_PARTITION."""
     answer = _ask(probe, led_here(probe), partition=1)
@@ -119,7 +119,7 @@ def other_partition(probe: Probe) -> None:
 # --- with a snapshot ------------------------------------------------------------------------------
 
 
-@FAMILY.rule("named-by-fetch", source="KIP-630", section="Fetch", since="3.1")
+@FAMILY.rule("named-by-fetch", source="KIP-630", section="Fetch")
 def named_by_fetch(probe: Probe) -> None:
     """A Fetch from offset 0 of a log with a snapshot has no records; the snapshot that it names
     lies below the high watermark, and its epoch is not above the leader's.
@@ -135,7 +135,7 @@ def named_by_fetch(probe: Probe) -> None:
     probe.expect(epoch <= quorum.epoch, f"the snapshot is of epoch {epoch} of {quorum.epoch}")
 
 
-@FAMILY.rule("fetch-goes-on", source="KIP-630", section="Fetch", since="3.1")
+@FAMILY.rule("fetch-goes-on", source="KIP-630", section="Fetch")
 def fetch_goes_on(probe: Probe) -> None:
     """A Fetch from the end of the snapshot with its epoch does not diverge, and names no
     snapshot.
@@ -148,7 +148,7 @@ def fetch_goes_on(probe: Probe) -> None:
     probe.expect(partition.snapshot_id.end_offset < 0, "the answer names a snapshot again")
 
 
-@FAMILY.rule("page", source="KIP-630", section=_HANDLING, since="3.1")
+@FAMILY.rule("page", source="KIP-630", section=_HANDLING)
 def page(probe: Probe) -> None:
     """A page of a snapshot has the id and the position that were asked for, the size of the whole,
     and no more bytes than were allowed.
@@ -164,9 +164,7 @@ def page(probe: Probe) -> None:
     probe.expect(found.size >= 3 + size, f"the snapshot has {found.size} bytes, less than the page")
 
 
-@FAMILY.rule(
-    "names-leader", source="KIP-630", section="Fetch Snapshot: Response Schema", since="3.1"
-)
+@FAMILY.rule("names-leader", source="KIP-630", section="Fetch Snapshot: Response Schema")
 def names_leader(probe: Probe) -> None:
     """A page of a snapshot names the present leader and epoch."""
     quorum = led_here(probe)
@@ -178,7 +176,7 @@ def names_leader(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("beyond-end", source="KIP-630", section=_HANDLING, since="3.1")
+@FAMILY.rule("beyond-end", source="KIP-630", section=_HANDLING)
 def beyond_end(probe: Probe) -> None:
     """A position at the end of the snapshot is refused with POSITION_OUT_OF_RANGE."""
     quorum = led_here(probe)
@@ -188,7 +186,7 @@ def beyond_end(probe: Probe) -> None:
     _refused(probe, ErrorCode.POSITION_OUT_OF_RANGE, answer)
 
 
-@FAMILY.rule("position-negative", source="KIP-630", section=_HANDLING, since="3.1")
+@FAMILY.rule("position-negative", source="KIP-630", section=_HANDLING)
 def position_negative(probe: Probe) -> None:
     """A negative position is refused with POSITION_OUT_OF_RANGE."""
     quorum = led_here(probe)
@@ -219,7 +217,7 @@ def _pages_of(size: int) -> int:
     return max(_PAGE_BYTES, size // 20)
 
 
-@FAMILY.rule("header-and-footer", source="KIP-630", section="Snapshot Format", since="3.1")
+@FAMILY.rule("header-and-footer", source="KIP-630", section="Snapshot Format")
 def header_and_footer(probe: Probe) -> None:
     """A snapshot that is read page by page begins with SNAPSHOT_HEADER and ends with
     SNAPSHOT_FOOTER, in control batches.
@@ -231,7 +229,7 @@ def header_and_footer(probe: Probe) -> None:
         probe.expect(found == name, f"the snapshot has {found} in the place of {name}")
 
 
-@FAMILY.rule("epoch-of-batches", source="KIP-630", section="Snapshot Format", since="3.1")
+@FAMILY.rule("epoch-of-batches", source="KIP-630", section="Snapshot Format")
 def epoch_of_batches(probe: Probe) -> None:
     """The batches of a snapshot have the snapshot's epoch, and offsets from 0 without a gap."""
     (_, epoch), batches = _batches(probe)

@@ -53,7 +53,7 @@ _NOT_READY: Final = frozenset(
 _READY_S: Final = 5.0
 
 FAMILY: Final = Family(
-    "transactions", "Transactions", roles=BROKER, apis=_APIS, changes=Changes.CLUSTER
+    "transactions", "Transactions", roles=BROKER, apis=_APIS, changes=Changes.CLUSTER, since="0.11"
 )
 
 
@@ -163,7 +163,7 @@ def _stable(probe: Probe, where: Partition) -> int:
     return offset
 
 
-@FAMILY.rule("open-is-hidden", source="KIP-98", section="read_committed", since="0.11")
+@FAMILY.rule("open-is-hidden", source="KIP-98", section="read_committed")
 def open_is_hidden(probe: Probe) -> None:
     """Records of an open transaction are not given to read_committed, and the last stable offset is
     the first of them.
@@ -176,7 +176,7 @@ def open_is_hidden(probe: Probe) -> None:
     probe.expect(stable == offset, f"the last stable offset is {stable}, not {offset}")
 
 
-@FAMILY.rule("open-is-read-uncommitted", source="KIP-98", section="read_uncommitted", since="0.11")
+@FAMILY.rule("open-is-read-uncommitted", source="KIP-98", section="read_uncommitted")
 def open_is_read_uncommitted(probe: Probe) -> None:
     """Records of an open transaction are given to read_uncommitted."""
     producer, where, offset = _begun(probe)
@@ -185,7 +185,7 @@ def open_is_read_uncommitted(probe: Probe) -> None:
     probe.expect(bool(one.records), "read_uncommitted gets no record of an open transaction")
 
 
-@FAMILY.rule("commit", source="KIP-98", section="EndTxn", since="0.11")
+@FAMILY.rule("commit", source="KIP-98", section="EndTxn")
 def commit(probe: Probe) -> None:
     """Records of a committed transaction are given to read_committed, a control batch with a marker
     follows them, and no aborted transaction is named.
@@ -199,7 +199,7 @@ def commit(probe: Probe) -> None:
     probe.expect(not one.aborted_transactions, "a committed transaction is named as aborted")
 
 
-@FAMILY.rule("abort", source="KIP-98", section="AbortedTransactions", since="0.11")
+@FAMILY.rule("abort", source="KIP-98", section="AbortedTransactions")
 def abort(probe: Probe) -> None:
     """An aborted transaction is named to read_committed with producer id and first offset."""
     producer, where, offset = _begun(probe)
@@ -210,7 +210,7 @@ def abort(probe: Probe) -> None:
     probe.expect(found == [(producer.producer_id, offset)], f"aborted transactions are {found}")
 
 
-@FAMILY.rule("fenced", source="KIP-98", section="Fencing", since="0.11")
+@FAMILY.rule("fenced", source="KIP-98", section="Fencing")
 def fenced(probe: Probe) -> None:
     """A second InitProducerId of the same transactional id raises the epoch; the first producer
     can end nothing any more.
@@ -225,9 +225,7 @@ def fenced(probe: Probe) -> None:
     probe.expect_error(code, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
-@FAMILY.rule(
-    "end-without-begin", source="TransactionCoordinator", section="INVALID_TXN_STATE", since="0.11"
-)
+@FAMILY.rule("end-without-begin", source="TransactionCoordinator", section="INVALID_TXN_STATE")
 def end_without_begin(probe: Probe) -> None:
     """EndTxn without a transaction has error INVALID_TXN_STATE."""
     producer = _Producer(probe, probe.session.new_name())
@@ -238,7 +236,6 @@ def end_without_begin(probe: Probe) -> None:
     "unknown-transactional-id",
     source="TransactionCoordinator",
     section="INVALID_PRODUCER_ID_MAPPING",
-    since="0.11",
 )
 def unknown_transactional_id(probe: Probe) -> None:
     """EndTxn of a transactional id that no producer has has error INVALID_PRODUCER_ID_MAPPING."""
@@ -255,7 +252,6 @@ def unknown_transactional_id(probe: Probe) -> None:
     "timeout-too-long",
     source="TransactionCoordinator",
     section="INVALID_TRANSACTION_TIMEOUT",
-    since="0.11",
     changes=Changes.NOTHING,
     apis=(ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR),
 )
@@ -271,7 +267,6 @@ def timeout_too_long(probe: Probe) -> None:
     "empty-transactional-id",
     source="TransactionCoordinator",
     section="INVALID_REQUEST",
-    since="0.11",
     changes=Changes.NOTHING,
     apis=(ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR),
 )

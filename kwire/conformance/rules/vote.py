@@ -20,7 +20,7 @@ from kwire.message import Message
 from kwire.protocol import ApiKey, ErrorCode
 
 _APIS: Final = (ApiKey.VOTE, ApiKey.FETCH, ApiKey.DESCRIBE_QUORUM)
-FAMILY: Final = Family("vote", "Vote and pre-vote", roles=CONTROLLER, apis=_APIS)
+FAMILY: Final = Family("vote", "Vote and pre-vote", roles=CONTROLLER, apis=_APIS, since="3.1")
 _HANDLING: Final = "Vote Request Handling"
 #: Ends behind every log, so that a voter has no reason to refuse.
 _FAR: Final = 1 << 40
@@ -42,7 +42,7 @@ def _refuses(probe: Probe, partition: Any) -> None:
     probe.expect(not partition.vote_granted, "the vote is granted")
 
 
-@FAMILY.rule("leader-of-the-epoch", source="KIP-595", section=_HANDLING, since="3.1")
+@FAMILY.rule("leader-of-the-epoch", source="KIP-595", section=_HANDLING)
 def leader_of_the_epoch(probe: Probe) -> None:
     """A node that knows the leader of an epoch grants no vote in that epoch, and reports no
     error.
@@ -53,9 +53,7 @@ def leader_of_the_epoch(probe: Probe) -> None:
     _refuses(probe, partition)
 
 
-@FAMILY.rule(
-    "names-leader", source="KIP-595", section="Leader Election and Data Replication", since="3.1"
-)
+@FAMILY.rule("names-leader", source="KIP-595", section="Leader Election and Data Replication")
 def names_leader(probe: Probe) -> None:
     """A Vote that is answered without an error names the present leader and epoch."""
     quorum = the_quorum(probe)
@@ -73,9 +71,7 @@ def _invalid(probe: Probe, **fields: Any) -> None:
     _refuses(probe, partition)
 
 
-@FAMILY.rule(
-    "log-of-the-epoch", source="KIP-595", section="Vote: CandidateEpoch is bumped", since="3.1"
-)
+@FAMILY.rule("log-of-the-epoch", source="KIP-595", section="Vote: CandidateEpoch is bumped")
 def log_of_the_epoch(probe: Probe) -> None:
     """A candidate whose log has records of the epoch that it stands for is refused with
     INVALID_REQUEST: a candidate increments its epoch.
@@ -84,9 +80,7 @@ def log_of_the_epoch(probe: Probe) -> None:
     _invalid(probe, log_end=(epoch, 1))
 
 
-@FAMILY.rule(
-    "log-of-a-later-epoch", source="KafkaRaftClient", section="handleVoteRequest", since="3.1"
-)
+@FAMILY.rule("log-of-a-later-epoch", source="KafkaRaftClient", section="handleVoteRequest")
 def log_of_a_later_epoch(probe: Probe) -> None:
     """A candidate whose log has records of an epoch after the one that it stands for is refused
     with INVALID_REQUEST.
@@ -95,24 +89,20 @@ def log_of_a_later_epoch(probe: Probe) -> None:
     _invalid(probe, log_end=(epoch + 1, 1))
 
 
-@FAMILY.rule("offset-negative", source="KafkaRaftClient", section="handleVoteRequest", since="3.1")
+@FAMILY.rule("offset-negative", source="KafkaRaftClient", section="handleVoteRequest")
 def offset_negative(probe: Probe) -> None:
     """A candidate whose log ends at a negative offset is refused with INVALID_REQUEST."""
     epoch = the_quorum(probe).epoch
     _invalid(probe, log_end=(epoch - 1, -1))
 
 
-@FAMILY.rule(
-    "last-epoch-negative", source="KafkaRaftClient", section="handleVoteRequest", since="3.1"
-)
+@FAMILY.rule("last-epoch-negative", source="KafkaRaftClient", section="handleVoteRequest")
 def last_epoch_negative(probe: Probe) -> None:
     """A candidate whose log ends in a negative epoch is refused with INVALID_REQUEST."""
     _invalid(probe, log_end=(-1, 0))
 
 
-@FAMILY.rule(
-    "candidate-negative", source="KafkaRaftClient", section="validateVoterOnlyRequest", since="3.1"
-)
+@FAMILY.rule("candidate-negative", source="KafkaRaftClient", section="validateVoterOnlyRequest")
 def candidate_negative(probe: Probe) -> None:
     """A candidate with a negative id is refused with INVALID_REQUEST."""
     _invalid(probe, replica_id=-1)
@@ -208,12 +198,7 @@ def _of_the_next(quorum: Quorum, candidate: int, log_end: tuple[int, int]) -> Me
 
 
 @FAMILY.rule(
-    "newer-epoch-is-taken",
-    source="KIP-595",
-    section=_HANDLING,
-    since="3.1",
-    changes=Changes.CLUSTER,
-    alone=True,
+    "newer-epoch-is-taken", source="KIP-595", section=_HANDLING, changes=Changes.CLUSTER, alone=True
 )
 def newer_epoch_is_taken(probe: Probe) -> None:
     """A Vote of a newer epoch makes the node, a leader too, move to that epoch, even if the vote is
@@ -230,12 +215,7 @@ def newer_epoch_is_taken(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "shorter-log",
-    source="KIP-595",
-    section=_HANDLING,
-    since="3.1",
-    changes=Changes.CLUSTER,
-    alone=True,
+    "shorter-log", source="KIP-595", section=_HANDLING, changes=Changes.CLUSTER, alone=True
 )
 def shorter_log(probe: Probe) -> None:
     """A candidate whose log is behind that of the voter does not get its vote."""
@@ -247,12 +227,7 @@ def shorter_log(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "older-last-epoch",
-    source="KIP-595",
-    section=_HANDLING,
-    since="3.1",
-    changes=Changes.CLUSTER,
-    alone=True,
+    "older-last-epoch", source="KIP-595", section=_HANDLING, changes=Changes.CLUSTER, alone=True
 )
 def older_last_epoch(probe: Probe) -> None:
     """A candidate whose last record is of an older epoch does not get the vote, however long its
@@ -264,12 +239,7 @@ def older_last_epoch(probe: Probe) -> None:
 
 
 @FAMILY.rule(
-    "one-vote-an-epoch",
-    source="KIP-595",
-    section=_HANDLING,
-    since="3.1",
-    changes=Changes.CLUSTER,
-    alone=True,
+    "one-vote-an-epoch", source="KIP-595", section=_HANDLING, changes=Changes.CLUSTER, alone=True
 )
 def one_vote_an_epoch(probe: Probe) -> None:
     """A voter grants one candidate its vote in an epoch, grants it to the same one again, and to no

@@ -33,10 +33,13 @@ _ADD: Final = (ApiKey.ADD_RAFT_VOTER, *_LEADER)
 _REMOVE: Final = (ApiKey.REMOVE_RAFT_VOTER, *_LEADER)
 _UPDATE: Final = (ApiKey.UPDATE_RAFT_VOTER, *_LEADER)
 FAMILY: Final = Family(
-    "voters", "AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter", roles=CONTROLLER, apis=_ADD
+    "voters",
+    "AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter",
+    roles=CONTROLLER,
+    apis=_ADD,
+    since="3.9",
 )
 _TEXT: Final = "KIP-853"
-_SINCE: Final = "3.9"
 #: A listener name that no node has.
 _NO_LISTENER: Final = "KWIRE-CONFORM"
 
@@ -100,14 +103,14 @@ def _update(probe: Probe, quorum: Quorum, **fields: Any) -> Any:
     return probe.call(UpdateRaftVoterRequest(**values))
 
 
-@FAMILY.rule("add-other-cluster", source=_TEXT, section="AddRaftVoter", since=_SINCE)
+@FAMILY.rule("add-other-cluster", source=_TEXT, section="AddRaftVoter")
 def add_other_cluster(probe: Probe) -> None:
     """AddRaftVoter of another cluster is refused with INCONSISTENT_CLUSTER_ID."""
     error = _add(probe, led_here(probe), cluster_id=OTHER_CLUSTER)
     probe.expect_error(error, ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
-@FAMILY.rule("add-no-endpoint", source=_TEXT, section="AddRaftVoter", since=_SINCE)
+@FAMILY.rule("add-no-endpoint", source=_TEXT, section="AddRaftVoter")
 def add_no_endpoint(probe: Probe) -> None:
     """AddRaftVoter without an endpoint of the quorum's listener is refused with
     INVALID_REQUEST.
@@ -117,21 +120,21 @@ def add_no_endpoint(probe: Probe) -> None:
     probe.expect_error(error, ErrorCode.INVALID_REQUEST)
 
 
-@FAMILY.rule("add-no-id", source="KafkaRaftClient", section="handleAddVoterRequest", since=_SINCE)
+@FAMILY.rule("add-no-id", source="KafkaRaftClient", section="handleAddVoterRequest")
 def add_no_id(probe: Probe) -> None:
     """AddRaftVoter of a voter with a negative id is refused with INVALID_REQUEST."""
     error = _add(probe, led_here(probe), voter_id=-1)
     probe.expect_error(error, ErrorCode.INVALID_REQUEST)
 
 
-@FAMILY.rule("add-no-directory", source=_TEXT, section="AddRaftVoter", since=_SINCE)
+@FAMILY.rule("add-no-directory", source=_TEXT, section="AddRaftVoter")
 def add_no_directory(probe: Probe) -> None:
     """AddRaftVoter of a voter without a directory id is refused with INVALID_REQUEST."""
     error = _add(probe, led_here(probe), voter_directory_id=ZERO_UUID)
     probe.expect_error(error, ErrorCode.INVALID_REQUEST)
 
 
-@FAMILY.rule("add-voter-again", source=_TEXT, section="AddRaftVoter", since=_SINCE)
+@FAMILY.rule("add-voter-again", source=_TEXT, section="AddRaftVoter")
 def add_voter_again(probe: Probe) -> None:
     """AddRaftVoter of a node that is a voter is refused with DUPLICATE_VOTER, and by a static
     quorum with UNSUPPORTED_VERSION.
@@ -141,7 +144,7 @@ def add_voter_again(probe: Probe) -> None:
     probe.expect_error(error, ErrorCode.DUPLICATE_VOTER, ErrorCode.UNSUPPORTED_VERSION)
 
 
-@FAMILY.rule("add-not-leader", source=_TEXT, section="AddRaftVoter", since=_SINCE)
+@FAMILY.rule("add-not-leader", source=_TEXT, section="AddRaftVoter")
 def add_not_leader(probe: Probe) -> None:
     """A node that does not lead refuses AddRaftVoter with NOT_LEADER_OR_FOLLOWER."""
     quorum = not_led_here(probe)
@@ -149,16 +152,14 @@ def add_not_leader(probe: Probe) -> None:
     probe.expect_error(_add(probe, quorum, listeners=[listener]), ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-@FAMILY.rule("remove-other-cluster", source=_TEXT, section="RemoveRaftVoter", since=_SINCE,
-             apis=_REMOVE)  # fmt: skip
+@FAMILY.rule("remove-other-cluster", source=_TEXT, section="RemoveRaftVoter", apis=_REMOVE)
 def remove_other_cluster(probe: Probe) -> None:
     """RemoveRaftVoter of another cluster is refused with INCONSISTENT_CLUSTER_ID."""
     error = _remove(probe, led_here(probe), cluster_id=OTHER_CLUSTER)
     probe.expect_error(error, ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
-@FAMILY.rule("remove-unknown", source=_TEXT, section="RemoveRaftVoter", since=_SINCE,
-             apis=_REMOVE)  # fmt: skip
+@FAMILY.rule("remove-unknown", source=_TEXT, section="RemoveRaftVoter", apis=_REMOVE)
 def remove_unknown(probe: Probe) -> None:
     """RemoveRaftVoter of a node that is no voter is refused with VOTER_NOT_FOUND, and by a static
     quorum with UNSUPPORTED_VERSION.
@@ -168,8 +169,7 @@ def remove_unknown(probe: Probe) -> None:
     probe.expect_error(error, ErrorCode.VOTER_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
-@FAMILY.rule("remove-other-directory", source=_TEXT, section="RemoveRaftVoter", since=_SINCE,
-             apis=_REMOVE)  # fmt: skip
+@FAMILY.rule("remove-other-directory", source=_TEXT, section="RemoveRaftVoter", apis=_REMOVE)
 def remove_other_directory(probe: Probe) -> None:
     """RemoveRaftVoter of a voter's id with another directory id is refused: it is another voter."""
     quorum = led_here(probe)
@@ -177,8 +177,14 @@ def remove_other_directory(probe: Probe) -> None:
     probe.expect_error(error, ErrorCode.VOTER_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
-@FAMILY.rule("remove-last", source=_TEXT, section="RemoveRaftVoter", since=_SINCE, apis=_REMOVE,
-             changes=Changes.CLUSTER, alone=True)  # fmt: skip
+@FAMILY.rule(
+    "remove-last",
+    source=_TEXT,
+    section="RemoveRaftVoter",
+    apis=_REMOVE,
+    changes=Changes.CLUSTER,
+    alone=True,
+)
 def remove_last(probe: Probe) -> None:
     """The only voter of a quorum cannot be removed."""
     quorum = led_here(probe)
@@ -196,15 +202,13 @@ def _update_error(probe: Probe, *errors: ErrorCode, **fields: Any) -> None:
     probe.expect_error(answer.error_code, *errors)
 
 
-@FAMILY.rule("update-other-cluster", source=_TEXT, section="UpdateVoter", since=_SINCE,
-             apis=_UPDATE)  # fmt: skip
+@FAMILY.rule("update-other-cluster", source=_TEXT, section="UpdateVoter", apis=_UPDATE)
 def update_other_cluster(probe: Probe) -> None:
     """UpdateRaftVoter of another cluster is refused with INCONSISTENT_CLUSTER_ID."""
     _update_error(probe, ErrorCode.INCONSISTENT_CLUSTER_ID, cluster_id=OTHER_CLUSTER)
 
 
-@FAMILY.rule("update-old-epoch", source=_TEXT, section="UpdateVoter", since=_SINCE,
-             apis=_UPDATE)  # fmt: skip
+@FAMILY.rule("update-old-epoch", source=_TEXT, section="UpdateVoter", apis=_UPDATE)
 def update_old_epoch(probe: Probe) -> None:
     """UpdateRaftVoter of an old epoch is refused with FENCED_LEADER_EPOCH, and names the leader."""
     quorum = led_here(probe)
@@ -217,8 +221,7 @@ def update_old_epoch(probe: Probe) -> None:
     )
 
 
-@FAMILY.rule("update-newer-epoch", source=_TEXT, section="UpdateVoter", since=_SINCE,
-             apis=_UPDATE)  # fmt: skip
+@FAMILY.rule("update-newer-epoch", source=_TEXT, section="UpdateVoter", apis=_UPDATE)
 def update_newer_epoch(probe: Probe) -> None:
     """UpdateRaftVoter of an epoch after the leader's is refused with UNKNOWN_LEADER_EPOCH."""
     quorum = led_here(probe)
@@ -226,14 +229,13 @@ def update_newer_epoch(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
-@FAMILY.rule("update-unknown", source=_TEXT, section="UpdateVoter", since=_SINCE, apis=_UPDATE)
+@FAMILY.rule("update-unknown", source=_TEXT, section="UpdateVoter", apis=_UPDATE)
 def update_unknown(probe: Probe) -> None:
     """UpdateRaftVoter of a node that is no voter is refused with VOTER_NOT_FOUND."""
     _update_error(probe, ErrorCode.VOTER_NOT_FOUND)
 
 
-@FAMILY.rule("update-no-endpoint", source=_TEXT, section="UpdateVoter", since=_SINCE,
-             apis=_UPDATE)  # fmt: skip
+@FAMILY.rule("update-no-endpoint", source=_TEXT, section="UpdateVoter", apis=_UPDATE)
 def update_no_endpoint(probe: Probe) -> None:
     """UpdateRaftVoter without an endpoint of the quorum's listener is refused with
     INVALID_REQUEST.
@@ -242,7 +244,7 @@ def update_no_endpoint(probe: Probe) -> None:
     _update_error(probe, ErrorCode.INVALID_REQUEST, listeners=[listener])
 
 
-@FAMILY.rule("update-versions", source=_TEXT, section="UpdateVoter", since=_SINCE, apis=_UPDATE)
+@FAMILY.rule("update-versions", source=_TEXT, section="UpdateVoter", apis=_UPDATE)
 def update_versions(probe: Probe) -> None:
     """UpdateRaftVoter of a voter that does not support the quorum's kraft.version is refused with
     INVALID_REQUEST.
