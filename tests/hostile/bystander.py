@@ -59,6 +59,16 @@ def attacked_quorum(
         yield cluster
 
 
+def with_listener(name: str) -> Callable[[Node], dict[str, str]]:
+    """Return the ``node_properties`` that give each node the listener ``name`` besides its own."""
+
+    def properties(node: Node) -> dict[str, str]:
+        own = f"BROKER://{node.broker_address},CONTROLLER://{node.controller_address}"
+        return {"listeners": f"{own},{name}://127.0.0.1:0"}
+
+    return properties
+
+
 def status(node: Node) -> dict[str, Any]:
     """The document ``/status`` of the node's management port. Raises OSError."""
     return dict(json.loads(_management(node, "/status")))

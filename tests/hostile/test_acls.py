@@ -19,6 +19,7 @@ from tests.hostile.bystander import (
     attacked_quorum,
     bystander,
     listener_port,
+    with_listener,
 )
 from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster
@@ -36,16 +37,9 @@ PROPERTIES = {
 }
 
 
-def listeners(node: Node) -> dict[str, str]:
-    named = (
-        f"BROKER://{node.broker_address},CONTROLLER://{node.controller_address},SASL://127.0.0.1:0"
-    )
-    return {"listeners": named}
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[OwnCluster]:
-    with attacked_quorum(PROPERTIES, node_properties=listeners) as cluster:
+    with attacked_quorum(PROPERTIES, node_properties=with_listener("SASL")) as cluster:
         with WireClient(cluster.wait_for_leader().broker_address) as admin:
             for first in range(0, ACLS, 2_500):
                 creations = [

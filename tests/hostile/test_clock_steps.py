@@ -24,6 +24,7 @@ from tests.hostile.bystander import (
     listener_port,
     status,
     wait_until_ready,
+    with_listener,
 )
 from tests.hostile.stepped_clock import BEFORE, step
 from tools.kafka_files import Node
@@ -57,16 +58,11 @@ class Token(NamedTuple):
     password: Secret
 
 
-def listeners(node: Node) -> dict[str, str]:
-    named = (
-        f"BROKER://{node.broker_address},CONTROLLER://{node.controller_address},SASL://127.0.0.1:0"
-    )
-    return {"listeners": named}
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[OwnCluster]:
-    with attacked_quorum(PROPERTIES, node_properties=listeners, before=BEFORE) as cluster:
+    with attacked_quorum(
+        PROPERTIES, node_properties=with_listener("SASL"), before=BEFORE
+    ) as cluster:
         assert answered(cluster, create({"name": TOPIC}), 7).topics[0].error_code == 0
         partition = {"partition_index": 0, "committed_offset": 7}
         commit = made(

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.hostile.bystander import attacked_quorum, bystander, listener_port
-from tools.kafka_files import Node
+from tests.hostile.bystander import attacked_quorum, bystander, listener_port, with_listener
 from tools.kafka_security import Authority, key_store_properties
 from tools.own_quorum import OwnCluster
 
@@ -28,15 +27,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
     properties = {f"listener.name.tls.{key}": value for key, value in keys.items()}
     properties["listener.security.protocol.map"] = "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL"
     properties["request.receive.timeout.ms"] = "2000"
-    with attacked_quorum(properties, node_properties=_listeners) as cluster:
+    with attacked_quorum(properties, node_properties=with_listener("TLS")) as cluster:
         yield cluster
-
-
-def _listeners(node: Node) -> dict[str, str]:
-    named = (
-        f"BROKER://{node.broker_address},CONTROLLER://{node.controller_address},TLS://127.0.0.1:0"
-    )
-    return {"listeners": named}
 
 
 def client_hello() -> bytes:
