@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 serve: .venv/serve        ## Start a metadata quorum of one, served on 127.0.0.1:9092
 	$(BIN)/kwire serve
 
-test: .venv/test          ## Every check, then the interoperability tests (they need Java 17, Maven and kcat)
+test: .venv/test          ## Every check, then the interoperability tests (they need Java 17, Maven, kcat and Chromium)
 	$(MAKE) --no-print-directory -j2 check prefetch
 	$(BIN)/python -m pytest -m interop -n 3 --dist loadfile --no-loadscope-reorder --durations=40
 
@@ -38,7 +38,7 @@ clean:                    ## Remove the environment
 	touch $@
 
 .venv/test: setup.cfg pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install -q -e '.[test,check,spark]'
+	$(BIN)/python -m pip install -q -e '.[test,check,spark,delta]'
 	touch $@ .venv/serve
 
 .venv/bench: setup.cfg pyproject.toml | $(BIN)/python

@@ -9,12 +9,14 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from gateway.config import Config, ConfigError
-from gateway.handlers.table import controller_handlers, handlers
+from gateway.config import Config, ConfigError, Listener
+from gateway.handlers.table import controller_handlers, handlers, relay_handlers
+from gateway.handlers.topic_index import TopicIndex
 from gateway.log.offset_store import StoreLockedError
 from gateway.ports import Authorizer, Endpoint, Groups
 from gateway.security.delegation_tokens import token_secret
@@ -29,12 +31,14 @@ from gateway.server.metadata_source import MetadataSource, metadata_source
 from gateway.server.server import run_server
 from gateway.server.server_context import ServerContext
 from gateway.server.source_supervisor import SourceSupervisor
+from gateway.server.views.view_partition import ViewTopics, view_topics_of
+from gateway.server.workers.of_node import limits_of_worker, shared_listeners, workers_of
 from gateway.sources.log_partition import LogPartition
 from gateway.version import installed_version
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gateway.log.problem import Problem
     from gateway.server.clients.connections import Connections
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
     from gateway.server.observed_quorum import ObservedQuorum
     from gateway.server.own_quorum import OwnQuorum
     from gateway.server.raft_driver import RaftDriver
+    from gateway.server.workers.worker_processes import WorkerProcesses
+    from kwire.cluster.image import Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class GatewayServices:
     groups: Groups
     fetch_purgatory: Purgatory
     endpoints: Mapping[str, Endpoint]
+    views: ViewTopics | None
+    topic_index: TopicIndex = field(default_factory=TopicIndex)
 
     @property
     def node_id(self) -> int:
@@ -70,6 +78,11 @@ class GatewayServices:
     def quorum(self) -> ObservedQuorum | OwnQuorum | None:
         """The quorum behind the partition."""
         return self.source.quorum
+
+    @property
+    def relay(self) -> RaftDriver | None:
+        """The observer that others follow."""
+        return self.source.relay
 
     @property
     def authorizer(self) -> Authorizer:
@@ -96,13 +109,12 @@ class GatewayServices:
 
     def problems(self) -> tuple[Problem, ...]:
         """Problems of this node's files now, those of the metadata log first."""
-        kept = self.audit.partition.problems if self.audit is not None else ()
-        return (*self.partition.problems, *kept)
+        return (*self.partition.problems, *(self.audit.partition.problems if self.audit else ()))
 
     def is_for_controllers(self, listener: str) -> bool:
         """True for a listener of ``controller.listener.names``."""
-        own = self.source.own_quorum
-        return own is not None and listener in self.config.controller_listener_names
+        serves = self.source.own_quorum is not None or self.relay is not None
+        return serves and listener in self.config.controller_listener_names
 
     def endpoint(self, listener: str) -> Endpoint:
         """The advertised address of this node for clients of ``listener``."""
@@ -117,6 +129,7 @@ class RunningServer:
     bound_listeners: Sequence[BoundListener]
     management: BoundListener | None
     reports: Reports
+    workers: WorkerProcesses | None = None
     ended: trio.Event = field(default_factory=trio.Event)
 
     def listeners(self) -> dict[str, str]:
@@ -138,13 +151,12 @@ class RunningServer:
             "log_start_offset": partition.log_start_offset,
             "high_watermark": partition.high_watermark,
             "pid": os.getpid(),
+            **({"workers": [one.pid for one in self.workers.all]} if self.workers else {}),
         }
 
 
 def check(config: Config) -> None:
-    """Check the configuration as far as possible without serving or connecting. Raises
-    ConfigError.
-    """
+    """Check the configuration without serving or connecting. Raises ConfigError."""
     source = metadata_source(config)
     _listener_auths(config, source)
     if config.management_listener is not None:
@@ -169,21 +181,24 @@ async def serve(
     listener_auths = _listener_auths(config, source)
     with contextlib.ExitStack() as stack:
         reports, purgatory = Reports(tracing=config.log_level == "debug"), Purgatory()
-        bound_listeners = bind_listeners(config)
+        bound_listeners = bind_listeners(config, shared=shared_listeners(config))
         for bound_listener in bound_listeners:
             stack.callback(bound_listener.sock.close)
-        endpoints = _endpoints(config, bound_listeners)
+        endpoints = endpoints_of(config, bound_listeners)
         source.open(endpoints, reports, stack)
         management = _open_management(config, stack)
         state_dir = config.state_dir or source.default_state_dir()
         groups = GroupDriver(
             state_dir, settings_of(config), node_id=config.node_id, reports=reports
         )
-        services = GatewayServices(config, source, groups, purgatory, endpoints)
+        views = view_topics_of(config, source.partition, reports, purgatory.advanced)
+        services = GatewayServices(config, source, groups, purgatory, endpoints, views)
+        limits, dispatcher = limits_of_worker(config), _dispatcher(config, services)
         server_context = ServerContext(
-            config, _dispatcher(config, services), purgatory, reports, listener_auths=listener_auths
+            limits, dispatcher, purgatory, reports, listener_auths=listener_auths
         )
-        ready = RunningServer(services, bound_listeners, management, reports)
+        workers = workers_of(services, server_context, bound_listeners)
+        ready = RunningServer(services, bound_listeners, management, reports, workers)
         stack.callback(ready.ended.set)
         source.partition.on_advance(purgatory.advanced)
         if services.audit is not None:
@@ -203,11 +218,13 @@ async def _run(
     Files are loaded before the listeners accept, so that the first response is right. A voter
     accepts first: the other voters have to reach it before anything can be committed.
     """
-    source, draining = ready.services.source, trio.Event()
+    source, draining, workers = ready.services.source, trio.Event(), ready.workers
+    is_started = False
     supervisor = SourceSupervisor(draining, ready.reports)
     async with trio.open_nursery() as nursery:
 
         async def serve_listeners(*, task_status: trio.TaskStatus[Connections]) -> None:
+            timeout_s = ready.services.config.drain_timeout_ms / 1000
             # Groups end first, so that their last responses still go out.
             stop_groups = coordinating.cancel
             await run_server(
@@ -215,6 +232,7 @@ async def _run(
                 ready.bound_listeners,
                 draining,
                 stop_groups,
+                None if workers is None else partial(workers.stop, timeout_s),
                 task_status=task_status,
             )
             nursery.cancel_scope.cancel()
@@ -222,30 +240,40 @@ async def _run(
         coordinating = trio.CancelScope()
         if ready.management is not None:
             await _start_management(nursery, ready, server_context, groups, stop)
-        nursery.start_soon(_hand_over, ready.services, stop, draining)
+        nursery.start_soon(_hand_over, ready, stop, draining)
+        if views := ready.services.views:
+            nursery.start_soon(views.run)
         if not source.listens_before_loaded:
             await nursery.start(supervisor.follow, source)
         await _start_groups(nursery, groups, coordinating)
         await nursery.start(serve_listeners)
         if source.listens_before_loaded:
             await nursery.start(supervisor.follow, source)
+        if workers is not None:
+            await nursery.start(workers.run)
         tables = server_context.dispatcher.tables()
         nursery.start_soon(import_first_use_modules, [h for one in tables for h in one.values()])
+        is_started = True
         task_status.started(ready)
     if supervisor.stopped is not None:
         raise supervisor.stopped
+    if not is_started:  # stopped before: workers may take long to load the image
+        task_status.started(ready)
 
 
-async def _hand_over(services: GatewayServices, stop: trio.Event, draining: trio.Event) -> None:
+async def _hand_over(ready: RunningServer, stop: trio.Event, draining: trio.Event) -> None:
     """Wait for ``stop``, give up leadership, then let the server drain."""
     await stop.wait()
+    services = ready.services
+    if ready.workers is not None:
+        ready.workers.replace_none()
     await services.source.hand_over(services.config.drain_timeout_ms / 1000)
     draining.set()
 
 
 def _dispatcher(config: Config, services: GatewayServices) -> Dispatcher:
     apis = {
-        name: controller_handlers()
+        name: controller_handlers() if services.relay is None else relay_handlers()
         for name in services.endpoints
         if services.is_for_controllers(name)
     }
@@ -270,7 +298,15 @@ async def _start_groups(
 
 
 def _listener_auths(config: Config, source: MetadataSource) -> dict[str, ListenerAuth]:
-    """TLS and SASL of each listener; users are those of the source's image.
+    return listener_auths_of_config(
+        config, lambda: source.image, lambda: source.partition.cluster_id
+    )
+
+
+def listener_auths_of_config(
+    config: Config, image: Callable[[], Image], cluster_id: Callable[[], str]
+) -> dict[str, ListenerAuth]:
+    """TLS and SASL of each listener; users are those of the image.
 
     Raises ConfigError where a listener's keys cannot be used.
     """
@@ -282,12 +318,7 @@ def _listener_auths(config: Config, source: MetadataSource) -> dict[str, Listene
     from gateway.server.clients.listener_auth import listener_auths_of
 
     try:
-        return listener_auths_of(
-            listeners,
-            lambda: source.image,
-            token_secret(config.security),
-            lambda: source.partition.cluster_id,
-        )
+        return listener_auths_of(listeners, image, token_secret(config.security), cluster_id)
     except OSError as error:  # ssl.SSLError among them
         raise ConfigError(f"listeners: their keys cannot be used: {error}") from None
 
@@ -332,6 +363,7 @@ async def _start_management(
         metadata_version=lambda: services.source.image.metadata_version or None,
         forwarding=services.controller.forwarding if services.controller is not None else None,
         controlling=services.controller.facts if services.controller is not None else None,
+        worker_processes=ready.workers,
     )
     await nursery.start(
         serve_management, ready.management.sock, facts, _management_hosts(services.config)
@@ -350,7 +382,9 @@ def _management_hosts(config: Config) -> frozenset[str]:
     return config.management_allowed_hosts | {own}
 
 
-def _endpoints(config: Config, bound_listeners: Sequence[BoundListener]) -> dict[str, Endpoint]:
+def endpoints_of(
+    config: Config, bound_listeners: Iterable[BoundListener | Listener]
+) -> dict[str, Endpoint]:
     """The advertised address of each listener; port 0 becomes the port that was picked."""
     advertised = {
         listener.name: listener for listener in (*config.listeners, *config.advertised_listeners)

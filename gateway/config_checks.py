@@ -136,7 +136,7 @@ def _shown(config: LimitKeys) -> str:
 
 
 def _observer_problems(config: LimitKeys) -> list[str]:
-    problems = []
+    problems = _client_listener_problems(config)
     if not config.controller_quorum_bootstrap_servers:
         problems.append(
             f"controller.quorum.bootstrap.servers: {_shown(config)} needs a controller "
@@ -149,12 +149,16 @@ def _observer_problems(config: LimitKeys) -> list[str]:
     return problems
 
 
+def _client_listener_problems(config: LimitKeys) -> list[str]:
+    if len(config.controller_listeners) < len(config.listeners):
+        return []
+    return [
+        "listeners: there is none for clients, only for controllers (controller.listener.names)"
+    ]
+
+
 def _controller_problems(config: LimitKeys) -> list[str]:
-    problems = []
-    if all(listener.name in config.controller_listener_names for listener in config.listeners):
-        problems.append(
-            "listeners: there is none for clients, only for controllers (controller.listener.names)"
-        )
+    problems = _client_listener_problems(config)
     if (
         config.node_id in config.controller_quorum_voters
         and len(config.controller_quorum_voters) > 1

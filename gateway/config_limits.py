@@ -19,6 +19,20 @@ from gateway.sizes import KIB, MIB
 class LimitKeys(QuorumKeys):
     """Memory, connections, time and groups."""
 
+    metadata_views_enable: bool = key(
+        True,
+        "Serve the view topics: __cluster_metadata.topics and others, entities as JSON.",
+    )
+    metadata_views_schemas_enable: bool = key(
+        False,
+        "Write keys and values of the view topics as Kafka Connect's JSON with schema.",
+    )
+    metadata_views_cache_bytes: int = key(
+        64 * MIB,
+        "Maximum size of the batches of view topics that are kept for further readers.",
+        unit="bytes",
+        at_least=MIB,
+    )
     max_connections: int = key(
         20_000,
         "Maximum number of connections. A further one displaces a connection that has not "

@@ -66,6 +66,13 @@ class ListenerKeys:
         lambda: {"CONTROLLER": "PLAINTEXT", **{name: name for name in SECURITY_PROTOCOLS}},
         "Security protocol of each listener: NAME:PROTOCOL, comma separated.",
     )
+    workers: int = key(
+        1,
+        "Number of processes that serve clients at the same ports: the node, which alone writes, "
+        "coordinates groups and listens for controllers, and others that read its log. Linux only.",
+        at_least=1,
+        at_most=256,
+    )
     socket_listen_backlog_size: int = key(
         1024,
         "Maximum number of connections that wait to be accepted.",

@@ -24,7 +24,8 @@ class QuorumKeys(ListenerKeys):
     controller_listener_names: tuple[str, ...] = key(
         lambda: ("CONTROLLER",),
         "Names of the controller listeners, comma separated. Raft requests are served only "
-        "there; nodes of the quorum connect to the first.",
+        "there; nodes of the quorum connect to the first. With source=observer, other observers "
+        "follow this one there.",
     )
     controller_quorum_voters: Mapping[int, Address] = key(
         dict,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kwire.uuid import Uuid
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.groups.events import Event, Result
     from gateway.handlers.pending_response import PendingResponse
+    from gateway.handlers.topic_index import TopicIndex
+    from gateway.view_topics import Views
     from kwire.cluster.image import Image
     from kwire.message import Message
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
@@ -191,6 +193,12 @@ class Authorizer(Protocol):
         """True if ``principal`` may do ``operation`` on the resource from ``host``."""
         ...
 
+    def allows_all(self, principal: str) -> bool:
+        """True if ``principal`` may do everything: it is a super user, or there are no ACLs. It is
+        False where only :meth:`allows` can tell.
+        """
+        ...
+
 
 class Completable(Protocol[_Answer]):
     """An answer to be given later: on the event loop, once; later calls are ignored."""
@@ -201,14 +209,16 @@ class Completable(Protocol[_Answer]):
 
 
 class FetchPurgatory(Protocol):
-    """Keeps Fetch requests until the partition has advanced far enough, as Kafka's
-    DelayedOperationPurgatory.
-    """
+    """Keeps Fetch requests until the partition has advanced (``DelayedOperationPurgatory``)."""
 
     def park(self, pending: PendingResponse, ready: Callable[[], Message | None]) -> None:
         """Ask ``ready`` whenever the partition advances; a message it returns completes
         ``pending``.
         """
+        ...
+
+    def complete(self, pending: PendingResponse, answer: Callable[[], Any]) -> None:
+        """Complete ``pending`` with the result of ``answer``; an exception costs its connection."""
         ...
 
 
@@ -344,27 +354,34 @@ class Gateway(Protocol):
     @property
     def quorum(self) -> Quorum | None:
         """None where the partition comes from files: then this node is the whole cluster."""
-        ...
 
     @property
     def controller(self) -> Controllers | None:
         """None where other nodes write the log: then requests that change the cluster are refused.
         Never set without ``quorum``.
         """
-        ...
 
     @property
     def raft(self) -> RaftPeers | None:
         """None where this node has no quorum of its own."""
-        ...
+
+    @property
+    def relay(self) -> RaftPeers | None:
+        """This node as an observer that others follow. None without a listener for them."""
 
     @property
     def audit(self) -> Audit | None:
         """None where this node has no quorum of its own, or ``metadata.audit.enable`` is false."""
-        ...
 
     @property
+    def views(self) -> Views | None: ...  # None where metadata.views.enable is false
+    @property
     def groups(self) -> Groups: ...
+    @property
+    def topic_index(self) -> TopicIndex:
+        """The topics of the own quorum's image, in order, and their kept encodings."""
+        ...
+
     @property
     def authorizer(self) -> Authorizer: ...
     @property
@@ -379,7 +396,5 @@ class Gateway(Protocol):
         ...
 
     def is_for_controllers(self, listener: str) -> bool:
-        """True for a listener of ``controller.listener.names``, which serves nodes of the quorum
-        and tools for controllers.
-        """
+        """True for a listener of ``controller.listener.names``: for nodes and their tools."""
         ...

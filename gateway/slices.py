@@ -8,10 +8,18 @@ clock.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Generator, Iterable, Iterator
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
+    _S = TypeVar("_S", bound=SupportsRichComparison)
 
 _T = TypeVar("_T")
+#: Elements that are sorted in one step: about 0.5 ms.
+_SORTED_STEP: Final = 2000
 #: How long one slice takes in the server, s. Its last step may end later: the code that
 #: does the work bounds the steps.
 SLICE_S: Final = 0.005
@@ -39,3 +47,12 @@ def pieces(elements: Iterable[_T], size: int) -> Iterator[list[_T]]:
             piece = []
     if piece:
         yield piece
+
+
+def in_order(elements: Iterable[_S]) -> Slices[Iterator[_S]]:
+    """Sort ``elements``, which are copied in one step, and return an iterator over them."""
+    runs: list[list[Any]] = []
+    for piece in pieces(list(elements), _SORTED_STEP):
+        runs.append(sorted(piece))
+        yield
+    return heapq.merge(*runs)

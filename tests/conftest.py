@@ -117,7 +117,7 @@ def _warm_up() -> None:
     for name in (
         "gateway.controller.controller",
         "gateway.server.management.management",
-        "kwire.diagnose",
+        *importlib.import_module("gateway.server.first_use").FIRST_USE_MODULES,
     ):
         importlib.import_module(name)
 

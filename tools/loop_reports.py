@@ -68,6 +68,11 @@ def _held(lines: Iterable[tuple[str, bytes]], at_least_ms: int) -> list[str]:
     ]
 
 
+def milliseconds(report: str) -> int:
+    """The time in a report that :meth:`LoopReports.take` returned."""
+    return _milliseconds(report.encode())
+
+
 def _milliseconds(line: bytes) -> int:
     found = _MILLISECONDS.search(line)
     return int(found[1]) if found else 0

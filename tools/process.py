@@ -148,6 +148,13 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def main_thread_seconds(pid: int) -> float:
+    """Processor time that the main thread has used, from /proc (Linux with schedstats): that of the
+    event loop, without the threads beside it.
+    """
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 def memory_mib(pid: int, key: str = "VmRSS") -> float:
     """Resident memory of the process in MiB now (``VmRSS``), or at its highest (``VmHWM``), from
     /proc (Linux).

@@ -43,17 +43,34 @@ class WireClient:
         """Send ``request`` at ``version``, return its response. Raises EOFError when the server
         closes instead.
         """
+        api_key = cast(int, request.API_KEY)
+        self._send(request, version)
+        answer = self._receive(self._receive_size())
+        header, body = decode_response_header(api_key, version, answer)
+        if header.correlation_id != self._correlation_id:
+            raise OSError(f"answer {header.correlation_id} to request {self._correlation_id}")
+        return response_type(api_key).decode(answer[body:], version)
+
+    def size_of_answer(self, request: Message, version: int) -> int:
+        """Send ``request`` at ``version``, and return how many bytes its answer has, which are
+        read and not kept. Raises EOFError when the server closes instead.
+        """
+        self._send(request, version)
+        left = size = self._receive_size()
+        while left:
+            left -= len(self._receive(min(left, 1 << 20)))
+        return size
+
+    def _send(self, request: Message, version: int) -> None:
         self._correlation_id += 1
         api_key = cast(int, request.API_KEY)
         frame = encode_request_header(
             api_key, version, self._correlation_id, "wire-client"
         ) + request.encode(version)
         self._socket.sendall(_SIZE.pack(len(frame)) + frame)
-        answer = self._receive(_SIZE.unpack(self._receive(_SIZE.size))[0])
-        header, body = decode_response_header(api_key, version, answer)
-        if header.correlation_id != self._correlation_id:
-            raise OSError(f"answer {header.correlation_id} to request {self._correlation_id}")
-        return response_type(api_key).decode(answer[body:], version)
+
+    def _receive_size(self) -> int:
+        return int(_SIZE.unpack(self._receive(_SIZE.size))[0])
 
     def _receive(self, size: int) -> bytes:
         parts, left = [], size

@@ -29,6 +29,7 @@ COMMANDS = (
     "serve",
     "format",
     "tail",
+    "views",
     "state",
     "diff",
     "spark",

@@ -81,6 +81,7 @@ Examples:
   kwire serve --node-id 1 --controller-quorum-voters 1@h1:9093,2@h2:9093,3@h3:9093 \\
       --cluster-id 5L6g3nShT-eMCtK--X86sw
   kwire serve --log-dir /var/lib/kafka/metadata --listeners PLAINTEXT://127.0.0.1:19092
+  kwire serve --workers 4
   kwire serve --bootstrap-controller ctl1:9093,ctl2:9093 --data-dir /var/lib/kwire \\
       --command-config client.properties
   kwire serve --config server.properties --check-config""",
@@ -153,7 +154,8 @@ def _run(config: Config) -> None:
 
     from gateway.server.logs import configure
 
-    configure(config.log_level, config.log_format)
+    worker = 1 if config.workers > 1 else None
+    configure(config.log_level, config.log_format, worker=worker)
     trio.run(_main, config)
 
 
@@ -171,7 +173,8 @@ async def _main(config: Config) -> None:
             gc.freeze()
             freeze_survivors()
             gc.enable()
-            _say_ready(ready)
+            if not ready.ended.is_set():
+                _say_ready(ready)
             await ready.ended.wait()
             nursery.cancel_scope.cancel()
 

@@ -20,6 +20,7 @@ from gateway.address import Address
 from gateway.cli.address import parse_address
 from gateway.cli.lines import json_line, text_line, wants_json
 from gateway.ports import AUDIT_TOPIC, PARTITION
+from gateway.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ Examples:
   kwire tail -b localhost:9092
   kwire tail -b localhost:9092 --until-end | jq -c 'select(.type == "TOPIC_RECORD").data.name'
   kwire tail -b localhost:9092 --from end
-  kwire tail -b localhost:9092 --topic __cluster_metadata_audit -o text        who changed what""",
+  kwire tail -b localhost:9092 --topic __cluster_metadata_audit -o text        who changed what
+  kwire tail -b localhost:9092 --topic __cluster_metadata.changes -o text      what changed""",
 )
 @click.option(
     "-b",
@@ -65,7 +67,7 @@ Examples:
     "--topic",
     default=CLUSTER_METADATA_TOPIC,
     show_default=True,
-    help="The topic: metadata records, or the audit topic.",
+    help="The topic: metadata records, the audit topic, or a view topic.",
 )
 @click.option(
     "--from",
@@ -108,13 +110,21 @@ def command(
     \b
       {"partition": 0, "offset": 2, "timestamp": 1795231027885,
        "change": {"api": "CreateTopics", ...}}
+
+    Of a view topic (kwire views lists them):
+
+    \b
+      {"offset": 117440512, "timestamp": 1795231027885,
+       "key": {"name": "orders"}, "value": {"name": "orders", ...}}
     """
     from kafka.errors import KafkaError
 
-    from gateway.cli import tail_audit
+    from gateway.cli import tail_audit, tail_views
 
     if topic == AUDIT_TOPIC:
         show, tell = tail_audit.text_line, tail_audit.describe
+    elif topic in VIEW_TOPICS:
+        show, tell = tail_views.text_line, tail_views.describe
     else:
         show, tell = text_line, lambda record: describe(record, show_secrets)
     if wants_json(output):

@@ -16,12 +16,13 @@ each function works in slices.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import Final
 
 from gateway.controller.features import has_elr
 from gateway.controller.partition_change import Election, Target
 from gateway.controller.partition_changes import PartitionChanges
-from gateway.controller.partition_index import PartitionKey
+from gateway.controller.partition_set import PartitionKey
 from gateway.controller.request_context import ControllerRequestContext
 from gateway.controller.state import State
 from gateway.slices import Slices, pieces
@@ -98,7 +99,7 @@ def on_restart(
     yield from context.state.index_partitions()
     index = context.state.partitions
     # A partition is in one of the two at most, because the ELR has no member of the ISR.
-    keys = index.in_isr(broker_id) + index.eligible(broker_id)
+    keys = chain(index.in_isr(broker_id), index.eligible(broker_id))
     records = yield from _without(broker_id, context, keys, lost=(broker_id,))
     return records
 

@@ -7,10 +7,12 @@ take too long. It knows no request.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from gateway.controller.partition_change import NO_LEADER, RECOVERING, is_reassigning
+from gateway.controller.partition_set import PartitionKey, PartitionSet
 from gateway.slices import Slices, pieces
 from kwire.cluster import Image, apply
 from kwire.cluster.fold import merge
@@ -23,8 +25,10 @@ from kwire.uuid import Uuid
 
 #: How many partitions are taken in between two slices: less than 1 ms.
 _PARTITIONS_PER_SLICE: Final = 200
-#: A partition: the id of its topic, and its number.
-PartitionKey = tuple[Uuid, int]
+_NO_PARTITIONS: Final = PartitionSet()
+#: Partitions by the nodes that they have to do with. A node without partitions has no entry, so
+#: that nodes of the past take no memory.
+_ByNode = dict[int, PartitionSet]
 
 
 class Elections(NamedTuple):
@@ -39,44 +43,44 @@ class Elections(NamedTuple):
 class PartitionIndex:
     """The index of ``image``, once :meth:`fill` has read it. Only :meth:`apply` may change the
     image from then on.
-
-    All results are in the order in which the partitions were added to the index.
     """
 
     def __init__(self, image: Image) -> None:
-        # Dicts for their order: sets would make the order of records depend on hashes.
         #: Partitions without a leader.
-        self.leaderless: Final[dict[PartitionKey, None]] = {}
+        self.leaderless: Final = PartitionSet()
         #: Partitions whose leader is not the first replica.
-        self.imbalanced: Final[dict[PartitionKey, None]] = {}
+        self.imbalanced: Final = PartitionSet()
         #: Partitions with a reassignment in progress.
-        self.reassigning: Final[dict[PartitionKey, None]] = {}
+        self.reassigning: Final = PartitionSet()
         #: The elections in changes since this index was built (``TopicDelta``).
         self.elections = Elections()
-        self._led_by: dict[int, dict[PartitionKey, None]] = {}
-        self._in_isr: dict[int, dict[PartitionKey, None]] = {}
-        self._eligible: dict[int, dict[PartitionKey, None]] = {}
+        self._led_by: _ByNode = {}
+        self._in_isr: _ByNode = {}
+        self._eligible: _ByNode = {}
         self._image = image
 
     def fill(self) -> Slices[None]:
         """Read the partitions of the image, in slices; once, before anything else."""
-        for partitions in self._image.partitions.values():
+        for topic_id, partitions in self._image.partitions.items():
             for some in pieces(partitions.values(), _PARTITIONS_PER_SLICE):
-                for partition in some:
-                    self._put(None, partition)
+                self._put_new(topic_id, some)
                 yield
 
     def leads_any(self, node_id: int) -> bool:
         """Whether the node leads a partition (``BrokersToIsrs.hasLeaderships``)."""
-        return bool(self._led_by.get(node_id))
+        return node_id in self._led_by
 
-    def in_isr(self, node_id: int) -> list[PartitionKey]:
-        """Return the partitions that have the node in their ISR."""
-        return list(self._in_isr.get(node_id, ()))
+    def in_isr(self, node_id: int) -> Iterable[PartitionKey]:
+        """Return the partitions that have the node in their ISR, to be read before the next
+        :meth:`apply`.
+        """
+        return self._in_isr.get(node_id, _NO_PARTITIONS)
 
-    def eligible(self, node_id: int) -> list[PartitionKey]:
-        """Return the partitions that have the node among their eligible leader replicas."""
-        return list(self._eligible.get(node_id, ()))
+    def eligible(self, node_id: int) -> Iterable[PartitionKey]:
+        """Return the partitions that have the node among their eligible leader replicas, as
+        :meth:`in_isr`.
+        """
+        return self._eligible.get(node_id, _NO_PARTITIONS)
 
     def apply(self, message: Message) -> None:
         """Apply a record to the image, and update the index. Raises FoldError, and changes nothing
@@ -134,27 +138,51 @@ class PartitionIndex:
             else [(topic_id, index) for index in self._image.partitions.get(topic_id, ())]
         )
 
+    def _put_new(self, topic_id: Uuid, partitions: Iterable[PartitionRecord]) -> None:
+        """Index partitions of a topic that are not in the index."""
+        in_isr: dict[int, list[int]] = defaultdict(list)
+        led_by: dict[int, list[int]] = defaultdict(list)
+        for partition in partitions:
+            number, leader = partition.partition_id, partition.leader
+            for node_id in partition.isr:
+                in_isr[node_id].append(number)
+            if leader != NO_LEADER:
+                led_by[leader].append(number)
+            # Few partitions are any of these.
+            if partition.eligible_leader_replicas or [leader] != partition.replicas[:1]:
+                _move(self._eligible, partition, (), partition.eligible_leader_replicas or ())
+                self._mark(partition)
+            if is_reassigning(partition):
+                self.reassigning.add(topic_id, number)
+        for chosen, found in ((self._in_isr, in_isr), (self._led_by, led_by)):
+            for node_id, numbers in found.items():
+                chosen.setdefault(node_id, PartitionSet()).add_all(topic_id, numbers)
+
     def _put(self, before: PartitionRecord | None, after: PartitionRecord) -> None:
         """Index ``after`` in place of ``before``.
 
         Only differences are touched: thousands of partitions change when a broker is fenced.
         """
-        key = after.topic_id, after.partition_id
-        _move(self._in_isr, key, before.isr if before else (), after.isr)
+        _move(self._in_isr, after, before.isr if before else (), after.isr)
         _move(
             self._eligible,
-            key,
+            after,
             (before and before.eligible_leader_replicas) or (),
             after.eligible_leader_replicas or (),
         )
         # ``is not``: ``merge`` keeps the list of replicas that a change does not name, and a
         # comparison of all lists would cost as much as the rest.
         if before is None or before.leader != after.leader or before.replicas is not after.replicas:
-            _move(self._led_by, key, _leader(before), _leader(after))
-            _mark(self.leaderless, key, after.leader == NO_LEADER)
-            _mark(self.imbalanced, key, bool(after.replicas) and after.leader != after.replicas[0])
+            _move(self._led_by, after, _leader(before), _leader(after))
+            self._mark(after)
         if before is None or is_reassigning(before) or is_reassigning(after):
-            _mark(self.reassigning, key, is_reassigning(after))
+            _mark(self.reassigning, after, is_reassigning(after))
+
+    def _mark(self, partition: PartitionRecord) -> None:
+        """Note whether the partition has a leader, and whether that is the preferred one."""
+        leader, replicas = partition.leader, partition.replicas
+        _mark(self.leaderless, partition, leader == NO_LEADER)
+        _mark(self.imbalanced, partition, bool(replicas) and leader != replicas[0])
 
     def _count(self, before: PartitionRecord, change: PartitionChangeRecord) -> None:
         """Count an election (``TopicDelta.updateElectionStats``)."""
@@ -166,40 +194,36 @@ class PartitionIndex:
         self.elections = Elections(unclean, eligible)
 
     def _remove(self, partition: PartitionRecord) -> None:
-        key = partition.topic_id, partition.partition_id
-        _move(self._led_by, key, _leader(partition), ())
-        _move(self._in_isr, key, partition.isr, ())
-        _move(self._eligible, key, partition.eligible_leader_replicas or (), ())
+        _move(self._led_by, partition, _leader(partition), ())
+        _move(self._in_isr, partition, partition.isr, ())
+        _move(self._eligible, partition, partition.eligible_leader_replicas or (), ())
         for chosen in (self.leaderless, self.imbalanced, self.reassigning):
-            chosen.pop(key, None)
+            chosen.discard(partition.topic_id, partition.partition_id)
 
 
 def _leader(partition: PartitionRecord | None) -> tuple[int, ...]:
     return () if partition is None or partition.leader == NO_LEADER else (partition.leader,)
 
 
-def _mark(chosen: dict[PartitionKey, None], key: PartitionKey, is_so: bool) -> None:
-    if is_so:
-        chosen[key] = None
-    else:
-        chosen.pop(key, None)
+def _mark(chosen: PartitionSet, partition: PartitionRecord, is_so: bool) -> None:
+    change = chosen.add if is_so else chosen.discard
+    change(partition.topic_id, partition.partition_id)
 
 
 def _move(
-    by_node: dict[int, dict[PartitionKey, None]],
-    key: PartitionKey,
-    old: Collection[int],
-    new: Collection[int],
+    by_node: _ByNode, partition: PartitionRecord, old: Collection[int], new: Collection[int]
 ) -> None:
     if old == new:
         return
+    topic_id, number = partition.topic_id, partition.partition_id
     for node_id in old:
         if node_id not in new:
-            keys = by_node[node_id]
-            del keys[key]
-            # A node without partitions has no entry, so that nodes of the past take no memory.
-            if not keys:
+            left = by_node[node_id]
+            left.discard(topic_id, number)
+            if not left:
                 del by_node[node_id]
     for node_id in new:
         if node_id not in old:
-            by_node.setdefault(node_id, {})[key] = None
+            if node_id not in by_node:
+                by_node[node_id] = PartitionSet()
+            by_node[node_id].add(topic_id, number)

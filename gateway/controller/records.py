@@ -6,7 +6,7 @@ every node that supports that level can read it. It knows no request and no stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +34,9 @@ NO_OP_LEVEL: Final = 5
 OPERATION_RECORDS_MAX: Final = 10_000
 #: Records that are encoded, or applied, between two slices: about 1 ms.
 RECORDS_PER_SLICE: Final = 64
+#: Records of one batch of an operation that is not atomic: the node encodes a batch in one step, at
+#: 1 µs a record.
+_PART_RECORDS_MAX: Final = 2_000
 #: Bytes of one batch at most (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``).
 BATCH_BYTES_MAX: Final = 8 * MIB
 _BATCH_HEADER_BYTES: Final = 61
@@ -65,6 +68,19 @@ class Operation:
     records: tuple[Record, ...]
     batches: tuple[tuple[bytes, ...], ...]
     kraft_version: int | None = None
+    atomic: bool = True
+
+    @property
+    def parts(self) -> Iterator[Operation]:
+        """The operations to append one after another: this one, or one for each batch if it is not
+        atomic. A fenced broker may have so many partitions that the node would encode their
+        batches for half a second.
+        """
+        if self.atomic:
+            yield self
+        else:
+            for batch in self.batches:
+                yield Operation(self.name, (), (batch,))
 
     @property
     def offsets(self) -> int:
@@ -138,10 +154,17 @@ def operation_in_slices(
         yield
     # Without a transaction where none is needed: readers hold a transaction's records back until
     # its end.
-    batches = _batches(name, values, level) if atomic else tuple(_packed(values))
+    if atomic:
+        batches = _batches(name, values, level)
+    else:
+        packed = []
+        for batch in _packed(values, _PART_RECORDS_MAX):
+            packed.append(batch)
+            yield
+        batches = tuple(packed)
     # The offsets of later records, and broker epochs among them, are counted by these.
     assert sum(map(len, batches)) >= len(records), "every record is in a batch"
-    return Operation(name, tuple(records), batches)
+    return Operation(name, tuple(records), batches, atomic=atomic)
 
 
 def check_count(messages: Sized) -> None:
@@ -193,7 +216,9 @@ def _batches(name: str, values: list[bytes], level: int) -> tuple[tuple[bytes, .
     return tuple(batches)
 
 
-def _packed(values: list[bytes]) -> Iterable[tuple[bytes, ...]]:
+def _packed(
+    values: list[bytes], records_max: int = OPERATION_RECORDS_MAX
+) -> Iterable[tuple[bytes, ...]]:
     """Yield the values in batches, in order, as many in each as it holds."""
     batch: list[bytes] = []
     size = _BATCH_HEADER_BYTES
@@ -206,7 +231,7 @@ def _packed(values: list[bytes]) -> Iterable[tuple[bytes, ...]]:
                 f"A record of {len(value)} bytes is larger than a batch may be.",
             )
         # ``batch and``: a record that fits no batch was refused above, so a batch has at least one.
-        if batch and (size + needed > BATCH_BYTES_MAX or len(batch) == OPERATION_RECORDS_MAX):
+        if batch and (size + needed > BATCH_BYTES_MAX or len(batch) == records_max):
             yield tuple(batch)
             batch, size = [], _BATCH_HEADER_BYTES
         batch.append(value)

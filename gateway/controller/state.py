@@ -17,11 +17,13 @@ from gateway.controller.token_index import TokenIndex
 from gateway.slices import Slices, pieces
 from kwire.cluster import Image, apply
 from kwire.cluster.image import BROKER_RESOURCE
+from kwire.cluster.sharing import share
 from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.delegation_token_record import DelegationTokenRecord
 from kwire.messages.partition_change_record import PartitionChangeRecord
+from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from kwire.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
@@ -80,6 +82,8 @@ class State:
             # the partition before and after.
             self._partitions.apply(message)
             return
+        if isinstance(message, PartitionRecord):
+            share(message)
         # Looked up before the record is applied, as the image loses the name with the topic.
         removed = (
             self.image.topics[message.topic_id] if isinstance(message, RemoveTopicRecord) else None

@@ -6,10 +6,12 @@ import re
 from typing import Final
 
 from gateway.ports import AUDIT_TOPIC
+from gateway.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
-#: The topics that the nodes of the quorum write; no client may create, change or delete them.
-RESERVED_TOPICS: Final = frozenset({CLUSTER_METADATA_TOPIC, AUDIT_TOPIC})
+#: The topics that the nodes of the quorum write or derive; no client may create, change or delete
+#: them.
+RESERVED_TOPICS: Final = frozenset({CLUSTER_METADATA_TOPIC, AUDIT_TOPIC, *VIEW_TOPICS})
 #: ``Topic.MAX_NAME_LENGTH``: a directory is called after the partition, and file names have at most
 #: 255 characters.
 NAME_CHARS_MAX: Final = 249

@@ -5,7 +5,7 @@ It has no transactions. Follows Kafka's ``OffsetMetadataManager``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gateway.groups.coordinator_state import CoordinatorState
@@ -25,7 +25,7 @@ from gateway.groups.group import Group, State
 from gateway.groups.rebalance import Rebalance
 from gateway.groups.records import offset_record, offset_tombstone
 from gateway.groups.timers import Timer
-from gateway.slices import Slices, pieces
+from gateway.slices import Slices, in_order, pieces
 from kwire.protocol import ErrorCode
 
 _LONG_MAX: Final = 2**63 - 1
@@ -245,7 +245,10 @@ def _fetched(
 ) -> Slices[list[tuple[TopicPartition, Committed | None]]]:
     """The offsets of the partitions ``wanted``, or all in their order, where it is None."""
     found: list[tuple[TopicPartition, Committed | None]] = []
-    for some in pieces(sorted(offsets) if wanted is None else wanted, _OFFSETS_PER_SLICE):
+    asked: Iterable[TopicPartition] = (
+        wanted if wanted is not None else (yield from in_order(offsets))
+    )
+    for some in pieces(asked, _OFFSETS_PER_SLICE):
         found += [(where, offsets.get(where)) for where in some]
         yield
     return found

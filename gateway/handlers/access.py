@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from gateway.ports import AUDIT_TOPIC
-from kwire.protocol import CLUSTER_METADATA_TOPIC, AclOperation
+from gateway.controller.topic_names import RESERVED_TOPICS
+from kwire.protocol import AclOperation
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
@@ -53,10 +53,7 @@ def may_on_cluster(context: Context, operation: Operation) -> bool:
 
 def topic_operations(context: Context, topic: str) -> int:
     """Return the bit field of the client's authorized operations on the topic (KIP-430)."""
-    changeable = context.gateway.controller is not None and topic not in (
-        CLUSTER_METADATA_TOPIC,
-        AUDIT_TOPIC,
-    )
+    changeable = context.gateway.controller is not None and topic not in RESERVED_TOPICS
     possible = TOPIC_OPERATIONS + TOPIC_CHANGES if changeable else TOPIC_OPERATIONS
     return _bits(operation for operation in possible if may(context, operation, topic))
 

@@ -1,14 +1,16 @@
 """ApiVersions (key 18): returns the served APIs with their versions, and the features.
 
-It is the first request of most connections, so a response without a quorum is built once. Version
-5, in which a client names the cluster and node that it expects (KIP-1242), is not served, as in
-Kafka 4.3: a client that begins with it gets UNSUPPORTED_VERSION and retries with version 4.
+It is the first request of most connections, so its lists are made once for the same features and
+APIs. Version 5, in which a client names the cluster and node that it expects (KIP-1242), is not
+served, as in Kafka 4.3: a client that begins with it gets UNSUPPORTED_VERSION and retries with
+version 4.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -25,7 +27,6 @@ from kwire.protocol.features import KRAFT_VERSION
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context, Handler
-    from kwire.cluster.image import Image
     from kwire.messages.api_versions_request import ApiVersionsRequest
 
 API_KEY: Final = ApiKey.API_VERSIONS
@@ -63,12 +64,19 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
     understood, quorum = context.version >= 4, context.gateway.quorum
     if quorum is None:
         return _cached_response(understood)
-    features = (
-        _observed_features(quorum.image) if context.gateway.raft is None else _features(context)
+    raft, image = context.gateway.raft, quorum.image
+    levels = tuple(image.features.items())
+    if raft is None:
+        features = _observed_features(levels)
+    else:
+        features = _features((*levels, (KRAFT_VERSION, raft.kraft_version)))
+    supported, finalized = _feature_lists(features, understood)
+    return ApiVersionsResponse(
+        api_keys=_api_keys(context.apis),
+        supported_features=supported,
+        finalized_features=finalized,
+        finalized_features_epoch=image.next_offset - 1,
     )
-    response = make_response(features, minimum_zero_understood=understood, apis=context.apis)
-    response.finalized_features_epoch = quorum.image.next_offset - 1
-    return response
 
 
 def unsupported_version_response(apis: Mapping[int, Handler] | None = None) -> ApiVersionsResponse:
@@ -91,21 +99,30 @@ def make_response(
     Java clients up to 3.8 throw on a feature whose minimum is 0. Clients that accept it send
     version 4, and below that such a feature is left out (KAFKA-17011).
     """
-    shown = [feature for feature in features if feature.min_version > 0 or minimum_zero_understood]
+    supported, finalized = _feature_lists(tuple(features), minimum_zero_understood)
     return ApiVersionsResponse(
-        api_keys=_api_keys(apis),
-        supported_features=[
-            SupportedFeatureKey(name=f.name, min_version=f.min_version, max_version=f.max_version)
-            for f in shown
-        ],
-        finalized_features=[
-            FinalizedFeatureKey(
-                name=f.name, max_version_level=f.finalized, min_version_level=f.finalized
-            )
-            for f in features
-            if f.finalized > 0
-        ],
+        api_keys=_api_keys(apis), supported_features=supported, finalized_features=finalized
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _feature_lists(
+    features: tuple[Feature, ...], minimum_zero_understood: bool
+) -> tuple[list[SupportedFeatureKey], list[FinalizedFeatureKey]]:
+    """Return the lists of a response. Responses share them, so they must not be changed."""
+    shown = [feature for feature in features if feature.min_version > 0 or minimum_zero_understood]
+    supported = [
+        SupportedFeatureKey(name=f.name, min_version=f.min_version, max_version=f.max_version)
+        for f in shown
+    ]
+    finalized = [
+        FinalizedFeatureKey(
+            name=f.name, max_version_level=f.finalized, min_version_level=f.finalized
+        )
+        for f in features
+        if f.finalized > 0
+    ]
+    return supported, finalized
 
 
 def _is_well_named(request: ApiVersionsRequest) -> bool:
@@ -115,27 +132,34 @@ def _is_well_named(request: ApiVersionsRequest) -> bool:
     )
 
 
-def _features(context: Context) -> Sequence[Feature]:
+#: (feature, level) of each that is finalized.
+_Levels = tuple[tuple[str, int], ...]
+
+
+@functools.lru_cache(maxsize=16)
+def _features(levels: _Levels) -> tuple[Feature, ...]:
     """Return the features that nodes of this quorum support, with the levels that its log has
     finalized.
     """
-    raft, quorum = context.gateway.raft, context.gateway.quorum
-    assert raft is not None and quorum is not None
-    finalized = {**quorum.image.features, KRAFT_VERSION: raft.kraft_version}
-    return [replace(feature, finalized=finalized.get(feature.name, 0)) for feature in OWN_FEATURES]
+    finalized = dict(levels)
+    return tuple(
+        replace(feature, finalized=finalized.get(feature.name, 0)) for feature in OWN_FEATURES
+    )
 
 
-def _observed_features(image: Image) -> Sequence[Feature]:
+@functools.lru_cache(maxsize=16)
+def _observed_features(levels: _Levels) -> tuple[Feature, ...]:
     """Return the features of the observed cluster, with the levels that it has finalized.
 
     Each is shown as supported at least up to its level: a later release than this one may have
     finalized it. kraft.version is left out, as the image does not hold control records.
     """
+    finalized = dict(levels)
     known = {feature.name: feature for feature in OWN_FEATURES if feature.name != KRAFT_VERSION}
-    names = sorted({*known, *image.features})
-    return [
-        _up_to(known.get(name, Feature(name, 0, 0)), image.features.get(name, 0)) for name in names
-    ]
+    return tuple(
+        _up_to(known.get(name, Feature(name, 0, 0)), finalized.get(name, 0))
+        for name in sorted({*known, *finalized})
+    )
 
 
 def _up_to(feature: Feature, finalized: int) -> Feature:
@@ -148,13 +172,24 @@ def _cached_response(minimum_zero_understood: bool) -> ApiVersionsResponse:
 
 
 def _api_keys(apis: Mapping[int, Handler] | None) -> list[ApiVersion]:
+    """Return the list of a response, made once for each table of handlers (None: for clients)."""
     from gateway.handlers.table import handlers  # the table imports this module
 
-    return [
+    table = handlers() if apis is None else apis
+    for known, keys in _KEYS:
+        if known is table:
+            return keys
+    keys = [
         ApiVersion(
             api_key=handler.api_key,
             min_version=handler.versions[0],
             max_version=handler.versions[-1],
         )
-        for handler in (handlers() if apis is None else apis).values()
+        for handler in table.values()
     ]
+    _KEYS.append((table, keys))
+    return keys
+
+
+#: Tables of handlers with their lists. A server has two; the length is for tests, which make many.
+_KEYS: Final[deque[tuple[Mapping[int, Handler], list[ApiVersion]]]] = deque(maxlen=4)

@@ -1,4 +1,5 @@
-"""Finds topics by name and by id, and their partitions: metadata log, audit topic, created topics.
+"""Finds topics by name and by id, and their partitions: metadata log, audit topic, view topics,
+created topics.
 
 Topics can be created if this node belongs to a quorum of kwire. Clients see their metadata, but the
 server stores no records for them, so their partitions are empty. It knows no request.
@@ -20,6 +21,7 @@ from gateway.ports import (
     Read,
     State,
 )
+from gateway.view_topics import VIEW_NAMES, VIEW_TOPICS
 from kwire.messages.partition_record import PartitionRecord
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 
 
 class Topic(NamedTuple):
-    """A topic. ``partitions`` are its records in the image; None for the metadata log, which has
-    one partition and no records.
+    """A topic. ``partitions`` are its records in the image; None for the metadata log and the view
+    topics, which have one partition and no records.
     """
 
     name: str
@@ -40,10 +42,7 @@ class Topic(NamedTuple):
 
 
 METADATA_LOG: Final = Topic(CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, None)
-#: More names than this are returned unsorted: sorting them takes 5 ms, and blocks the event loop.
-_SORTED_MAX: Final = 10_000
-#: Names that are sorted in one step.
-_RUN: Final = 2000
+_VIEWS: Final = tuple(Topic(name, topic_id, None) for name, topic_id in VIEW_TOPICS.items())
 #: The leader epoch of every audit partition: its leader never changes.
 _AUDIT_EPOCH: Final = 0
 
@@ -68,61 +67,31 @@ def cluster_image(context: Context) -> Image | None:
     return None if quorum is None else quorum.image
 
 
-def topic_names(context: Context) -> list[str]:
-    """Return the names of all topics, sorted."""
-    image = own_image(context)
-    fixed = (
-        (CLUSTER_METADATA_TOPIC,)
-        if audit_topic(context) is None
-        else (CLUSTER_METADATA_TOPIC, AUDIT_TOPIC)
-    )
-    return sorted({*fixed, *(image.topic_ids if image is not None else ())})
+def names_in_order(first: str, context: Context) -> Iterator[str | None]:
+    """Yield the names of all topics from ``first`` on, sorted; None after each short step of work.
 
-
-class Topics:
-    """All topics of one moment, for a response that is built in slices while the image changes.
-
-    It copies the two mappings of topics in the image, which takes about 10 ms for a million topics.
-    The partitions of a topic need no copy: they are never changed in place
-    (``kwire.cluster.delta``).
+    A topic that is created or deleted meanwhile may be among them.
     """
+    before = sorted(one.name for one in fixed_topics(context) if one.name >= first)
+    image = own_image(context)
+    if image is None:
+        yield from before
+        return
+    index = context.gateway.topic_index
+    yield from index.follow(image)
+    yield from heapq.merge(before, index.names(first))
 
-    def __init__(self, context: Context) -> None:
-        image = own_image(context)
-        audit = audit_topic(context)
-        self._fixed: Final = {one.name: one for one in (METADATA_LOG, audit) if one is not None}
-        self._ids: Final[Mapping[str, Uuid]] = {} if image is None else image.topic_ids.copy()
-        self._partitions: Final[Mapping[Uuid, Mapping[int, PartitionRecord]]] = (
-            {} if image is None else image.partitions.copy()
-        )
 
-    def names(self) -> list[str]:
-        """Return the names: sorted if they are few, else in the order of creation."""
-        names = [*self._fixed, *(name for name in self._ids if name not in self._fixed)]
-        return sorted(names) if len(names) <= _SORTED_MAX else names
+def fixed_topics(context: Context) -> list[Topic]:
+    """Return the topics that have no records in an image: the metadata log and those made of it."""
+    audit = audit_topic(context)
+    return [METADATA_LOG, *([] if audit is None else [audit]), *view_topics(context)]
 
-    def sorted_from(self, first: str) -> Iterator[str | None]:
-        """Yield the names from ``first`` on, sorted; None after each short step of the sort."""
-        runs = []
-        names = self.names()
-        for at in range(0, len(names), _RUN):
-            runs.append(sorted(name for name in names[at : at + _RUN] if name >= first))
-            yield None
-        yield from heapq.merge(*runs)
 
-    def find(self, name: str) -> Topic | None:
-        """Return the topic of that name, if there is one."""
-        fixed = self._fixed.get(name)
-        if fixed is not None:
-            return fixed
-        topic_id = self._ids.get(name)
-        return None if topic_id is None else Topic(name, topic_id, self._partitions[topic_id])
-
-    def named(self, name: str) -> Topic:
-        """Return the topic of a name in ``names``."""
-        found = self.find(name)
-        assert found is not None, "the name is one of names()"
-        return found
+def view_topics(context: Context) -> tuple[Topic, ...]:
+    """Return the view topics; none if they are disabled, or the log leads to no state."""
+    views = context.gateway.views
+    return _VIEWS if views is not None and views.available else ()
 
 
 def count_partitions(context: Context, at_most: int) -> int:
@@ -130,7 +99,7 @@ def count_partitions(context: Context, at_most: int) -> int:
     there, to bound its time.
     """
     image, audit = own_image(context), context.gateway.audit
-    total = 1 if audit is None else 1 + len(audit.nodes)
+    total = 1 + len(view_topics(context)) + (0 if audit is None else len(audit.nodes))
     for partitions in () if image is None else image.partitions.values():
         if total >= at_most:
             return at_most
@@ -166,6 +135,8 @@ def topic_named(name: str, context: Context) -> Topic | None:
         return METADATA_LOG
     if name == AUDIT_TOPIC:
         return audit_topic(context)
+    if name in VIEW_TOPICS:
+        return next((one for one in view_topics(context) if one.name == name), None)
     image = own_image(context)
     topic_id = image.topic_ids.get(name) if image is not None else None
     return (
@@ -181,6 +152,8 @@ def topic_with_id(topic_id: Uuid, context: Context) -> Topic | None:
         return METADATA_LOG
     if topic_id == AUDIT_TOPIC_ID:
         return audit_topic(context)
+    if topic_id in VIEW_NAMES:
+        return topic_named(VIEW_NAMES[topic_id], context)
     image = own_image(context)
     name = image.topics.get(topic_id) if image is not None else None
     return (
@@ -200,6 +173,9 @@ def log_of(topic: Topic, index: int, context: Context) -> Partition | ErrorCode:
     """
     if not has_partition(topic, index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic.topic_id in VIEW_NAMES:
+        assert context.gateway.views is not None, "a view topic without views"
+        return context.gateway.views.partition(topic.name)
     if topic.partitions is None:
         return context.gateway.partition
     record = topic.partitions[index]

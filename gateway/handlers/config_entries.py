@@ -14,7 +14,7 @@ from gateway.config import KEYS, Key
 from gateway.controller.configs.broker_keys import BROKER_KEYS, LISTENER_KEYS
 from gateway.controller.configs.config_def import ConfigKey, ConfigSource, ConfigType
 from gateway.controller.configs.topic_configs import Effective, effective_topic_configs
-from gateway.handlers.topic_configs import TOPIC_CONFIGS, audit_topic_configs
+from gateway.handlers.topic_configs import TOPIC_CONFIGS, audit_topic_configs, view_topic_configs
 from kwire.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from kwire.records.redact import broker_config, is_secret_config
 
@@ -43,6 +43,12 @@ def of_metadata_log() -> Iterator[Entry]:
     """Yield the settings of the metadata log, under the names of topic configs."""
     for name, (kind, value) in TOPIC_CONFIGS.items():
         yield _fixed(name, kind, value, value)
+
+
+def of_view_topic(name: str) -> Iterator[Entry]:
+    """Yield the settings of a view topic, under the names of topic configs."""
+    for key, kind, value, default in view_topic_configs(name):
+        yield _fixed(key, kind, value, default)
 
 
 def of_audit_topic(config: Any) -> Iterator[Entry]:

@@ -50,6 +50,8 @@ class Handler:
     for_nodes: bool = False
     #: Elements of a request at most, if that is fewer than ``request.max.elements``.
     elements_max: int | None = None
+    #: Whether a worker forwards the request to the node (``gateway.handlers.worker_table``).
+    is_forwarded: bool = False
 
     def serves(self, version: int) -> bool:
         """Whether this server serves ``version``."""

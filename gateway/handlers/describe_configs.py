@@ -25,11 +25,13 @@ from gateway.handlers.config_entries import (
     of_node,
     of_others,
     of_topic,
+    of_view_topic,
 )
 from gateway.handlers.group_requests import may_on_group
 from gateway.handlers.streamed import limited
 from gateway.handlers.topic import is_valid_name
 from gateway.ports import AUDIT_TOPIC
+from gateway.view_topics import VIEW_TOPICS
 from kwire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -183,6 +185,8 @@ def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[Entry
             else of_all_brokers(image)
         )
     topic = topic_named(name, context) if asked.resource_type == ResourceType.TOPIC else None
+    if topic is not None and topic.name in VIEW_TOPICS:
+        return of_view_topic(topic.name)
     if topic is not None and topic.partitions is None:
         return of_metadata_log()
     if topic is not None and topic.name == AUDIT_TOPIC:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may, topic_operations
-from gateway.handlers.catalog import Topic, Topics, own_image
+from gateway.handlers.catalog import Topic, names_in_order, own_image, topic_named
 from gateway.handlers.nodes import Node, reachable_nodes
 from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.handlers.topic import INTERNAL_TOPICS, PARTITION, is_valid_name
@@ -52,12 +52,12 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Message
     return respond(response, "topics", _page(request, response, context), size)
 
 
-def _names(request: DescribeTopicPartitionsRequest, topics: Topics) -> Iterator[str | None]:
-    """Yield the requested names, or all, from the cursor on; None after each step of a sort."""
+def _names(request: DescribeTopicPartitionsRequest, context: Context) -> Iterator[str | None]:
+    """Yield the requested names, or all, from the cursor on; None after each step of work."""
     cursor = request.cursor
     first = cursor.topic_name if cursor is not None and cursor.partition_index >= 0 else ""
     if not request.topics:
-        return topics.sorted_from(first)
+        return names_in_order(first, context)
     return iter(sorted({topic.name for topic in request.topics if topic.name >= first}))
 
 
@@ -67,9 +67,9 @@ def _page(
     context: Context,
 ) -> Iterator[DescribeTopicPartitionsResponseTopic | Streamed | None]:
     left, cursor = max(1, min(request.response_partition_limit, LIMIT_MAX)), request.cursor
-    topics, nodes = Topics(context), reachable_nodes(context)
+    nodes = reachable_nodes(context)
     forbidden = []
-    for name in _names(request, topics):
+    for name in _names(request, context):
         if name is None:
             yield None
             continue
@@ -84,7 +84,10 @@ def _page(
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = topics.find(name)
+        topic = topic_named(name, context)
+        if topic is None and not request.topics:
+            yield None  # it was deleted while the response was made
+            continue
         if topic is None:
             known = (
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -16,6 +16,7 @@ from gateway.handlers.catalog import Topic, log_of, topic_named, topic_with_id
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.topic import end_of_epoch, partition_fault
 from gateway.ports import FileRecords, OffsetOutOfRange, Partition
+from gateway.view_topics import VIEW_NAMES
 from kwire.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -43,7 +44,7 @@ _NAMES_LEADER: Final = 16
 WAIT_MAX_MS: Final = 300_000
 _READ_COMMITTED: Final = 1
 #: Session epochs of full requests (``FetchMetadata.INITIAL_EPOCH`` and ``FINAL_EPOCH``).
-_FULL: Final = (0, -1)
+FULL: Final = (0, -1)
 
 
 class _Wanted(NamedTuple):
@@ -61,6 +62,7 @@ class _Wanted(NamedTuple):
     leader_epoch: int
     last_fetched_epoch: int
     log: Partition | ErrorCode
+    on_demand: bool  #: a read below the high watermark may be empty, as that of a view
 
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingResponse:
@@ -69,7 +71,7 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingRe
 
     If there is a batch, at least one whole batch is returned, even above every limit (KIP-74).
     """
-    if request.session_epoch not in _FULL:
+    if request.session_epoch not in FULL:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     fetch = _Fetch(request, context)
     if request.max_wait_ms <= 0 or fetch.is_ready():
@@ -114,6 +116,7 @@ class _Fetch:
                     partition.current_leader_epoch,
                     partition.last_fetched_epoch,
                     log,
+                    isinstance(found, Topic) and found.topic_id in VIEW_NAMES,
                 )
         self._wanted = list(wanted.values())
 
@@ -149,7 +152,7 @@ class _Fetch:
             return True
         # More than the limit of the partition is never sent, so a wait for more would never end.
         enough = max(1, min(self._bytes_min, wanted.max_bytes))
-        if enough == 1 and wanted.fetch_offset < log.high_watermark:
+        if enough == 1 and wanted.fetch_offset < log.high_watermark and not wanted.on_demand:
             return True  # a short way for fetch.min.bytes=1, the default: any batch is enough
         try:
             return (

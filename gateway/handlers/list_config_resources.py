@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.controller.configs.resource_configs import ResourceType
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.catalog import Topics, own_image
+from gateway.handlers.catalog import names_in_order, own_image
 from gateway.handlers.nodes import reachable_nodes
 from gateway.handlers.streamed import respond
 from gateway.handlers.work import WHOLE_MAX
@@ -57,8 +57,8 @@ def handle(request: ListConfigResourcesRequest, context: Context) -> Message | S
 def _resources(context: Context) -> Iterator[tuple[int, str] | None]:
     image = own_image(context)
     configured = [] if image is None else list(image.configs)
-    for name in Topics(context).names():
-        yield ResourceType.TOPIC, name
+    for name in names_in_order("", context):
+        yield None if name is None else (ResourceType.TOPIC, name)
     for node_id in reachable_nodes(context):
         yield ResourceType.BROKER, str(node_id)
     if len(configured) <= WHOLE_MAX:

@@ -8,23 +8,27 @@ of them without an error.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import NOT_ASKED, Operation, cluster_operations, may, topic_operations
 from gateway.handlers.catalog import (
     Topic,
-    Topics,
     count_partitions,
+    fixed_topics,
     own_image,
     topic_named,
     topic_with_id,
 )
-from gateway.handlers.nodes import Node, reachable_nodes
-from gateway.handlers.streamed import Streamed, respond
-from gateway.handlers.topic import INTERNAL_TOPICS, PARTITION, is_valid_name
+from gateway.handlers.encoded import Encoded, PartlyEncoded
+from gateway.handlers.metadata_encoding import NamedPartitions
+from gateway.handlers.nodes import reachable_nodes
+from gateway.handlers.streamed import Streamed
+from gateway.handlers.topic import PARTITION, is_valid_name
 from gateway.handlers.work import WHOLE_MAX
-from gateway.ports import State
+from gateway.ports import AUDIT_TOPIC, State
 from kwire.messages.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -36,11 +40,11 @@ from kwire.uuid import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from kwire.message import Message
+    from gateway.handlers.metadata_encoding import EncodedTopics
+    from gateway.slices import Slices
     from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-    from kwire.messages.partition_record import PartitionRecord
 
-    _Element = MetadataResponseTopic | Streamed
+    _Element = MetadataResponseTopic | Encoded
 
 API_KEY: Final = ApiKey.METADATA
 VERSIONS: Final = range(14)
@@ -48,14 +52,16 @@ VERSIONS: Final = range(14)
 #: The versions that return the operations allowed on the cluster; later clients use DescribeCluster
 #: (KIP-700).
 _CLUSTER_OPERATIONS: Final = range(8, 11)
-#: More topics than this are looked up in slices: each takes a call of the authorizer, and may have
-#: many partitions.
-_LOOKED_UP_MAX: Final = 20
+#: The first version that returns the operations allowed on topics.
+_TOPIC_OPERATIONS: Final = 8
+#: Topics that are looked up in one step: each takes a call of the authorizer, and may have many
+#: partitions.
+_AT_ONCE_MAX: Final = 20
 #: The first version that can request a topic by its id (KIP-516).
 _BY_ID: Final = 12
 
 
-def handle(request: MetadataRequest, context: Context) -> Message | Streamed:
+def handle(request: MetadataRequest, context: Context) -> Streamed | PartlyEncoded:
     """Return the requested topics; null requests all, and in version 0 an empty list does."""
     gateway = context.gateway
     answer = _Answer(request, context)
@@ -83,50 +89,83 @@ class _Answer:
         self._request = request
         self._context = context
         self.nodes = reachable_nodes(context)
-
-    def all_topics(self, response: MetadataResponse) -> Message | Streamed:
-        """Return ``response`` with every topic that the client may describe, as of one moment."""
-        context = self._context
-
-        def elements() -> Iterator[_Element | None]:
-            topics = Topics(context)
-            # Topics without DESCRIBE are left out instead of refused: the request named none.
-            for name in topics.names():
-                yield (
-                    self._found(topics.named(name))
-                    if may(context, Operation.DESCRIBE, name)
-                    else None
-                )
-
-        size = count_partitions(context, WHOLE_MAX + 1)
-        return respond(
-            response,
-            "topics",
-            elements(),
-            size,
-            share_key=None if size <= WHOLE_MAX else self._share_key(),
+        self._encoding = context.gateway.topic_index.encoding(context.version, self.nodes)
+        self._asks_operations = (
+            context.version >= _TOPIC_OPERATIONS and request.include_topic_authorized_operations
         )
 
-    def topics(self, response: MetadataResponse) -> Message | Streamed:
-        """Return ``response`` with the requested topics."""
-        # Kafka collects the names in a set: a request that repeats one gets one answer.
-        named = self._request.topics or ()
-        if len(named) > _LOOKED_UP_MAX:
-            return Streamed(response, "topics", self._one_by_one(named))
-        asked = {(topic.name, topic.topic_id): topic for topic in named}
-        found = [self._topic(topic) for topic in asked.values()]
-        if not any(isinstance(one, Streamed) for one in found):
-            response.topics = found  # type: ignore[assignment]
-            return response
-        return Streamed(response, "topics", found)
+    def all_topics(self, response: MetadataResponse) -> Streamed | PartlyEncoded:
+        """Return ``response`` with every topic that the client may describe."""
+        size = count_partitions(self._context, WHOLE_MAX + 1)
+        if size <= WHOLE_MAX:
+            return PartlyEncoded(
+                response, "topics", [one for one in self._all() if one is not None]
+            )
+        return Streamed(response, "topics", self._all(), share_key=self._share_key())
 
-    def _one_by_one(self, named: Sequence[MetadataRequestTopic]) -> Iterator[_Element | None]:
-        """Yield each topic at its first occurrence in the request."""
+    def _all(self) -> Iterator[_Element | None]:
+        """Yield the topics of this server, then the others in the order of their names.
+
+        Those without DESCRIBE are left out instead of refused: the request named none. A topic that
+        is created or deleted meanwhile may be among them.
+        """
+        context, index = self._context, self._context.gateway.topic_index
+        for topic in fixed_topics(context):
+            if may(context, Operation.DESCRIBE, topic.name):
+                yield (yield from self._found(topic))
+        image = own_image(context)
+        if image is None:
+            return
+        yield from index.follow(image)
+        for run, start in index.runs():
+            encoded = yield from index.encoded(run, self._encoding, image)
+            yield from self._visible(encoded, run.names[start])
+            yield None
+
+    def _visible(self, encoded: EncodedTopics, first: str) -> Iterator[_Element | None]:
+        """Yield the topics from the name ``first`` on that the client may describe, in as few
+        pieces as possible.
+        """
+        context, names = self._context, encoded.names
+        sees_all = context.gateway.authorizer.allows_all(context.peer.principal)
+        allowed = [
+            position
+            for position in range(bisect_left(names, first), len(names))
+            if sees_all or may(context, Operation.DESCRIBE, names[position])
+        ]
+        if len(allowed) == len(names) and not self._asks_operations:
+            yield encoded
+            return
+        for position in allowed:
+            yield self._cut(encoded, position)
+
+    def _cut(self, encoded: EncodedTopics, position: int) -> Encoded:
+        name = encoded.names[position]
+        operations = topic_operations(self._context, name) if self._asks_operations else None
+        return encoded.cut(position, operations)
+
+    def topics(self, response: MetadataResponse) -> Streamed | PartlyEncoded:
+        """Return ``response`` with the requested topics."""
+        elements = self._named()
+        found: list[_Element] = []
+        for one in elements:
+            if one is None or len(found) >= _AT_ONCE_MAX:
+                return Streamed(response, "topics", chain(found, (one,), elements))
+            found.append(one)
+        return PartlyEncoded(response, "topics", found)
+
+    def _named(self) -> Iterator[_Element | None]:
+        """Yield each topic at its first occurrence in the request: Kafka collects the names in a
+        set.
+        """
         seen: set[tuple[str | None, Uuid]] = set()
-        for topic in named:
+        for topic in self._request.topics or ():
             key = topic.name, topic.topic_id
-            yield None if key in seen else self._topic(topic)
-            seen.add(key)
+            if key in seen:
+                yield None
+            else:
+                seen.add(key)
+                yield (yield from self._topic(topic))
 
     def _share_key(self) -> Hashable:
         """Return what the response depends on, besides the API's version."""
@@ -137,9 +176,10 @@ class _Answer:
             request.include_cluster_authorized_operations,
         )
         who = (peer.principal, peer.host) if context.gateway.authorizer.keeps_acls else None
-        return peer.listener, asked, who, None if image is None else (id(image), image.next_offset)
+        topics = None if image is None else (image.topic_changes, image.topic_changes.number)
+        return peer.listener, tuple(self.nodes.items()), asked, who, topics
 
-    def _topic(self, asked: MetadataRequestTopic) -> _Element:
+    def _topic(self, asked: MetadataRequestTopic) -> Slices[_Element]:
         if asked.name is None or asked.topic_id != ZERO_UUID:
             if self._context.version < _BY_ID:
                 # Versions 10 and 11 have the field, but Kafka refuses requests that use it
@@ -148,14 +188,14 @@ class _Answer:
                 return MetadataResponseTopic(
                     error_code=fault, name=asked.name or "", topic_id=asked.topic_id
                 )
-            return self._by_id(asked)
+            return (yield from self._by_id(asked))
         if not may(self._context, Operation.DESCRIBE, asked.name):
             return MetadataResponseTopic(
                 error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=asked.name
             )
         topic = topic_named(asked.name, self._context)
         if topic is not None:
-            return self._found(topic)
+            return (yield from self._found(topic))
         fault = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if is_valid_name(asked.name)
@@ -163,7 +203,7 @@ class _Answer:
         )
         return MetadataResponseTopic(error_code=fault, name=asked.name)
 
-    def _by_id(self, asked: MetadataRequestTopic) -> _Element:
+    def _by_id(self, asked: MetadataRequestTopic) -> Slices[_Element]:
         topic = topic_with_id(asked.topic_id, self._context)
         if topic is None:
             return MetadataResponseTopic(
@@ -172,45 +212,31 @@ class _Answer:
         if not may(self._context, Operation.DESCRIBE, topic.name):
             fault = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             return MetadataResponseTopic(error_code=fault, name=None, topic_id=asked.topic_id)
-        return self._found(topic)
+        return (yield from self._found(topic))
 
-    def _found(self, topic: Topic) -> _Element:
-        context, partitions = self._context, topic.partitions
-        asked = context.version >= 8 and self._request.include_topic_authorized_operations
-        found = MetadataResponseTopic(
+    def _found(self, topic: Topic) -> Slices[_Element]:
+        if topic.partitions is None:
+            return self._of_the_log(topic)
+        image = own_image(self._context)
+        if image is not None and topic.name != AUDIT_TOPIC:
+            index = self._context.gateway.topic_index
+            encoded = index.encoded_topic(topic.name, self._encoding, image)
+            if encoded is not None:
+                return self._cut(encoded, bisect_left(encoded.names, topic.name))
+        named = NamedPartitions(topic.name, topic.topic_id, topic.partitions)
+        encoded = yield from self._encoding.encoder.encode([named])
+        return self._cut(encoded, 0)
+
+    def _of_the_log(self, topic: Topic) -> MetadataResponseTopic:
+        """Return the metadata log, or a view of it."""
+        return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
-            is_internal=topic.name in INTERNAL_TOPICS,
-            topic_authorized_operations=topic_operations(context, topic.name)
-            if asked
-            else NOT_ASKED,
+            partitions=[_of_metadata_log(self._context)],
+            topic_authorized_operations=(
+                topic_operations(self._context, topic.name) if self._asks_operations else NOT_ASKED
+            ),
         )
-        if partitions is None:
-            found.partitions = [_of_metadata_log(context)]
-            return found
-        if len(partitions) < WHOLE_MAX:
-            found.partitions = [
-                _partition(partitions[index], self.nodes) for index in sorted(partitions)
-            ]
-            return found
-        return Streamed(
-            found,
-            "partitions",
-            (_partition(partitions[index], self.nodes) for index in sorted(partitions)),
-        )
-
-
-def _partition(record: PartitionRecord, nodes: Mapping[int, Node]) -> MetadataResponsePartition:
-    led = record.leader in nodes
-    return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=record.partition_id,
-        leader_id=record.leader if led else -1,
-        leader_epoch=record.leader_epoch,
-        replica_nodes=record.replicas,
-        isr_nodes=record.isr,
-        offline_replicas=[node_id for node_id in record.replicas if node_id not in nodes],
-    )
 
 
 def _of_metadata_log(context: Context) -> MetadataResponsePartition:

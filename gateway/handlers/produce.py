@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.ports import AUDIT_TOPIC
+from gateway.view_topics import VIEW_TOPICS
 from kwire.messages.produce_response import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -32,6 +33,7 @@ AUDIT: Final = (
     "The nodes of the quorum alone write down who changed what: "
     "nothing can be produced to this topic."
 )
+VIEW: Final = "This topic is derived from the metadata log: nothing can be produced to it."
 NO_DATA: Final = (
     "This server keeps the metadata of topics, not their records: nothing can be produced to them."
 )
@@ -71,6 +73,8 @@ def _refused(topic: TopicProduceData, context: Context) -> TopicProduceResponse 
 
 
 def _reason(topic: Topic | None) -> str:
+    if topic is not None and topic.name in VIEW_TOPICS:
+        return VIEW
     if topic is None or topic.partitions is None:
         return REASON
     return AUDIT if topic.name == AUDIT_TOPIC else NO_DATA

@@ -46,9 +46,10 @@ def _asking(
         if not may_on_cluster(context, operation):
             refused: Any = response_type(api_key)
             return refused(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)  # type: ignore[no-any-return]
-        assert context.gateway.raft is not None, "a controller listener without a quorum"
+        peers = context.gateway.raft or context.gateway.relay
+        assert peers is not None, "a controller listener without a quorum"
         pending = PendingResponse()
-        context.gateway.raft.ask(request, context.version, context.peer.listener, pending)
+        peers.ask(request, context.version, context.peer.listener, pending)
         return pending
 
     return ask

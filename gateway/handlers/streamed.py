@@ -17,6 +17,7 @@ from gateway.handlers.work import WHOLE_MAX
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
+    from gateway.handlers.encoded import Encoded
     from kwire.message import Message, Struct
 
 _S = TypeVar("_S", bound="Struct")
@@ -29,10 +30,10 @@ class Streamed:
     """``message``, or a struct in one, whose array ``attr`` gets the structs that ``elements``
     yields.
 
-    ``elements`` yields structs of the array, :class:`Streamed` structs whose own array is long, and
-    None where it made no element but may be interrupted. It reads the image of the cluster lazily.
-    The image changes between two slices, so everything that must be consistent is taken from it
-    first.
+    ``elements`` yields structs of the array, elements that are encoded already, :class:`Streamed`
+    structs whose own array is long, and None where it made no element but may be interrupted. It
+    reads the image of the cluster lazily. The image changes between two slices, so everything that
+    must be consistent is taken from it first.
 
     ``share_key``: concurrent requests with an equal key share one response; None shares nothing.
     ``size_limit``: the server sets ``is_full`` once so many bytes are encoded, and ``elements``
@@ -56,14 +57,14 @@ class Streamed:
         self,
         message: Struct,
         attr: str,
-        elements: Iterable[Struct | Streamed | None] = (),
+        elements: Iterable[Struct | Encoded | Streamed | None] = (),
         *,
         share_key: Hashable = None,
         size_limit: int | None = None,
     ) -> None:
         self.message: Any = message
         self.attr = attr
-        self.elements: Iterator[Struct | Streamed | None] = iter(elements)
+        self.elements: Iterator[Struct | Encoded | Streamed | None] = iter(elements)
         self.share_key = share_key
         self.size_limit = size_limit
         self.is_full = False
@@ -71,7 +72,9 @@ class Streamed:
         self.wrap: Callable[[list[bytes], Container[int], int], list[Any]] | None = None
 
     def whole(self) -> Any:
-        """Return the message with all its elements, built in one step."""
+        """Return the message with all its elements, none of which is encoded already, built in one
+        step.
+        """
         setattr(self.message, self.attr, _whole(self.elements))
         return self.message
 
@@ -105,7 +108,7 @@ def _struct_arrays(cls: type[Message]) -> tuple[str, ...]:
 def respond(
     message: Message,
     attr: str,
-    elements: Iterable[Struct | Streamed | None],
+    elements: Iterable[Struct | Encoded | Streamed | None],
     size: int,
     *,
     share_key: Hashable = None,
@@ -119,7 +122,7 @@ def respond(
     return message
 
 
-def _whole(elements: Iterable[Struct | Streamed | None]) -> list[Any]:
+def _whole(elements: Iterable[Struct | Encoded | Streamed | None]) -> list[Any]:
     return [
         one.whole() if one.__class__ is Streamed else one for one in elements if one is not None
     ]
@@ -139,7 +142,7 @@ def limited(
     streamed = Streamed(message, attr, size_limit=limit)
     why = f"The response has reached response.max.bytes ({limit}): ask for fewer at a time."
 
-    def elements() -> Iterator[Struct | Streamed | None]:
+    def elements() -> Iterator[Struct | Encoded | Streamed | None]:
         for one in asked:
             yield refuse(one, ErrorCode.INVALID_REQUEST, why) if streamed.is_full else make(one)
 

@@ -61,6 +61,15 @@ _ON_BOTH: Final = (
     *(key for key in ApiKey if key.listeners == {"broker", "controller"}),
     ApiKey.LIST_CONFIG_RESOURCES,
 )
+#: The APIs of a relay: those of replicas, and those that an observer sends beside them.
+_OF_REPLICAS: Final = (ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT)
+_OF_OBSERVERS: Final = (
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.DESCRIBE_CLUSTER,
+)
 
 
 @functools.cache
@@ -89,6 +98,19 @@ def controller_handlers() -> Mapping[int, Handler]:
     own = [*_import("raft").HANDLERS, *of_nodes]
     taken = {handler.api_key for handler in own}  # Fetch, for one, is that of replicas
     found = [*own, *(of_all[key] for key in _ON_BOTH if key in of_all and key not in taken)]
+    return MappingProxyType(
+        {handler.api_key: handler for handler in sorted(found, key=lambda one: one.api_key)}
+    )
+
+
+@functools.cache
+def relay_handlers() -> Mapping[int, Handler]:
+    """Return the handlers of the controller listeners of an observer, by API key: what observers
+    behind it send, and nothing of voters and of admin clients.
+    """
+    of_all = handlers()
+    replicas = [one for one in _import("raft").HANDLERS if one.api_key in _OF_REPLICAS]
+    found = [*replicas, *(of_all[key] for key in _OF_OBSERVERS)]
     return MappingProxyType(
         {handler.api_key: handler for handler in sorted(found, key=lambda one: one.api_key)}
     )

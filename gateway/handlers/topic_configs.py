@@ -1,4 +1,5 @@
-"""Builds the topic configs of the metadata log and the audit topic. It knows no request.
+"""Builds the topic configs of the metadata log, the audit topic and the view topics. It knows no
+request.
 
 The values are Kafka's defaults for a topic, except for those that ``KafkaRaftLog`` sets for the
 metadata log (batches up to 8 MiB; no retention, because snapshots decide on deletion), and those of
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from gateway.controller.configs.config_def import ConfigType
 from gateway.controller.configs.topic_keys import TOPIC_KEYS
+from gateway.view_topics import CHANGES, view_topic
 
 _OF_METADATA_LOG: Final = {"max.message.bytes": "8388608", "retention.ms": "-1"}
 
@@ -40,3 +42,15 @@ def audit_topic_configs(config: Any) -> Iterator[tuple[str, ConfigType, str, str
             default if attribute is None else str(getattr(config, attribute)),
             default,
         )
+
+
+def view_topic_configs(topic: str) -> Iterator[tuple[str, ConfigType, str, str]]:
+    """Return (name, type, value, default) of every key of a view topic.
+
+    Of an entity the last record counts, so the topic is compacted; a change is a record of its own.
+    """
+    policy = "delete" if topic == view_topic(CHANGES) else "compact"
+    own = {"cleanup.policy": policy, "retention.ms": "-1"}
+    for name, key in TOPIC_KEYS.items():
+        default = key.default or ""
+        yield name, key.type, own.get(name, default), default

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from gateway.address import Address
-from gateway.quorum.node import Node
+from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.partition import PARTITION
 from gateway.quorum.roles import Leader
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
@@ -52,14 +52,15 @@ def voter_only(node: Node, sender_id: int, epoch: int) -> ErrorCode:
 
 
 def leader_only(node: Node, epoch: int) -> ErrorCode:
-    """Return the error of a request that only the leader of ``epoch`` answers
-    (``validateLeaderOnlyRequest``).
+    """Return the error of a request that only the leader of ``epoch``, or a relay that knows one,
+    answers (``validateLeaderOnlyRequest``).
     """
     if epoch < node.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > node.epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    return ErrorCode.NONE if isinstance(node.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    answers = isinstance(node.role, Leader) or (node.is_relay and node.leader_id != NO_NODE)
+    return ErrorCode.NONE if answers else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def is_meant_for(node: Node, voter_id: int, directory_id: Uuid) -> bool:

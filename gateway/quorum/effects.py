@@ -123,6 +123,7 @@ class FailureKind(enum.StrEnum):
     """Why a request got no response."""
 
     UNREACHABLE = "unreachable"  #: no connection, or TLS failed
+    REFUSED = "refused"  #: no process listens at the address
     CLOSED = "closed"  #: the connection ended before the response
     TIMEOUT = "timeout"
     UNDECODABLE = "undecodable"  #: the response does not follow the protocol

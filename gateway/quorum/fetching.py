@@ -11,12 +11,19 @@ from typing import Any
 
 from gateway.address import Address
 from gateway.error_text import error_with_code
-from gateway.quorum import error_messages, requests, response_checks, transitions
+from gateway.quorum import (
+    error_messages,
+    leader_distance,
+    requests,
+    response_checks,
+    transitions,
+)
 from gateway.quorum.effects import Failure, FailureKind
 from gateway.quorum.node import Node
 from gateway.quorum.partition import Position
 from gateway.quorum.peers import OnFailed
 from gateway.quorum.response_checks import InvalidResponse
+from gateway.quorum.roles import Follower
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse, PartitionData
 from kwire.protocol import ErrorCode
@@ -111,6 +118,19 @@ def failed(node: Node, address: Address, failure: Failure) -> None:
         )
 
 
+def leader_failed(node: Node, role: Follower, failure: Failure) -> None:
+    """Handle a voter's Fetch without a response: campaign at once if the leader's process is gone.
+
+    Kafka waits for the fetch timeout. A leader whose process has ended leads no more, even if it
+    starts again, and the pre-vote protects one that lives: the other followers refuse it while
+    their leader answers them (KIP-996).
+    """
+    # Only a leader that has answered: after a pre-vote that was refused this node waits. Other
+    # failures may be those of a connection, or of a leader that is busy.
+    if failure.kind is FailureKind.REFUSED and role.fetched and node.may_campaign:
+        role.fetch_until = min(role.fetch_until, node.now)
+
+
 def denied(node: Node, address: Address, reason: str) -> None:
     """Report that an administrator must grant access, and send the address no requests for
     ``denied_backoff_s``.
@@ -124,10 +144,16 @@ def handle_leader_and_epoch(
     node: Node, sender: str, partition: Any, message: Any, asked: Address | None = None
 ) -> bool:
     """Take the epoch and leader of a Fetch or FetchSnapshot response; return whether the rest of it
-    can be used.
+    can be used. An observer notes how far from the leader it was made.
     """
+    try:
+        distance = leader_distance.read(message)
+    except InvalidResponse as problem:
+        node.protocol_violation(sender, str(problem))
+        node.back_off()
+        return False
     leader = partition.current_leader
-    return transitions.handle_common_response(
+    usable = transitions.handle_common_response(
         node,
         sender,
         partition.error_code,
@@ -136,3 +162,6 @@ def handle_leader_and_epoch(
         message.node_endpoints,
         asked,
     )
+    if usable and node.settings.observer is not None:
+        node.distance = distance
+    return usable

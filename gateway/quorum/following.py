@@ -1,10 +1,9 @@
 """Copies the leader's log: sends Fetch, and appends or truncates by the response (KIP-595, 630).
 
-One implementation serves a voter, an observer of this quorum, and a gateway that observes a quorum
-of other controllers (``settings.observer``); the last one adds two steps, ``handshake`` and
-``log_history``. Snapshots are downloaded by ``snapshot_fetch``. A response that no leader sends
-costs a pause and nothing else; only one that would undo committed records stops the node. Follows
-``KafkaRaftClient.pollFollower`` and ``handleFetchResponse``.
+It serves voters, observers of this quorum, and gateways that observe another one
+(``settings.observer``), which adds ``handshake`` and ``log_history``. ``snapshot_fetch`` downloads
+snapshots. A response that no leader sends costs a pause; only one that would undo committed records
+stops the node. Follows ``KafkaRaftClient.pollFollower`` and ``handleFetchResponse``.
 """
 
 from __future__ import annotations
@@ -83,7 +82,9 @@ class Following:
         node = self._node
         settings, download = node.settings, role.download
         on_failed = (
-            partial(self._on_failed, role, address) if settings.observer is not None else None
+            partial(self._on_failed, role, address)
+            if settings.observer is not None
+            else partial(fetching.leader_failed, node, role)
         )
         if download is None:
             below = self._history.below
@@ -126,9 +127,8 @@ class Following:
     ) -> bool | None:
         """Return whether the next Fetch may go out at once (see ``peers.OnAnswer``)."""
         node, sender = self._node, f"leader {role.leader_id} ({address})"
-        # A node that lost a pre-vote meanwhile follows the same leader with a new role object, and
-        # may do so more often than that leader answers. The response still counts, as long as the
-        # leader, the epoch and the end of the log are the same.
+        # A node that lost a pre-vote meanwhile follows the same leader with a new role object. The
+        # response still counts, as long as the leader, the epoch and the log's end are the same.
         follower = node.role
         late = not isinstance(follower, Follower) or follower.leader_id != role.leader_id
         partition = fetching.only_partition(node, address, sender, message)
@@ -181,8 +181,8 @@ class Following:
             node.back_off()
             self._suspect_leader(follower)
             return False
-        # For an observer only what the log has accepted is progress: a false leader could name one
-        # new snapshot or high watermark after another.
+        # For an observer only what the log has accepted is progress: a false leader could name new
+        # snapshots or high watermarks for ever.
         if node.settings.observer is not None:
             news = self._reached(follower) != before
         if node.stopped:
@@ -202,10 +202,14 @@ class Following:
 
     def _leader_answered(self, role: Follower) -> None:
         """Begin the fetch timeout anew. Until it ends, this node refuses pre-votes (KIP-996)."""
+        node = self._node
+        heard_at = node.now - node.distance.silent_s  # by a relay, if there is one
         role.fetched, role.ended, role.successor = True, False, False
-        role.fetch_until = self._node.now + role.timeout_s
-        self._node.leader_answered_at = self._node.now
-        self._discovery.found()
+        role.fetch_until = heard_at + role.timeout_s
+        if heard_at > -math.inf:
+            node.leader_answered_at = max(node.leader_answered_at or heard_at, heard_at)
+        if node.now < role.fetch_until:
+            self._discovery.found()
 
     def _take(
         self, role: Follower, partition: PartitionData, below: SnapshotId | None, sender: str
@@ -238,8 +242,7 @@ class Following:
         if given is not None:
             self._append(given)
         # A new leader has a lower high watermark than the last one, or none, until a record of its
-        # own epoch is committed (KAFKA-12460). ``role`` is new with each leader; the node's own
-        # high watermark never decreases.
+        # own epoch is committed (KAFKA-12460). The node's own high watermark never decreases.
         if high_watermark >= 0:
             role.leader_high_watermark = node.leader_high_watermark = high_watermark
         self.advance(role)
@@ -260,9 +263,8 @@ class Following:
             given.data,
             known_versions=None if node.settings.observer is not None else KRAFT_VERSIONS,
         )
-        end_offset = given.end.offset
-        node.measures.fetched_records += end_offset - node.log.end_offset
-        node.append(given.data, end_offset, found.batches)
+        node.measures.fetched_records += given.end.offset - node.log.end_offset
+        node.append(given.data, given.end.offset, found.batches)
         for offset, kraft_version in found.versions:
             node.history.add_version(offset, kraft_version)
         for offset, voters in found.voters:

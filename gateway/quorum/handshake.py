@@ -90,7 +90,10 @@ class Handshake:
                 reason=error_messages.no_voters(address, error, node.settings.node_id),
             )
             return None
-        for id, host, port in voters.endpoints_described(message):
+        # Behind a relay this node must not connect to the quorum, not even where the relay is lost:
+        # a thousand observers would do so at the same moment.
+        direct = node.distance.relays == 0
+        for id, host, port in voters.endpoints_described(message) if direct else ():
             # A known address is the one at which the node answered. The advertised one may not be
             # reachable from here, behind a forwarded port.
             if id not in node.addresses:

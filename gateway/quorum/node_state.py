@@ -11,6 +11,7 @@ from typing import Final
 
 from gateway.address import Address
 from gateway.quorum.effects import Effect, ElectionState
+from gateway.quorum.leader_distance import LEADER
 from gateway.quorum.measures import Measures
 from gateway.quorum.peers import Peers
 from gateway.quorum.replicated_log import ReplicatedLog
@@ -58,6 +59,7 @@ class NodeState:
         self.reported_voters: frozenset[int] = frozenset()
         self.leader_high_watermark = -1  #: the last one that any leader reported
         self.leader_answered_at: float | None = None  #: when a leader last answered as one
+        self.distance = LEADER  #: how far from the leader an observer's last response was made
         #: Used by an observer only.
         self.retry = RetryPolicy(settings.retry_backoff_s, settings.retry_backoff_max_s, random)
         self.measures = Measures()
@@ -114,6 +116,11 @@ class NodeState:
     def is_voter(self) -> bool:
         """Whether this node is one of the voters."""
         return self.settings.observer is None and self.history.is_voter
+
+    @property
+    def is_relay(self) -> bool:
+        """Whether this node is an observer with a listener for other observers."""
+        return self.settings.observer is not None and bool(self.settings.endpoints)
 
     def is_self(self, id: int) -> bool:
         """Return whether ``id`` is this node's. -1 is no node's, although an observer may have
@@ -184,7 +191,8 @@ class NodeState:
         by.
         """
         leader_id = self.election.leader_id
-        if self.is_self(leader_id):
+        # A relay gives its own address: observers behind it must not connect to the quorum.
+        if self.is_self(leader_id) or (self.is_relay and leader_id != NO_NODE):
             return self.settings.endpoints.get(listener)
         if leader_id == NO_NODE:
             return None

@@ -36,6 +36,7 @@ from gateway.quorum.leader_role import LeaderRole
 from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.quorum_requests import QuorumRequests
 from gateway.quorum.raft_status import RaftStatus
+from gateway.quorum.relaying import Relaying
 from gateway.quorum.resigned_role import ResignedRole
 from gateway.quorum.roles import (
     Candidate,
@@ -84,7 +85,8 @@ class Raft(RaftStatus):
         self._following = Following(node, self._discovery)
         self._leader_role = LeaderRole(node, self._committed)
         self._resigned_role = ResignedRole(node)
-        self._serving = Serving(node, self._leader_role)
+        self._relaying = Relaying(node)
+        self._serving = Serving(node, self._leader_role, self._relaying)
         self._quorum_requests = QuorumRequests(node)
         self._voter_changes = VoterChanges(node, self._leader_role)
         self._registration = VoterRegistration(node)
@@ -165,6 +167,8 @@ class Raft(RaftStatus):
         self._events[event.__class__](event)
         if not node.stopped:
             self._poll()
+        if node.is_relay and not node.stopped:
+            self._relaying.poll()
         return node.take()
 
     @property
@@ -172,6 +176,9 @@ class Raft(RaftStatus):
         """When a ``Tick`` is needed at the latest, in monotonic seconds; infinite for never."""
         if self._node.stopped or self._done:
             return math.inf
+        return min(self._role_deadline(), self._relaying.deadline)
+
+    def _role_deadline(self) -> float:
         role = self._node.role
         if isinstance(role, Follower):
             return self._following.deadline(role)

@@ -63,10 +63,15 @@ class RaftStatus:
 
     @property
     def leader_answered_at(self) -> float | None:
-        """When a leader last answered Fetch or FetchSnapshot without an error, in monotonic
-        seconds; None if none has.
+        """When a leader last answered Fetch or FetchSnapshot without an error, this node or the
+        first relay above it, in monotonic seconds; None if none has.
         """
         return self._node.leader_answered_at
+
+    @property
+    def relays(self) -> int:
+        """The number of relays between this observer and the leader, by the last response."""
+        return self._node.distance.relays
 
     @property
     def leader_address(self) -> Address | None:

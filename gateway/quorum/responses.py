@@ -5,13 +5,15 @@ It decides nothing: the parts of the core pass error and content. Follows ``Raft
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from gateway.quorum import leader_distance
 from gateway.quorum.effects import LogRange, Reply, SnapshotRange
 from gateway.quorum.events import Requested
 from gateway.quorum.node import Node
 from gateway.quorum.partition import PARTITION, Position
 from gateway.quorum.roles import DelayedFetch
+from gateway.sizes import MIB
 from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages import (
@@ -29,6 +31,8 @@ from kwire.messages.vote_response import VoteResponse
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 
+#: Record bytes in one response at most (``KafkaRaftClient.MAX_FETCH_SIZE_BYTES``).
+FETCH_MAX_BYTES: Final = 8 * MIB
 #: Kafka's raft fills the endpoints of a Fetch response from this version on, although version 16
 #: has the field.
 _FETCH_ENDPOINTS_FROM = 17
@@ -150,6 +154,7 @@ def fetch(
     answer = FetchResponse(responses=[topic])
     if asked.version >= _FETCH_ENDPOINTS_FROM:
         answer.node_endpoints = _endpoints(node, asked.listener, fetch_response.NodeEndpoint)
+    _add_distance(node, answer)
     reply(node, asked.number, answer, read)
 
 
@@ -187,7 +192,13 @@ def fetch_snapshot(
         answer.node_endpoints = _endpoints(
             node, asked.listener, fetch_snapshot_response.NodeEndpoint
         )
+    _add_distance(node, answer)
     reply(node, asked.number, answer, read)
+
+
+def _add_distance(node: Node, answer: Any) -> None:
+    if node.is_relay:
+        leader_distance.write(answer, node.distance, node.leader_answered_at, node.now)
 
 
 def _endpoints(node: Node, listener: str, endpoint: Any) -> list[Any]:

@@ -1,6 +1,7 @@
 """Answers Fetch and FetchSnapshot as the leader, and records the progress of the replicas.
 
-It reads no log: a response names the bytes that the driver puts into it. Follows
+An observer that is a relay checks requests here, too, and answers Fetch by ``relaying``. This
+module reads no log: a response names the bytes that the driver puts into it. Follows
 ``handleFetchRequest``, ``tryCompleteFetchRequest`` and ``handleFetchSnapshotRequest`` (KIP-595,
 630, 853, 1166).
 """
@@ -16,9 +17,9 @@ from gateway.quorum.events import Requested
 from gateway.quorum.leader_role import LeaderRole
 from gateway.quorum.node import Node
 from gateway.quorum.partition import PARTITION
+from gateway.quorum.relaying import Relaying
 from gateway.quorum.replicated_log import BOOTSTRAP
 from gateway.quorum.roles import DelayedFetch, Leader, Progress
-from gateway.sizes import MIB
 from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
@@ -31,7 +32,6 @@ from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 _FETCH_FROM: Final = 12
 #: The first version in which a topic has an id instead of a name (KIP-516).
 _TOPIC_IDS_FROM: Final = 13
-_ANSWER_MAX_BYTES: Final = 8 * MIB  # ``KafkaRaftClient.MAX_FETCH_SIZE_BYTES``
 #: Observers remembered for DescribeQuorum. Any node may fetch as an observer, under any id.
 _OBSERVERS_MAX: Final = 256
 #: Fetches in the purgatory at one time. One more ends the wait of the oldest.
@@ -43,9 +43,10 @@ _WAIT_MS_MAX: Final = 300_000
 class Serving:
     """The part of a leader that replicas copy from."""
 
-    def __init__(self, node: Node, leader_role: LeaderRole) -> None:
+    def __init__(self, node: Node, leader_role: LeaderRole, relaying: Relaying) -> None:
         self._node = node
         self._leader_role = leader_role
+        self._relaying = relaying
 
     # --- Fetch ---
 
@@ -54,16 +55,23 @@ class Serving:
         node, request = self._node, asked.message
         assert isinstance(request, FetchRequest), request
         partition = _fetched_partition(request, asked.version)
+        if error := self._relay_refusal(_replica_id(request, asked.version)):
+            responses.refuse(node, asked, FetchResponse, error)
         # First, as in ``handleFetchRequest``: a node of another cluster is told neither the epoch
         # nor the leader of this one.
-        if checks.is_other_cluster(node, request.cluster_id):
+        elif checks.is_other_cluster(node, request.cluster_id):
             responses.refuse(node, asked, FetchResponse, ErrorCode.INCONSISTENT_CLUSTER_ID)
         elif partition is None:
             responses.refuse(node, asked, FetchResponse, ErrorCode.INVALID_REQUEST)
         elif error := self._fetch_error(request, partition):
             responses.fetch(node, asked, error)
+        elif node.is_relay:
+            self._relaying.serve(asked, request, partition)
         else:
             self._serve(asked, request, partition)
+
+    def _relay_refusal(self, replica_id: int) -> ErrorCode:
+        return self._relaying.refusal(replica_id) if self._node.is_relay else ErrorCode.NONE
 
     def _serve(self, asked: Requested, request: FetchRequest, partition: Any) -> None:
         node, role = self._node, self._node.role
@@ -127,7 +135,7 @@ class Serving:
         if partition.fetch_offset < end:
             # ``partition_max_bytes`` is not looked at: Kafka's replicas send 0 there. The first
             # batch goes out whole, also if it is larger.
-            most = min(max(asked.request.max_bytes, 1), _ANSWER_MAX_BYTES)
+            most = min(max(asked.request.max_bytes, 1), responses.FETCH_MAX_BYTES)
             responses.fetch(
                 node, asked, high_watermark=told, read=LogRange(partition.fetch_offset, end, most)
             )
@@ -198,6 +206,7 @@ class Serving:
 
     def cancel(self, number: int) -> None:
         """Drop a delayed Fetch whose client has disconnected."""
+        self._relaying.cancel(number)
         if isinstance(self._node.role, Leader):
             self._node.role.delayed.pop(number, None)
 
@@ -249,6 +258,8 @@ class Serving:
         # (CVE-2026-83525).
         node, request = self._node, asked.message
         assert isinstance(request, FetchSnapshotRequest), request
+        if refusal := self._relay_refusal(request.replica_id):
+            return responses.refuse(node, asked, FetchSnapshotResponse, refusal)
         if checks.is_other_cluster(node, request.cluster_id):
             return responses.refuse(
                 node, asked, FetchSnapshotResponse, ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -264,13 +275,12 @@ class Serving:
         if error:
             return responses.fetch_snapshot(node, asked, name, partition.partition, error, id=id)
         role = node.role
-        assert isinstance(role, Leader), "only a leader gets here"
         # A voter that downloads a snapshot does not fetch meanwhile. It still follows this leader.
-        if request.replica_id in role.progress:
+        if isinstance(role, Leader) and request.replica_id in role.progress:
             voter = role.progress[request.replica_id]
             if node.voters.nodes[voter.id].is_key(voter.id, partition.replica_directory_id):
                 self._leader_role.voter_fetched(role, voter)
-        most = min(max(request.max_bytes, 1), _ANSWER_MAX_BYTES)
+        most = min(max(request.max_bytes, 1), responses.FETCH_MAX_BYTES)
         read = SnapshotRange(id, partition.position, most)
         return responses.fetch_snapshot(node, asked, name, PARTITION, id=id, read=read)
 

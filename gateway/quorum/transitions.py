@@ -12,6 +12,7 @@ from typing import Any
 from gateway.address import Address
 from gateway.error_text import error_with_code
 from gateway.quorum.checks import is_consistent_leader
+from gateway.quorum.effects import AbandonSnapshot
 from gateway.quorum.node import EPOCH_MAX, NO_NODE, Node
 from gateway.quorum.roles import Follower, Leader, Unattached
 from kwire.protocol import ErrorCode
@@ -124,6 +125,10 @@ def _use_address(node: Node, leader_id: int, given: dict[str, Address], asked: A
         and isinstance(node.role, Follower)
         and node.role.leader_id == leader_id
     ):
+        # Two relays answer for one leader, and their snapshots with one id are two files.
+        if node.role.download is not None and asked != node.address_of(leader_id):
+            node.emit(AbandonSnapshot(node.role.download.id))
+            node.role.download = None
         node.role.endpoints = node.leader_endpoints = given
 
 

@@ -24,6 +24,10 @@ class AllowAll:
         """Always true."""
         return True
 
+    def allows_all(self, principal: str) -> bool:
+        """Always true."""
+        return True
+
     def catch_up(self) -> None:
         """Nothing: there are no ACLs."""
 

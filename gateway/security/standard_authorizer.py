@@ -95,6 +95,10 @@ class StandardAuthorizer:
             return True
         return self._allow_everyone and not self._index.has_acls(kind, resource_name)
 
+    def allows_all(self, principal: str) -> bool:
+        """Whether ``principal`` is a super user. Every other one is subject to the ACLs."""
+        return principal in self._super_users
+
     def catch_up(self) -> bool:
         """Index the ACLs that were committed since the last call; False before they are loaded.
 

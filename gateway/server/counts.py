@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.answer_errors import count_errors
+from gateway.handlers.encoded import PartlyEncoded
 from gateway.server.loop_watchdog import NOTED_S
 from kwire.registry import request_type
 
@@ -58,9 +59,12 @@ class ApiCounts:
         self.waits += 1
         self.wait_seconds += seconds
 
-    def answered(self, response: Message) -> None:
+    def answered(self, response: Message | PartlyEncoded) -> None:
         """Count the error codes in ``response``."""
-        count_errors(response, self.errors)
+        if isinstance(response, PartlyEncoded):
+            response.count_errors(self.errors)
+        else:
+            count_errors(response, self.errors)
 
 
 class _Apis(dict[int, ApiCounts]):

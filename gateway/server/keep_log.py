@@ -74,7 +74,22 @@ class LogCleaner:
         self._cleaned = cleaned
 
     async def run(self) -> None:
-        """Write snapshots and clean, for ever. Raises SourceStopped if the log cannot be used."""
+        """Write snapshots and clean, for ever. Raises SourceStopped if the log cannot be used.
+
+        When the task is cancelled, a snapshot that is being written is given up: it may take longer
+        than a server may take to stop.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_at_end)
+            await self._run()
+
+    async def _cancel_at_end(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._snapshots.cancel()
+
+    async def _run(self) -> None:
         clean_at = trio.current_time()
         while True:
             try:

@@ -120,6 +120,7 @@ _CLIENTS: Final = (
         "The files have a corrupt batch or a torn tail, or cannot be read (file, position).",
     ),
     _event("source recovered", "info", "", "The source has no problem any more."),
+    _problem("worker ended", "The process of a worker ended (`error`); another takes its place."),
     _event(
         "event loop held",
         "warning",
@@ -185,8 +186,8 @@ _QUORUM: Final = (
         "request failed",
         "warning",
         "address kind reason",
-        "A node did not answer. `kind` is `unreachable`, `closed`, `timeout`, `undecodable`, "
-        "`unsupported_version` or `unauthorized`.",
+        "A node did not answer. `kind` is `unreachable`, `refused`, `closed`, `timeout`, "
+        "`undecodable`, `unsupported_version` or `unauthorized`.",
     ),
     _event(
         "request refused",
@@ -298,12 +299,10 @@ _QUORUM: Final = (
     _bug("quorum description failed", "DescribeQuorum is answered with an error."),
     _bug("quorum response not delivered", "One response is lost."),
     _bug("image update failed", "The server tries again."),
+    _bug("view not made", "Readers of the view topics wait, and the server tries again."),
+    _problem("views end", "A record has more changes than the view topics have offsets for."),
     _bug("log cleaning failed", "The server tries again."),
-    _bug(
-        "quorum core failed",
-        "A voter ends with status 1; an observer's core starts again from the disk.",
-        "at",
-    ),
+    _bug("quorum core failed", "A voter exits with status 1; an observer's core restarts.", "at"),
     _bug(
         "log write failed",
         "A voter ends with status 1, and the next start checks the log. An observer tries again.",

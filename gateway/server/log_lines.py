@@ -9,6 +9,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, TextIO, cast
 
 import structlog
@@ -26,10 +27,17 @@ class LogLines:
     """Writes the events of ``level`` and above to ``stream``.
 
     ``style``: json, console, or auto (console where ``stream`` is a terminal). ``stream`` None is
-    standard error, looked up for every line.
+    standard error, looked up for every line. ``common``: fields of every line.
     """
 
-    def __init__(self, level: str, style: str, stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        level: str,
+        style: str,
+        stream: TextIO | None = None,
+        common: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self._common = common
         is_terminal = _is_terminal(sys.stderr if stream is None else stream)
         text = style == "console" or (style == "auto" and is_terminal)
         self._log = structlog.wrap_logger(
@@ -45,7 +53,7 @@ class LogLines:
         A line that cannot be written is dropped: a server continues when the reader of its log has
         ended.
         """
-        getattr(self._log, level)(event, **fields)
+        getattr(self._log, level)(event, **self._common, **fields)
 
 
 def _processors(text: bool, *, colors: bool) -> list[Any]:

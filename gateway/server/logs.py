@@ -28,10 +28,14 @@ _ONCE_MAX: Final = 1000
 _lines = LogLines("debug", "console")
 
 
-def configure(level: str, style: str, stream: TextIO | None = None) -> None:
-    """Choose level, style and stream of the log for the process, as LogLines takes them."""
+def configure(
+    level: str, style: str, stream: TextIO | None = None, *, worker: int | None = None
+) -> None:
+    """Choose level, style and stream of the log for the process, as LogLines takes them, and the
+    number of the worker that every line has (None: no number).
+    """
     global _lines
-    _lines = LogLines(level, style, stream)
+    _lines = LogLines(level, style, stream, {} if worker is None else {"worker": worker})
 
 
 def reset() -> None:

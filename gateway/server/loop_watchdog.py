@@ -8,6 +8,7 @@ call, only every few ms and after a long step.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,7 +51,9 @@ class LoopWatchdog(trio.abc.Instrument):
         self._reports = reports
         self._wall = wall
         self._processor = processor
-        self._began = self._read_at = wall()
+        # Trio calls it first at the end of the step that added it, whose begin it has not seen.
+        self._began = math.inf
+        self._read_at = wall()
         self._processor_then = processor()
         self._request: dict[str, Any] = {}  # the request that took longest in this step, if any
         self._request_s = 0.0

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gateway.server.logs import Reports
     from gateway.server.observed_quorum import ObservedQuorum
     from gateway.server.own_quorum import OwnQuorum
+    from gateway.server.raft_driver import RaftDriver
     from gateway.sources.log_partition import LogPartition
 
 #: The log of ``source=sample``: see the README beside it.
@@ -62,6 +63,11 @@ class MetadataSource(abc.ABC):
     @property
     def own_quorum(self) -> OwnQuorum | None:
         """The quorum that this node is part of."""
+        return None
+
+    @property
+    def relay(self) -> RaftDriver | None:
+        """The observer of another quorum, where it has a listener for other observers."""
         return None
 
     @property
@@ -155,6 +161,12 @@ class ObserverSource(MetadataSource):
         """The observed quorum; None before :meth:`open`."""
         return self._quorum
 
+    @property
+    def relay(self) -> RaftDriver | None:
+        """The observer; None before :meth:`open`, and without a listener for others."""
+        relays = self._quorum is not None and self._quorum.is_relay
+        return self._quorum.driver if self._quorum is not None and relays else None
+
     def check(self) -> None:
         """Raise ConfigError if the client properties cannot be used."""
         from gateway.server.observed_quorum import upstream_security
@@ -168,7 +180,7 @@ class ObserverSource(MetadataSource):
         # Imported on first use: it imports TLS, which the other sources do not need.
         from gateway.server.observed_quorum import open_quorum
 
-        self._partition, self._quorum = open_quorum(self.config, reports, stack)
+        self._partition, self._quorum = open_quorum(self.config, endpoints, reports, stack)
 
     async def run(self, started: Callable[[], None]) -> None:
         """Follow the quorum."""

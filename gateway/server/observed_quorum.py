@@ -1,8 +1,8 @@
 """Runs an observer of another quorum: the driver of a raft core that never votes, DescribeQuorum,
 the image, snapshots and cleaning.
 
-The counterpart of ``own_quorum`` for ``source=observer``: there is no controller, and no listener
-for other nodes.
+The counterpart of ``own_quorum`` for ``source=observer``: there is no controller, and a controller
+listener, if there is one, serves other observers (``gateway.quorum.relaying``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from gateway.address import Address
 from gateway.config import ConfigError
 from gateway.log.errors import LogError
 from gateway.log.listing import list_directory
@@ -42,9 +43,10 @@ from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from gateway.config import Config
+    from gateway.ports import Endpoint
     from gateway.server.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
     from gateway.server.management.quorum_status import QuorumStatus
@@ -70,15 +72,17 @@ class ObservedQuorum:
         log: QuorumLog,
         store: ObserverStore,
         security: ClientSecurity,
+        endpoints: Mapping[str, Address],
         reports: Reports,
     ) -> None:
-        """Raises LogError."""
+        """``endpoints``: as of :func:`observer_settings`. Raises LogError."""
+        self.is_relay = bool(endpoints)
         self._log = log
         self._reports = reports
         how = Connecting(
             security, f"kwire-{config.node_id}", config.controller_quorum_request_timeout_ms / 1000
         )
-        core = partial(_core, observer_settings(config, store, security), store)
+        core = partial(_core, observer_settings(config, store, security, endpoints), store)
         # Nothing below refers to this object: no cycle keeps the files of a closed log open.
         driver = self.driver = RaftDriver(
             core(trio.current_time(), wall_ms()), log, how, reports, restart=core
@@ -148,11 +152,11 @@ class ObservedQuorum:
 
 
 def open_quorum(
-    config: Config, reports: Reports, stack: contextlib.ExitStack
+    config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
 ) -> tuple[QuorumLog, ObservedQuorum]:
     """Open the local copy of the log and make its quorum, not started. Raises ConfigError.
 
-    ``stack`` closes the files.
+    ``endpoints``: this node's listeners by name. ``stack`` closes the files.
     """
     security = upstream_security(config)
     assert config.data_dir is not None
@@ -166,7 +170,11 @@ def open_quorum(
         stack.callback(_close, store, reports)
         log = QuorumLog(store, snapshot_prefix=config.snapshot_prefix)
         stack.callback(_close, log, reports)
-        quorum = ObservedQuorum(config, log, store, security, reports)
+        for_nodes = {
+            one.name: Address(endpoints[one.name].host, endpoints[one.name].port)
+            for one in config.controller_listeners
+        }
+        quorum = ObservedQuorum(config, log, store, security, for_nodes, reports)
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
     for warning in security.warnings:
@@ -206,16 +214,22 @@ def log_settings(config: Config) -> LogSettings:
 
 
 def observer_settings(
-    config: Config, store: ObserverStore, security: ClientSecurity
+    config: Config,
+    store: ObserverStore,
+    security: ClientSecurity,
+    endpoints: Mapping[str, Address],
 ) -> RaftSettings:
-    """Settings of a raft core that observes, from the configuration and the local log."""
+    """Settings of a raft core that observes, from the configuration and the local log.
+
+    ``endpoints``: the controller listeners, at which other observers follow this node, by name.
+    """
     backoff_s = config.controller_quorum_retry_backoff_ms / 1000
     return RaftSettings(
         node_id=config.replica_id,
         directory_id=store.directory_id,
         cluster_id=store.cluster_id or None,
         listener=_LISTENER,
-        endpoints={},
+        endpoints=endpoints,
         bootstrap=config.controller_quorum_bootstrap_servers,
         fetch_timeout_s=config.controller_quorum_fetch_timeout_ms / 1000,
         request_timeout_s=config.controller_quorum_request_timeout_ms / 1000,

@@ -33,6 +33,11 @@ def check_leader(raft: Raft, log: QuorumLog, measures: DriverMeasures) -> bool:
         measures.problem = None
     last = measures.last_answer_at
     log.in_touch = measures.disk_problem is None and last is not None and now - last <= LOST_AFTER_S
+    if raft.relays and not log.in_touch and measures.problem is None:
+        measures.problem = (
+            f"The relay at {raft.leader_address} gets no answer of the leader itself, or follows "
+            "this node in a circle."
+        )
     if not log.in_touch or not 0 <= raft.leader_high_watermark <= log.committed:
         return False
     log.caught_up = True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.address import Address
 from gateway.quorum.effects import Failure, FailureKind
 from gateway.server.upstream import Upstream
+from gateway.server.upstream_errors import Refused
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class Peer:
 
 def failure(error: UpstreamError) -> Failure:
     """Convert an error into the raft core's event data."""
-    return Failure(_KINDS[error.kind], str(error))
+    kind = FailureKind.REFUSED if isinstance(error, Refused) else _KINDS[error.kind]
+    return Failure(kind, str(error))
 
 
 def error_of(answer: Message) -> str | None:

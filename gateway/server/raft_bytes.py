@@ -32,6 +32,13 @@ def fill(reply: Reply, log: QuorumLog) -> None:
         _fill_snapshot(message.topics[0].partitions[0], reply.read, log)
 
 
+def refuse(reply: Reply) -> None:
+    """Make the message of ``reply`` the error of an observer whose files cannot be read."""
+    message: Any = reply.message
+    topics = message.responses if isinstance(reply.read, LogRange) else message.topics
+    topics[0].partitions[0].error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def _fill_snapshot(partition: Any, part: SnapshotRange, log: QuorumLog) -> None:
     try:
         size, data = log.read_snapshot(part)

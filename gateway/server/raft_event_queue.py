@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 import trio
 
 from gateway.quorum.events import Event, Tick
+from gateway.slices import SLICE_S
 
 #: Maximum number of events that are handled before other tasks of the event loop run.
 _EVENTS_MAX: Final = 128
@@ -51,9 +53,13 @@ class EventQueue:
             self._events.append(Tick())
 
     def take(self) -> Iterator[Event]:
-        """Remove and yield the events that are there now, up to ``_EVENTS_MAX``.
+        """Remove and yield the events that are there now, up to ``_EVENTS_MAX``, for about the time
+        of a slice: a proposal of thousands of records takes milliseconds.
 
         Events that are added meanwhile wait for the next call, but for :meth:`add_first`.
         """
+        end = time.perf_counter() + SLICE_S
         for _ in range(min(len(self._events), _EVENTS_MAX)):
             yield self._events.popleft()
+            if time.perf_counter() >= end:
+                return

@@ -14,7 +14,7 @@ from gateway.ports import SourceStopped
 from gateway.quorum.effects import Reply, Send
 from gateway.quorum.events import Answered, Cancelled, Failed
 from gateway.server.quorum_peer import error_of, failure
-from gateway.server.raft_bytes import fill
+from gateway.server.raft_bytes import fill, refuse
 from gateway.server.raft_links import RaftLinks
 from gateway.server.upstream_errors import UpstreamError
 from kwire.messages.fetch_request import FetchRequest
@@ -75,7 +75,10 @@ class RaftMessages:
             try:
                 fill(message, self._log)
             except (OSError, LogError) as error:
-                raise SourceStopped(f"the log cannot be read: {error}") from None
+                # No node relies on an observer: those that follow it ask another one.
+                if not self._log.store.observes:
+                    raise SourceStopped(f"the log cannot be read: {error}") from None
+                refuse(message)
         on_response(message.message)
 
     async def close(self) -> None:

@@ -35,6 +35,7 @@ def quorum_status(
         epoch=raft.epoch,
         leader_id=raft.leader_id,
         leader_address=None if leader_address is None else str(leader_address),
+        relays=raft.relays,
         voted_id=raft.voted_id,
         voters=sorted(raft.reported_voters if observes else raft.voters.nodes),
         measures=None if observes else raft.measures,

@@ -17,13 +17,13 @@ import trio
 
 from gateway.server.clients.output import SharedBytes
 from gateway.server.counts import SliceCounter
+from gateway.server.memory import Memory, ResponseMemory
 from gateway.server.streamed_encoder import StreamedEncoder
 from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
     from gateway.handlers.streamed import Streamed
     from gateway.server.counts import Counts
-    from gateway.server.memory import Memory
 
 #: A smaller response is never given up because of ``buffers.max.bytes``.
 _FREE_BYTES: Final = 64 * 1024
@@ -69,7 +69,9 @@ class Waiter:
 class _Response:
     """A response that is being encoded, and the connections that wait for it."""
 
-    def __init__(self, streamed: Streamed, api_key: int, version: int, key: Hashable) -> None:
+    def __init__(
+        self, streamed: Streamed, api_key: int, version: int, key: Hashable, memory: Memory
+    ) -> None:
         inner = version if streamed.version is None else streamed.version
         self.encoder = StreamedEncoder(streamed, inner)
         self.wrap = streamed.wrap
@@ -77,7 +79,7 @@ class _Response:
         self.version = version
         self.key = key
         self.waiters: dict[Waiter, None] = {}
-        self.held = 0  # its share of Memory.held
+        self.memory = ResponseMemory(memory)
 
     def take_waiters(self) -> list[Waiter]:
         waiters, self.waiters = list(self.waiters), {}
@@ -118,7 +120,7 @@ class ResponseScheduler:
         key = None if streamed.share_key is None else (api_key, version, streamed.share_key)
         response = None if key is None else self._shared.get(key)
         if response is None:
-            response = _Response(streamed, api_key, version, key)
+            response = _Response(streamed, api_key, version, key, self._memory)
             if key is not None:
                 self._shared[key] = response
             self._new.append(response)
@@ -159,9 +161,9 @@ class ResponseScheduler:
                 waiter.failed(error)
             return
         self._count(response.api_key, response.version, time.perf_counter() - began)
-        self._memory.held += response.encoder.size - response.held
-        response.held = response.encoder.size
-        if response.held > _FREE_BYTES and self._memory.held > self._max_bytes:
+        encoder = response.encoder
+        response.memory.grow(encoder.size, encoder.shared)
+        if encoder.size > _FREE_BYTES and self._memory.held > self._max_bytes:
             self._forget(response)
             for waiter in response.take_waiters():
                 waiter.too_large()
@@ -173,12 +175,11 @@ class ResponseScheduler:
     def _complete(self, response: _Response) -> None:
         parts = response.encoder.take()
         if response.wrap is not None:
-            self._memory.held -= response.held
             parts = response.wrap(parts, response.encoder.errors, response.version)
-            self._memory.held += sum(map(len, parts))
-        body = SharedBytes(parts, self._freed)
-        response.held = 0  # from now on ``body`` counts the bytes, until _freed
-        self._forget(response)
+            response.memory.release()
+            response.memory.grow(sum(map(len, parts)), [])
+        body = SharedBytes(parts, response.memory.release)
+        self._unshare(response)
         encoded = EncodedResponse(body, response.encoder.errors)
         body.hold()
         try:
@@ -188,10 +189,9 @@ class ResponseScheduler:
             body.release()
 
     def _forget(self, response: _Response) -> None:
-        self._memory.held -= response.held
-        response.held = 0
+        response.memory.release()
+        self._unshare(response)
+
+    def _unshare(self, response: _Response) -> None:
         if response.key is not None and self._shared.get(response.key) is response:
             del self._shared[response.key]
-
-    def _freed(self, size: int) -> None:
-        self._memory.held -= size

@@ -13,7 +13,7 @@ from gateway.server.clients.bound_listener import accept
 from gateway.server.clients.connections import Connections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.server_context import ServerContext
@@ -24,6 +24,7 @@ async def run_server(
     bound_listeners: Sequence[BoundListener],
     stop: trio.Event,
     last_call: Callable[[], None] = lambda: None,
+    stop_workers: Callable[[], Awaitable[None]] | None = None,
     *,
     task_status: trio.TaskStatus[Connections] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -31,7 +32,9 @@ async def run_server(
     data that there is, and close the connections.
 
     The drain takes at most ``drain.timeout.ms``. ``last_call`` is called when no more requests are
-    read: it has to complete responses that wait for an event. The listeners are closed in any case.
+    read: it has to complete responses that wait for an event. ``stop_workers`` drains the other
+    processes meanwhile, whose requests are still handled here. The listeners are closed in any
+    case.
     """
     trio.lowlevel.add_instrument(server_context.turns)
     trio.lowlevel.add_instrument(server_context.watchdog)
@@ -51,7 +54,10 @@ async def run_server(
                 await stop.wait()
                 acceptors.cancel_scope.cancel()
             _close(bound_listeners)
-            await connections.drain(last_call, server_context.config.drain_timeout_ms / 1000)
+            async with trio.open_nursery() as draining:
+                if stop_workers is not None:
+                    draining.start_soon(stop_workers)
+                await connections.drain(last_call, server_context.config.drain_timeout_ms / 1000)
             nursery.cancel_scope.cancel()
     finally:
         trio.lowlevel.remove_instrument(server_context.turns)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.answer_errors import count_errors
+from gateway.handlers.encoded import Encoded
 from gateway.handlers.streamed import Streamed
 from gateway.sizes import KIB
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _BATCH_MAX: Final = 500
 #: Encoded pieces are joined to chunks of this size, bytes: few objects, and no large copy.
 _CHUNK_MIN: Final = 64 * KIB
+#: Shorter elements that are encoded already are copied: each chunk takes time, too.
+_UNCOPIED_MIN: Final = KIB
 
 
 class _Window:
@@ -66,10 +69,15 @@ class _Array:
 
 
 class StreamedEncoder:
-    """Encodes the body of one streamed response at one version. ``size``: bytes encoded so far."""
+    """Encodes the body of one streamed response at one version.
+
+    ``size`` is the number of bytes so far. Those of ``shared``, long elements that were encoded
+    already, are part of the response as they are, uncopied.
+    """
 
     def __init__(self, streamed: Streamed, version: int) -> None:
         self.size = 0
+        self.shared: list[Encoded] = []
         self.errors: Counter[int] = Counter()  #: occurrences of each error code in the response
         self._streamed = streamed
         self._version = version
@@ -88,7 +96,9 @@ class StreamedEncoder:
             batch, following = self._gather(clock, clock() + seconds / 2)
             if batch:
                 self._encode(batch)
-            if isinstance(following, Streamed):
+            if isinstance(following, Encoded):
+                self._insert(following)
+            elif isinstance(following, Streamed):
                 self._open[-1].count += 1
                 self._enter(following)
             elif following is _END:
@@ -107,12 +117,12 @@ class StreamedEncoder:
         return [chunk for chunk in chunks if chunk]
 
     def _gather(self, clock: Callable[[], float], until: float) -> tuple[list[Struct], Any]:
-        """Collect elements of the innermost array. Returns them with what follows: a nested
-        Streamed, ``_END``, or None if the time for a batch is over.
+        """Collect elements of the innermost array. Returns them with what follows: an encoded
+        element, a nested Streamed, ``_END``, or None if the time for a batch is over.
         """
         batch: list[Struct] = []
         for element in self._open[-1].elements:
-            if isinstance(element, Streamed):
+            if isinstance(element, (Encoded, Streamed)):
                 return batch, element
             if element is not None:
                 batch.append(element)
@@ -127,6 +137,17 @@ class StreamedEncoder:
             count_errors(element, self.errors)
         parts, windows = self._encoded(len(batch), batch)
         self._add(parts[windows[-1].begin : windows[-1].end])
+
+    def _insert(self, encoded: Encoded) -> None:
+        self._open[-1].count += encoded.count
+        self.errors.update(encoded.errors)
+        if len(encoded.data) < _UNCOPIED_MIN:
+            self._add([encoded.data])
+            return
+        self._join()
+        self._chunks.append(encoded.data)
+        self.shared.append(encoded)
+        self.size += len(encoded.data)
 
     def _enter(self, streamed: Streamed) -> None:
         self._join()

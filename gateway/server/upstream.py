@@ -19,6 +19,7 @@ from gateway.server.logs import escape
 from gateway.server.tls import secure
 from gateway.server.upstream_errors import (
     ConnectionClosed,
+    Refused,
     TimedOut,
     Unreachable,
     UnsupportedByPeer,
@@ -282,9 +283,18 @@ async def _open_tcp(address: Address, who: str) -> trio.SocketStream:
         return await trio.open_tcp_stream(host, port)
     # ValueError and OverflowError: a host that is no name, a port out of range.
     except (OSError, ValueError, OverflowError) as error:
-        raise Unreachable(
+        kind = Refused if _was_refused(error) else Unreachable
+        raise kind(
             who, f"cannot connect: {_reasons(error)}", "is the address right, and the node up?"
         ) from None
+
+
+def _was_refused(error: BaseException) -> bool:
+    """Whether every address of the host refused the connection."""
+    cause = error.__cause__ or error
+    if isinstance(cause, BaseExceptionGroup):
+        return all(map(_was_refused, cause.exceptions))
+    return isinstance(cause, ConnectionRefusedError)
 
 
 def _reasons(error: BaseException) -> str:

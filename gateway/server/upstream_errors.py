@@ -37,6 +37,10 @@ class Unreachable(UpstreamError):
     kind = "unreachable"
 
 
+class Refused(Unreachable):
+    """No process listens at the address, by the word of its machine (ECONNREFUSED)."""
+
+
 class TlsFailed(UpstreamError):
     """The TLS handshake failed: one side does not trust the other's certificate, or the listener
     does not speak TLS.

@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 
 from gateway.snapshot_id import SnapshotId
 from kwire.cluster import FoldError, Image, Loader
+from kwire.cluster.partition_reader import PARTITION_FRAMES, PartitionReader
 from kwire.errors import DecodeError
+from kwire.message import Message
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.messages.voters_record import VotersRecord
@@ -27,6 +29,7 @@ DOES_NOT_FIT: Final = "does not fit"
 _REASONS: Final = {"record-type": UNKNOWN_TYPE, "record-version": UNKNOWN_VERSION}
 #: Sentences kept until ``take_counts``; further ones are only counted.
 NOTICES_MAX: Final = 20
+_PARTITION: Final = "PARTITION_RECORD"
 
 
 class Position(NamedTuple):
@@ -56,6 +59,7 @@ class BatchFold:
         #: SNAPSHOT_FOOTER.
         self.last_control = ""
         self._loader = Loader(refused=self._refused)
+        self._partitions = PartitionReader()
         self._kraft_version = 0
         self._voters: VotersRecord | None = None
         self._timestamp = -1
@@ -114,6 +118,7 @@ class BatchFold:
     def _fold(
         self, place: str, header: BatchHeader, records: list[Record], counts: Counter[str]
     ) -> None:
+        message: Message
         loader, epoch = self._loader, header.partition_leader_epoch
         for record in records:
             offset = record.offset
@@ -123,9 +128,14 @@ class BatchFold:
                     counts[self._control(record)] += 1
                 else:
                     self.last_control = ""
-                    name, _, message = decode_metadata_record(record.value or b"")
+                    value = record.value or b""
+                    if value[:3] in PARTITION_FRAMES:
+                        name, message = _PARTITION, self._partitions.read(value)
+                    else:
+                        name, _, message = decode_metadata_record(value)
                     counts[name] += 1
                     loader.load(message, offset, epoch)
+                    continue
             except DecodeError as error:
                 self._skip(_REASONS.get(error.rule, DAMAGED), str(error))
             loader.skip_to(offset + 1, epoch)

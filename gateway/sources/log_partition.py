@@ -69,6 +69,14 @@ class LogPartition(abc.ABC):
         return self.served.start_offset
 
     @property
+    def snapshot_end(self) -> int:
+        """The end of the snapshot whose records are served below the log's own start; 0 where there
+        are none.
+        """
+        first = self.served.slices[0] if self.served.slices else None
+        return first.end_offset if first is not None and first.shift else 0
+
+    @property
     def high_watermark(self) -> int:
         """One past the last offset served."""
         return self.served.end_offset

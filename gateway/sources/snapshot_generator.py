@@ -27,6 +27,8 @@ from kwire.records import encode_metadata_record
 #: Seconds until the next attempt after a failed one. An open transaction ends sooner.
 RETRY_S: Final = 60.0
 RETRY_TRANSACTION_S: Final = 1.0
+#: Records that are written between two looks whether the snapshot is cancelled: some ms.
+_CANCELLED_AFTER: Final = 1000
 
 
 class Writer(Sink, Protocol):
@@ -90,6 +92,7 @@ class SnapshotGenerator:
         self._bytes_before = 0
         self._since = now
         self._not_before = now
+        self._cancelled = False
 
     def due(self, log_bytes: int, now: float) -> bool:
         """Return whether a snapshot is due. ``log_bytes``: bytes of log behind the snapshot that
@@ -130,10 +133,21 @@ class SnapshotGenerator:
             return written
         return None
 
+    def cancel(self) -> None:
+        """Write no more snapshots: a :meth:`write` in progress ends within milliseconds, and leaves
+        no file. For a server that stops; any thread may call it.
+        """
+        self._cancelled = True
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled:
+            raise _NotNow("the server stops")
+
     def _write(self, high_watermark: int) -> Written:
         replay = Replay(self._directory)
         more = True
         while more:
+            self._check_cancelled()
             # Again for each step: another thread that paused it may have enabled it meanwhile.
             with collector_paused():
                 more = replay.step(high_watermark)
@@ -186,6 +200,8 @@ class SnapshotGenerator:
             for message, version in image_records(image):
                 file.append(encode_metadata_record(message, version))
                 records += 1
+                if not records % _CANCELLED_AFTER:
+                    self._check_cancelled()
             file.finish()
         except BaseException:
             writer.abandon()

@@ -63,6 +63,8 @@ class Delta:
         that in a thread.
         """
         base, image = self._base, self.image
+        named = self.changed_keys("topic_ids")
+        changed = self.changed_keys("partitions")
         replaced: list[Any] = []
         for name in _MAPS:
             cast(Layer[Any, Any], getattr(image, name)).commit(replaced)
@@ -71,6 +73,8 @@ class Delta:
             image.epoch,
             image.next_producer_id,
         )
+        names = (base.topics[topic_id] for topic_id in changed if topic_id in base.topics)
+        base.topic_changes.add(dict.fromkeys((*named, *names)))
         return replaced
 
 

@@ -5,10 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kwire.cluster.fold import FoldError, apply
 from kwire.cluster.image import Image
 from kwire.message import Message
+
+#: Records that begin or end a transaction.
+_MARKERS: Final = frozenset(
+    {"BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"}
+)
 
 
 class Loader:
@@ -43,7 +49,11 @@ class Loader:
         ``refused`` is given.
         """
         try:
-            self._take(record, offset)
+            # Whole logs come by here, and nearly no record is in a transaction.
+            if self._held is None and record.NAME not in _MARKERS:
+                self._change(self.image, record)
+            else:
+                self._take(record, offset)
         except FoldError as error:
             if self._refused is None:
                 raise
@@ -63,10 +73,9 @@ class Loader:
             self._held = None
             if name == "EndTransactionRecord":
                 self._apply_all(held)
-        elif self._held is not None:
-            self._held.append(record)
         else:
-            self._change(self.image, record)
+            assert self._held is not None, "other records come here within a transaction only"
+            self._held.append(record)
 
     def _apply_all(self, records: list[Message]) -> None:
         for record in records:

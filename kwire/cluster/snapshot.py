@@ -55,11 +55,15 @@ def image_records(image: Image) -> Iterator[tuple[Message, int]]:
         yield broker.copy(**_BROKER_BEFORE[version]), version
     for _, controller in sorted(image.controllers.items()):
         yield controller, 0
+    partition_version = partition_record_version(level)
+    lost = _PARTITION_BEFORE[partition_version]
     for name, topic_id in sorted(image.topic_ids.items()):
         yield TopicRecord(name=name, topic_id=topic_id), 0
         for _, partition in sorted(image.partitions[topic_id].items()):
-            version = partition_record_version(level)
-            yield partition.copy(**_PARTITION_BEFORE[version]), version
+            # Most partitions have no such field, and there may be a million of them.
+            if any(getattr(partition, field) for field in lost):
+                partition = partition.copy(**lost)
+            yield partition, partition_version
     for (kind, resource), configs in sorted(image.configs.items()):
         for name, value in sorted(configs.items()):
             yield (

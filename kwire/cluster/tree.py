@@ -126,15 +126,18 @@ def entities(image: Image) -> Iterator[tuple[Place, Fields]]:
     for controller_id, controller in sorted(image.controllers.items()):
         yield ("cluster", "controllers", str(controller_id)), controller_fields(controller)
     for (kind, resource), configs in sorted(
-        image.configs.items(), key=lambda item: _config_name(*item[0])
+        image.configs.items(), key=lambda item: config_name(*item[0])
     ):
-        yield ("configs", _config_name(kind, resource)), dict(sorted(configs.items()))
+        yield ("configs", config_name(kind, resource)), dict(sorted(configs.items()))
     for token_id, token in sorted(image.tokens.items()):
         yield ("delegationToken", token_id), token_fields(token)
     yield ("features",), _features(image)
     yield ("producerIds",), {"nextProducerId": image.next_producer_id}
     for (mechanism, user), credential in sorted(image.scram.items()):
-        yield ("scram", str(SCRAM_MECHANISMS.get(mechanism, mechanism)), user), _scram(credential)
+        yield (
+            ("scram", str(SCRAM_MECHANISMS.get(mechanism, mechanism)), user),
+            scram_fields(credential),
+        )
     yield from _topics(image)
 
 
@@ -241,7 +244,7 @@ def _supported(features: Iterable[Any]) -> dict[str, str]:
     }
 
 
-def _config_name(kind: int, resource: str) -> str:
+def config_name(kind: int, resource: str) -> str:
     """``TOPIC:orders``; the defaults of all brokers have no name, and are ``BROKER``."""
     shown = str(_CONFIG_TYPES.get(kind, kind))
     return f"{shown}:{resource}" if resource else shown
@@ -274,10 +277,17 @@ def _metadata_version(level: int) -> Fields | None:
     """
     if not level:
         return None
-    return {"name": _RELEASES.get(level), "level": level}
+    return {"name": release_of(level), "level": level}
 
 
-def _scram(credential: Any) -> Fields:
+def release_of(level: int) -> str | None:
+    """Return the release that introduced a level of metadata.version; None for a level newer than
+    this code.
+    """
+    return _RELEASES.get(level)
+
+
+def scram_fields(credential: Any) -> Fields:
     return {
         "salt": credential.salt.hex(),
         "storedKey": credential.stored_key.hex(),

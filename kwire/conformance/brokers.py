@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kwire.conformance import quorum as requests
+from kwire.conformance.fixtures import after_election
 from kwire.conformance.probe import Probe
 from kwire.conformance.quorum import Quorum
 from kwire.errors import DecodeError
@@ -125,7 +126,7 @@ def unregister(probe: Probe, broker_id: int) -> int:
 
 def _unregister_at_end(probe: Probe, broker_id: int) -> None:
     with probe.other_probe() as other:
-        error = unregister(other, broker_id)
+        error = after_election(other, lambda: unregister(other, broker_id))
         other.expect_error(error, ErrorCode.NONE, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
@@ -160,7 +161,7 @@ def delete_topic(probe: Probe, name: str) -> int:
 
 def _delete_at_end(probe: Probe, name: str) -> None:
     with probe.other_probe() as other:
-        error = delete_topic(other, name)
+        error = after_election(other, lambda: delete_topic(other, name))
         other.expect_error(error, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -193,4 +194,8 @@ def records_from(probe: Probe, quorum: Quorum, offset: int) -> list[tuple[int, M
             probe.fail(f"the records from offset {offset} on are none: {error}")
         if not batches:
             return found
+        probe.expect(
+            batches[-1].header.next_offset > offset,
+            f"the records from offset {offset} on end at {batches[-1].header.last_offset}",
+        )
         offset = batches[-1].header.next_offset

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import Final, Protocol, Self
@@ -19,8 +20,11 @@ from kwire.frame import FrameSplitter, frame
 #: The largest response that is read. Responses of a conformance run are small; a server that sends
 #: more than this fails the rule.
 FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
+#: Responses above this are received and decoded one at a time, so that eight rules do not hold
+#: eight large ones.
+LARGE_BYTES: Final = 256 * 1024
 _CHUNK: Final = 1 << 16
-#: Bytes of a frame that an round_trip keeps.
+#: Bytes of a frame that a round trip keeps.
 _KEPT_BYTES_MAX: Final = 64 * 1024
 
 
@@ -52,10 +56,19 @@ class Connection:
     Calls raise PeerClosed, ProbeTimeout, and RuleFailed for an invalid frame.
     """
 
-    def __init__(self, stream: Stream, deadline: float, limit: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        deadline: float,
+        limit: int = FRAME_BYTES_MAX,
+        *,
+        large: threading.Semaphore | None = None,
+    ) -> None:
         self._stream = stream
         self._deadline = deadline
         self._splitter = FrameSplitter(limit)
+        self._large = large
+        self._holds_large = False
         self.round_trips: list[RoundTrip] = []
         self._unanswered: list[RoundTrip] = []
 
@@ -67,6 +80,7 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection."""
+        self.release_large()
         with contextlib.suppress(OSError):
             self._stream.close()
 
@@ -106,13 +120,34 @@ class Connection:
             self._stream.shutdown(socket.SHUT_WR)
 
     def receive(self, wait_s: float | None = None) -> bytes:
-        """Return the next frame, without its size. ``wait_s``: no longer than this many seconds."""
+        """Return the next frame, without its size. ``wait_s``: no longer than this many seconds.
+
+        Other connections of the run receive no large frame until :meth:`release_large`, the next
+        frame of this connection or its end.
+        """
         deadline = self._deadline if wait_s is None else time.monotonic() + wait_s
+        deadline = min(deadline, self._deadline)
+        self.release_large()
         while (found := self._next()) is None:
-            self._splitter.feed(self._receive_some(min(deadline, self._deadline)))
+            self._take_large(deadline)
+            self._splitter.feed(self._receive_some(deadline))
         if self._unanswered:
             self._unanswered.pop(0).received = found[:_KEPT_BYTES_MAX]
         return found
+
+    def _take_large(self, deadline: float) -> None:
+        """Wait for the turn of this connection if the next frame is a large one."""
+        if self._large is None or self._holds_large or self._splitter.missing() <= LARGE_BYTES:
+            return
+        if not self._large.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            raise ProbeTimeout("too many large responses came to read this one in time")
+        self._holds_large = True
+
+    def release_large(self) -> None:
+        """Let other connections receive large frames: the last one is no longer used."""
+        if self._large is not None and self._holds_large:
+            self._holds_large = False
+            self._large.release()
 
     def ends(self, wait_s: float) -> bool | bytes:
         """Return True if the server closes the connection within ``wait_s`` seconds, False if it

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -64,7 +64,8 @@ def readable(probe: Probe) -> Partition:
 
     Ends the check as not applicable if there is none.
     """
-    return cast(Partition, probe.session.shared("readable", lambda: _readable(probe)))
+    found = probe.session.shared("readable", lambda: _readable(probe), probe.deadline)
+    return cast(Partition, found)
 
 
 def own_partition(probe: Probe, **more: Any) -> Partition:
@@ -279,11 +280,25 @@ def _delete(probe: Probe, name: str) -> None:
             request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=10_000)
         else:
             request = DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000)
-        [found] = other.call(request, version).responses
+        code = after_election(
+            other, lambda: int(other.call(request, version).responses[0].error_code)
+        )
         other.expect_error(
-            found.error_code, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            code, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             where=f"the answer to the deletion of {name}",
         )  # fmt: skip
+
+
+def after_election(probe: Probe, ask: Callable[[], int]) -> int:
+    """Return the error that ``ask`` returns, once the controller has ended the election that
+    another rule may have left behind.
+    """
+
+    def code() -> int | None:
+        found = ask()
+        return None if found == ErrorCode.NOT_CONTROLLER else found
+
+    return int(probe.until(code, "a controller"))
 
 
 def needs_one_broker(probe: Probe) -> None:

@@ -81,7 +81,7 @@ def _ready(probe: Probe) -> None:
             )
         return True
 
-    probe.session.shared("coordinator", wait)
+    probe.session.shared("coordinator", wait, probe.deadline)
 
 
 def _found(probe: Probe, name: str) -> bool:

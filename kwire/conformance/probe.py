@@ -10,7 +10,6 @@ from typing import Any, Final, NoReturn, cast
 
 from kwire.conformance.connection import Connection, PeerClosed
 from kwire.conformance.outcome import (
-    CheckEnd,
     KafkaDeviates,
     NotApplicable,
     NotOffered,
@@ -20,7 +19,7 @@ from kwire.conformance.outcome import (
 )
 from kwire.conformance.rule import Rule
 from kwire.conformance.session import CLIENT_ID, Session
-from kwire.errors import DecodeError, WireError
+from kwire.errors import DecodeError
 from kwire.header import decode_response_header, encode_request_header
 from kwire.message import Message
 from kwire.protocol import ApiKey, error_name
@@ -32,16 +31,16 @@ _CLOSE_S: Final = 5.0
 #: How long a check listens to see that nothing comes.
 QUIET_S: Final = 0.3
 #: Array elements of one response; more are not decoded.
-_ELEMENTS_MAX: Final = 500_000
+_ELEMENTS_MAX: Final = 250_000
 
 
 class Probe:
     """The tools of one check. The runner closes its connections and keeps their round trips."""
 
-    def __init__(self, session: Session, rule: Rule) -> None:
+    def __init__(self, session: Session, rule: Rule, deadline: float | None = None) -> None:
         self.session = session
         self.rule = rule
-        self.deadline = time.monotonic() + session.timeout_s
+        self.deadline = time.monotonic() + session.timeout_s if deadline is None else deadline
         self._connections: list[Connection] = []
         self._correlation_ids = itertools.count(7)
         self._undos: list[tuple[str, Callable[[], None]]] = []
@@ -53,7 +52,7 @@ class Probe:
         target = self.session.target
         opener = target.open if authenticated else target.open_unauthenticated
         stream = opener(max(self.deadline - time.monotonic(), 0.01))
-        connection = Connection(stream, self.deadline)
+        connection = Connection(stream, self.deadline, large=self.session.large)
         self._connections.append(connection)
         return connection
 
@@ -102,7 +101,10 @@ class Probe:
             data = connection.receive()
         except PeerClosed:
             self.fail(f"the connection was closed in place of an answer to {api.title} v{version}")
-        return self.decode(data, api, version, number)
+        try:
+            return self.decode(data, api, version, number)
+        finally:
+            connection.release_large()
 
     def decode(self, data: bytes, api: ApiKey, version: int, number: int) -> Any:
         """Return the response in a frame. Fails the rule as :meth:`call` does."""
@@ -114,7 +116,7 @@ class Probe:
                 header.correlation_id == number,
                 f"{what} has correlation id {header.correlation_id}, the request had {number}",
             )
-            return form.decode(data[body:], version, budget=_ELEMENTS_MAX)
+            return form.decode(memoryview(data)[body:], version, budget=_ELEMENTS_MAX)
         except DecodeError as error:
             self.fail(f"{what} does not follow the schema: {error}")
 
@@ -202,13 +204,19 @@ class Probe:
             what, undo = self._undos.pop()
             try:
                 undo()
-            except (CheckEnd, PeerClosed, WireError, OSError):
+            except Exception:  # the end of the run tries it again, and reports it
                 self.session.on_end(what, undo)
 
     @contextlib.contextmanager
     def other_probe(self) -> Iterator[Probe]:
-        """A probe with a time of its own, for what is shared by several rules."""
-        other = Probe(self.session, self.rule)
+        """A probe with a time of its own, for what is shared by several rules, and to remove what
+        was made. It ends within the time of another probe behind the deadline of this one, or by
+        the deadline of the clean-up.
+        """
+        last = self.session.clean_up_deadline
+        if last is None:
+            last = self.deadline + self.session.timeout_s
+        other = Probe(self.session, self.rule, min(time.monotonic() + self.session.timeout_s, last))
         try:
             yield other
         finally:

@@ -10,12 +10,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from kwire.conformance.connection import PeerClosed
 from kwire.conformance.outcome import CheckEnd, Outcome, ProbeTimeout, Report, Result, RoundTrip
 from kwire.conformance.rule import Level, Rule
 from kwire.errors import WireError
+
+#: Bytes of frames that a run keeps for its report. Results behind that keep a little of each.
+_FRAMES_KEPT_MAX: Final = 1024 * 1024
+_FRAME_KEPT_MIN: Final = 1024
 
 #: Called with each result as it comes, from the thread that called ``run_rules``.
 Progress = Callable[[Result], None]
@@ -59,9 +63,14 @@ def run_rules(
     results: dict[str, Result] = {}
     report = session.new_report()
     stopping = threading.Event()
+    kept = 0
 
     def finish(result: Result) -> None:
+        nonlocal kept
         result = judged(result, options.allowed)
+        if result.outcome is Outcome.PASS:  # the report shows the frames of other rules only
+            result.round_trips = ()
+        kept += _shortened(result.round_trips, _FRAMES_KEPT_MAX - kept)
         results[result.rule.id] = result
         if progress is not None:
             progress(result)
@@ -140,6 +149,15 @@ def run_rule(session: Subject, rule: Rule) -> Result:
         probe.close()
     duration_s = time.monotonic() - started
     return Result(rule, outcome, sentence, duration_s, probe.round_trips(), probe.output())
+
+
+def _shortened(round_trips: Sequence[RoundTrip], left: int) -> int:
+    """Shorten the frames if they are more than ``left`` bytes. Returns their size."""
+    if sum(len(one.sent) + len(one.received or b"") for one in round_trips) > left:
+        for one in round_trips:
+            one.sent = one.sent[:_FRAME_KEPT_MIN]
+            one.received = None if one.received is None else one.received[:_FRAME_KEPT_MIN]
+    return sum(len(one.sent) + len(one.received or b"") for one in round_trips)
 
 
 def judged(result: Result, allowed: Mapping[str, str]) -> Result:

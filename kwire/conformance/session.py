@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kwire.conformance.connection import Connection, Opener, PeerClosed
-from kwire.conformance.outcome import CheckEnd, Outcome, Report
+from kwire.conformance.outcome import CheckEnd, Outcome, ProbeTimeout, Report
 from kwire.conformance.rule import Changes, Need, Role, Rule
 from kwire.errors import WireError
 from kwire.header import decode_response_header, encode_request_header
@@ -66,6 +66,10 @@ class Session:
     _cleanups: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
     _values: dict[str, object] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    #: One response above LARGE_BYTES at a time is received and decoded.
+    large: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(1))
+    #: Removing what the run made ends by this time; None before it begins.
+    clean_up_deadline: float | None = None
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -88,20 +92,24 @@ class Session:
         """Return a name of the run's prefix that was not used before."""
         return f"{self.prefix}{next(self._numbers)}"
 
-    def shared(self, name: str, make: Callable[[], object]) -> object:
-        """Return what ``make`` returned in the first call with this name. Others wait for it.
+    def shared(self, name: str, make: Callable[[], object], deadline: float) -> object:
+        """Return what ``make`` returned in the first call with this name. Others wait for it, no
+        longer than until ``deadline``; then they raise ProbeTimeout.
 
         An exception of ``make`` is not kept: the next caller tries again.
         """
-        with self._lock:
+        if not self._lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            raise ProbeTimeout("what several rules share was not made in time")
+        try:
             if name not in self._values:
                 self._values[name] = make()
             return self._values[name]
+        finally:
+            self._lock.release()
 
     def on_end(self, what: str, undo: Callable[[], None]) -> None:
         """Call ``undo`` at the end of the run, also after Ctrl-C. ``what`` names the thing."""
-        with self._lock:
-            self._cleanups.append((what, undo))
+        self._cleanups.append((what, undo))
 
     def new_report(self) -> Report:
         """Return a report without results."""
@@ -140,14 +148,19 @@ class Session:
         }[need]
 
     def clean_up(self) -> list[str]:
-        """Undo what the run made, newest first. Returns a sentence for each thing that is left."""
+        """Undo what the run made, newest first. Returns a sentence for each thing that is left.
+
+        It takes no longer than twice the time of a probe.
+        """
+        self.clean_up_deadline = time.monotonic() + 2 * self.timeout_s
         left = []
         while self._cleanups:
-            with self._lock:
-                what, undo = self._cleanups.pop()
+            what, undo = self._cleanups.pop()
             try:
                 undo()
-            except (CheckEnd, PeerClosed, WireError, OSError) as error:
+            except (
+                Exception
+            ) as error:  # what an undo makes of a strange answer must not end the run
                 left.append(f"{what} could not be removed: {error}")
         return left
 

@@ -311,9 +311,12 @@ def _at_broker() -> Iterator[Row]:
     for family in families():
         if family.name == "forwarding":
             for rule in family:
-                by_broker = rule.id.endswith(".by-broker") and rule.id not in NOT_OFFERED
-                if by_broker and rule.api is not None:
+                if rule.id.endswith(".by-broker") and rule.api is not None:
                     yield f"{rule.id}: refused", rule.id, Changed(rule.api, _not_controller)
 
 
-BROKER_FAULTS: Final[tuple[Row, ...]] = tuple(_at_broker())
+BROKER_FAULTS: Final[tuple[Row, ...]] = tuple(
+    row for row in _at_broker() if row[1] not in NOT_OFFERED
+)
+#: Those of APIs that kwire's listeners for clients do not offer: they are put before Kafka.
+VOTER_FAULTS: Final[tuple[Row, ...]] = tuple(row for row in _at_broker() if row[1] in NOT_OFFERED)

@@ -41,6 +41,8 @@ OTHER = {
     "controller.quorum.campaign": "false",
     "auto.leader.rebalance.enable": "false",
     "metadata.audit.enable": "false",
+    "metadata.views.enable": "false",
+    "metadata.views.schemas.enable": "true",
     "controller.quorum.auto.join.enable": "true",
 }
 #: Other keys that a key needs to be valid.

@@ -24,6 +24,7 @@ from gateway.cli import main as kwire
 from gateway.ports import AUDIT_TOPIC_ID
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
+from gateway.view_topics import VIEW_TOPICS
 from kwire.cluster.image import Image
 from kwire.cluster.tree import tree
 from kwire.message import Message
@@ -138,6 +139,13 @@ def fetch(topic_id: Any) -> FetchRequest:
     return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[topic])
 
 
+def tails_of_views(server: str) -> str:
+    """The records of all view topics."""
+    return "".join(
+        command("tail", "-b", server, "--topic", topic, "--until-end") for topic in VIEW_TOPICS
+    )
+
+
 def alter_broker() -> IncrementalAlterConfigsRequest:
     configs = [
         AlterableConfig(name=name, config_operation=0, value=value)
@@ -174,6 +182,7 @@ async def outputs_of_a_server(node: OwnNode) -> tuple[dict[str, str | bytes], by
             node, DescribeUserScramCredentialsRequest(users=None), 0
         ),
         "audit topic": await raw_answer(node, fetch(AUDIT_TOPIC_ID), 16),
+        "views": await trio.to_thread.run_sync(tails_of_views, server),
         "/status": await page(address, "/status"),
         "/metrics": await page(address, "/metrics"),
         "tail": await trio.to_thread.run_sync(command, "tail", "-b", server, "--until-end"),
@@ -186,7 +195,7 @@ async def outputs_of_a_server(node: OwnNode) -> tuple[dict[str, str | bytes], by
         b"my.plugin.password" in found["DescribeConfigs"]
         and b"IncrementalAlterConfigs" in found["audit topic"]
     )
-    for name in ("tail", "state of a server"):
+    for name in ("tail", "state of a server", "views"):
         assert all(config in found[name] for config in BROKER_CONFIGS), name
     assert token_hmac(Secret(KEY), token.token_id) == bytes(token.hmac)
     shown = await trio.to_thread.run_sync(

@@ -123,7 +123,7 @@ def tools_run(tmp_path_factory: pytest.TempPathFactory) -> ToolsRun:
         real_brokers(own, 2, properties=_AUTHORIZED, kill_at_end=True) as brokers,
     ):
         differences = list(compared(real.bootstrap, brokers.bootstrap, directory))
-        for row in measured(own, brokers, real, rounds=1):
+        for row in measured(own, brokers, real, rounds=1, kills=1):
             FIGURES.append(
                 f"controllers, {row['what']}: kwire {row['kwire']:.0f}, Kafka's "
                 f"{row['peer_value']:.0f} {row['unit']}"

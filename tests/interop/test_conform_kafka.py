@@ -1,4 +1,7 @@
-"""Kafka keeps every rule of ``kwire conform``, on brokers and controllers."""
+"""Kafka keeps every rule of ``kwire conform``, on brokers and controllers.
+
+``test_conform_releases`` has other releases.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,10 @@ from click.testing import CliRunner
 
 from gateway.cli import conform
 from kwire.conformance.catalog import select, server_rules
-from kwire.conformance.connection import open_plain
-from kwire.conformance.outcome import Outcome, Report
+from kwire.conformance.outcome import Outcome
 from kwire.conformance.rule import Role
-from kwire.conformance.runner import Options, run_rules
-from kwire.conformance.session import Target, open_session
 from tests.conformance_faults.changes import Row
+from tests.conformance_faults.controller_faults import VOTER_FAULTS
 from tests.conformance_faults.kafka_faults import (
     ACL_FAULTS,
     PRODUCE_FAULTS,
@@ -26,27 +27,20 @@ from tests.conformance_faults.kafka_faults import (
     VERSION_FAULTS,
 )
 from tests.conformance_faults.test_broker_faults import run_with_and_without
-from tests.interop.conftest import FIGURES
-from tests.interop.quorum import need_kafka
+from tests.interop.conform_cards import PROPERTIES, check, report_of
+from tests.interop.quorum import need_kafka, observing
+from tools.gateway_process import gateway
 from tools.kafka import FAST_START, Cluster, kafka
 from tools.kafka_security import properties_text, secured
 
 _VERSION = "4.3.1"
-_PROPERTIES = {
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-    "group.initial.rebalance.delay.ms": "0",
-    # Rules of sessions wait for the end of one; those of snapshots look at one.
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
-    "metadata.log.max.snapshot.interval.ms": "3000",
-}
 #: The families of the KRaft proposals.
 _KRAFT = (
     *("alter-partition", "broker-heartbeat", "describe-quorum", "forwarding", "metadata-records"),
     *("quorum-epochs", "raft", "registration", "replica-fetch", "snapshots", "voters", "vote"),
 )
-_NOT_KEPT = (Outcome.FAIL, Outcome.TIMEOUT, Outcome.ERROR, Outcome.ADVICE)
+
+_OF_OBSERVERS = {"api-versions.no-removed-versions": "ListOffsets 0 serves old clients"}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +51,7 @@ def cluster() -> Iterator[Cluster]:
         version=_VERSION,
         brokers=1,
         controllers=1,
-        properties=_PROPERTIES,
+        properties=PROPERTIES,
         options=FAST_START,
         kill_at_end=True,
     ) as running:
@@ -72,67 +66,50 @@ def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     settings = secured(directory, "SASL_SSL", mechanism="SCRAM-SHA-512")
     client = directory / "client.properties"
     client.write_text(properties_text(settings.client_properties))
-    options = settings.options() | {"properties": {**settings.properties, **_PROPERTIES}}
+    options = settings.options() | {"properties": {**settings.properties, **PROPERTIES}}
     with kafka(
         version=_VERSION, brokers=1, controllers=1, options=FAST_START, kill_at_end=True, **options
     ) as running:
         yield running, client
 
 
-def report_of(address: str, *families: str, destructive: bool = False) -> Report:
-    host, _, port = address.rpartition(":")
-    plain = open_plain(host, int(port))
-    session = open_session(Target(address, plain, plain), timeout_s=30)
-    rules = select(server_rules(), patterns=families)
-    return run_rules(session, rules, Options(destructive=destructive))
-
-
-def check(report: Report, least: int) -> None:
-    counts = report.counts()
-    FIGURES.append(
-        f"conform, Kafka {_VERSION} {'/'.join(sorted(role.value for role in report.roles))}: "
-        f"{counts[Outcome.PASS]} rules kept, {counts[Outcome.DEVIATION]} deviations, "
-        f"{report.duration_s:.1f} s"
-    )
-    broken = [
-        f"{result.rule.id}: {result.sentence}"
-        for result in report.results
-        if result.outcome in _NOT_KEPT
-    ]
-    assert broken == []
-    assert report.remarks == []
-    assert counts[Outcome.PASS] >= least
-    assert report.duration_s < 60
-
-
 def test_a_broker_keeps_every_rule(cluster: Cluster) -> None:
     report = report_of(cluster.bootstrap)
     assert report.roles == {Role.BROKER}
-    check(report, least=1000)
+    check(report, _VERSION, least=1000)
 
 
 def test_a_controller_keeps_every_rule(cluster: Cluster) -> None:
     report = report_of(cluster.controllers)
     assert report.roles == {Role.CONTROLLER}
-    check(report, least=520)
+    check(report, _VERSION, least=520)
+
+
+def test_an_observer_of_a_quorum_of_kafka_keeps_every_rule(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    with gateway(*observing(cluster, tmp_path / "data")) as observer:
+        report = report_of(observer.bootstrap, allowed=_OF_OBSERVERS)
+    assert report.roles == {Role.BROKER}
+    check(report, _VERSION, least=860)
 
 
 def test_a_broker_keeps_the_rules_of_transactions(cluster: Cluster) -> None:
-    check(report_of(cluster.bootstrap, "transactions", destructive=True), least=9)
+    check(report_of(cluster.bootstrap, "transactions", destructive=True), _VERSION, least=9)
 
 
 def test_a_controller_keeps_the_rules_that_end_epochs_and_register_brokers(
     cluster: Cluster,
 ) -> None:
-    check(report_of(cluster.controllers, *_KRAFT, destructive=True), least=195)
+    check(report_of(cluster.controllers, *_KRAFT, destructive=True), _VERSION, least=195)
     assert cluster.wait_for_leader(timeout_s=10).node_id == cluster.nodes[0].node_id
-    check(report_of(cluster.bootstrap, "describe-quorum", "topics"), least=36)
+    check(report_of(cluster.bootstrap, "describe-quorum", "topics"), _VERSION, least=36)
 
 
 def test_a_broker_with_an_authorizer_keeps_the_rules_of_acls(
     secured_cluster: tuple[Cluster, Path],
 ) -> None:
-    check(report_of(secured_cluster[0].bootstrap, "acls", "topics", "configs"), least=45)
+    check(report_of(secured_cluster[0].bootstrap, "acls", "topics", "configs"), _VERSION, least=45)
 
 
 def test_a_controller_with_tls_and_scram_keeps_every_rule(
@@ -152,7 +129,13 @@ def test_a_controller_with_tls_and_scram_keeps_every_rule(
 
 
 _FAULTS: dict[str, list[Row]] = {
-    "plain": [*PRODUCE_FAULTS, *SESSION_FAULTS, *TRANSACTION_FAULTS, *VERSION_FAULTS],
+    "plain": [
+        *PRODUCE_FAULTS,
+        *SESSION_FAULTS,
+        *TRANSACTION_FAULTS,
+        *VERSION_FAULTS,
+        *VOTER_FAULTS,
+    ],
     "secured": ACL_FAULTS,
 }
 

@@ -16,8 +16,15 @@ from typing import Any, cast
 import pytest
 
 from gateway.log.meta_properties import FILE_NAME, read_meta_properties
+from gateway.view_topics import CHANGES, VIEWS, view_topic
+from gateway.views import offsets
+from kwire.cluster import Loader
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
+from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.messages.fetch_response import FetchResponse
 from kwire.protocol import CLUSTER_METADATA_PARTITION, CLUSTER_METADATA_TOPIC
+from kwire.records import Record, decode_batches, decode_metadata_record
+from tests.gateway.views.view_reading import Table, of_changes, state, take, take_change
 from tests.interop.clients import ASSIGN, WAYS, need_clients
 from tests.interop.conftest import READ
 from tests.interop.quorum import (
@@ -127,6 +134,40 @@ def test_every_batch_has_the_bytes_of_the_leader(observed: Observed) -> None:
     assert not first_unequal(
         [batch for batch in fetched if batch.last_offset < observed.end], observed.truth
     )
+
+
+def test_views_are_the_state_of_the_cluster(observed: Observed) -> None:
+    loader, end = Loader(), offsets.at(observed.end)
+    for batch in observed.truth:
+        for record in () if batch.control else batch.records():
+            _, _, message = decode_metadata_record(record.value or b"")
+            loader.load(message, record.offset, 0)
+    expected = state(loader.image)
+    tables: dict[str, Table] = {view: {} for view in expected}
+    changed: dict[str, Table] = {}
+    with WireClient(observed.server.bootstrap) as client:
+        for view in VIEWS:
+            for one in view_records(client, view, end):
+                take_change(changed, one) if view == CHANGES else take(tables[view], one)
+    assert tables == expected
+    assert of_changes(changed) == expected
+
+
+def view_records(client: WireClient, view: str, end: int) -> Iterator[Record]:
+    """The records of a view below ``end``."""
+    position = 0
+    while position < end:
+        asked = FetchPartition(partition=0, fetch_offset=position, partition_max_bytes=1 << 20)
+        topic = FetchTopic(topic=view_topic(view), partitions=[asked])
+        request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[topic])
+        answer = cast(FetchResponse, client.call(request, 12))
+        (found,) = answer.responses[0].partitions
+        assert found.error_code == 0
+        for batch in decode_batches(found.records or b""):
+            position = batch.header.next_offset
+            for record in () if batch.header.is_control else batch.records:
+                if record.offset < end:
+                    yield record
 
 
 def test_kafka_dump_log_reads_the_copy(observed: Observed) -> None:

@@ -28,7 +28,8 @@ _MIX: Final = 0xD6E8FEB86659FD93
     TORN,
     CORRUPT,
     PART,
-) = range(14)
+    REFUSED,
+) = range(15)
 NAMES: Final = (
     "a request is lost",
     "a response is lost",
@@ -44,6 +45,7 @@ NAMES: Final = (
     "a write is torn",
     "a bit is flipped on the way",
     "the disk takes part of the work",
+    "a port has no process",
 )
 
 

@@ -69,7 +69,7 @@ class Network:
             request = wire.through_codec(request, version)
         target = self.by_address.get(send.address)
         if target is None or not target.up:
-            self._pending(node, incarnation, send.number, FailureKind.UNREACHABLE)
+            self._pending(node, incarnation, send.number, self._no_process(node.place))
             return
         chances, faults, a, b = world.chance, world.faults, node.place, target.place
         if (a, b) in self.cut or chances.happens(chance.LOSE, a, b, faults.lose):
@@ -84,6 +84,11 @@ class Network:
             )
             world.at(again, lambda: self._arrive(target, asked))
 
+    def _no_process(self, origin: int) -> FailureKind:
+        """How a request to a node that is down fails: its machine is up, or is down as well."""
+        up = self._world.chance.number(chance.REFUSED, origin, -1, self._world.events) < 0.5
+        return FailureKind.REFUSED if up else FailureKind.UNREACHABLE
+
     def ask(self, target: Node, request: Message, version: int) -> None:
         """A request of a client, or a forged one."""
         self._arrive(target, Asked(None, 0, 0, version, wire.through_codec(request, version)))
@@ -91,9 +96,8 @@ class Network:
     def _arrive(self, target: Node, asked: Asked) -> None:
         if not target.up:
             if asked.origin is not None:
-                self._pending(
-                    asked.origin, asked.incarnation, asked.number, FailureKind.UNREACHABLE
-                )
+                kind = self._no_process(asked.origin.place)
+                self._pending(asked.origin, asked.incarnation, asked.number, kind)
             return
         if isinstance(asked.message, ApiVersionsRequest):
             if asked.origin is not None and (target.place, asked.origin.place) not in self.cut:

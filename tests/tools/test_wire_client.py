@@ -51,3 +51,11 @@ def test_response_is_assembled_and_a_closed_connection_raises(address: str) -> N
         assert client.call(request, 3) == _ANSWER
         with pytest.raises(EOFError, match="4 of 4 bytes missing"):
             client.call(request, 3)
+
+
+def test_size_of_an_answer_is_that_of_its_frame(address: str) -> None:
+    request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    with WireClient(address, timeout_s=5) as client:
+        assert client.size_of_answer(request, 3) == 4 + len(_ANSWER.encode(3))
+        with pytest.raises(EOFError):
+            client.size_of_answer(request, 3)

@@ -26,6 +26,9 @@ from tools.own_quorum import own_quorum
 from tools.real_brokers import real_brokers
 
 _ROUNDS = 3
+_KILLS = 5
+#: Time in which a controller that started again catches up, s.
+_SETTLE_S = 3
 _TOPIC_ALREADY_EXISTS = 36
 _DAY_S = 86_400
 _STARTS, _CAUGHT_UP, _WAITS, _UNFENCED = (
@@ -54,10 +57,10 @@ def run() -> list[dict[str, Any]]:
 
 
 def compared(
-    quorum: Cluster, brokers: Cluster, cluster: Cluster, *, rounds: int
+    quorum: Cluster, brokers: Cluster, cluster: Cluster, *, rounds: int, kills: int = _KILLS
 ) -> Iterator[dict[str, Any]]:
-    """The rows of running clusters: kwire's controllers, their brokers, and Kafka's cluster. The
-    active controllers are killed at the end.
+    """The rows of running clusters: kwire's controllers, their brokers, and Kafka's cluster. Active
+    controllers are killed and started again at the end.
     """
     (own_start, own_wait), (their_start, their_wait) = _unfencing(brokers), _unfencing(cluster)
     yield _row("broker: registration to unfenced", "ms", own_start, their_start)
@@ -84,7 +87,23 @@ def compared(
         median(their.rates),
         more=True,
     )
-    yield _row("controller killed to first change", "ms", _failover(quorum), _failover(cluster))
+    yield from _failovers((quorum, brokers), (cluster, cluster), kills=kills)
+
+
+def _failovers(*sides: tuple[Cluster, Cluster], kills: int) -> Iterator[dict[str, Any]]:
+    """The rows of controllers that are killed, for kwire's cluster and for Kafka's: (controllers,
+    brokers) of each. There are several kills in turn, because the time depends on the moment.
+    """
+    for where in ("", " through a broker"):
+        waits: list[list[float]] = [[] for _ in sides]
+        for number in range(kills):
+            for (controllers, brokers), found in zip(sides, waits, strict=True):
+                asked = brokers.bootstrap if where else controllers.controllers
+                found.append(
+                    _failover(controllers, asked.split(","), f"killed{len(where)}-{number}")
+                )
+        own, their = map(statistics.median, waits)
+        yield _row(f"controller killed to first change{where}", "ms (p50)", own, their)
 
 
 def _row(what: str, unit: str, own: float, their: float, *, more: bool = False) -> dict[str, Any]:
@@ -128,20 +147,20 @@ def _ms(life: dict[str, datetime], begin: str, end: str) -> float:
     return 1000 * seconds if seconds < _DAY_S / 2 else 0.0
 
 
-def _failover(controllers: Cluster) -> float:
+def _failover(controllers: Cluster, addresses: list[str], name: str) -> float:
     """From ``kill -9`` of the active controller to the response to a CreateTopics request, which is
-    sent to the other nodes in turn; in ms.
+    sent to the other ``addresses`` in turn; in ms. The controller starts again afterwards.
     """
     leader = controllers.wait_for_leader()
-    others = [
-        node.controller_address
-        for node in controllers.nodes
-        if node.is_controller() and node is not leader
-    ]
-    topic = CreatableTopic(name="after-the-controller", num_partitions=1, replication_factor=1)
+    others = [address for address in addresses if address != leader.controller_address]
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
     with Admin(others) as admin:
         began = time.perf_counter()
         controllers.kill_node(leader)
         admin.send(request, accept=(_TOPIC_ALREADY_EXISTS,))
-        return 1000 * (time.perf_counter() - began)
+        took = 1000 * (time.perf_counter() - began)
+    controllers.start_node(leader)
+    controllers.wait_for_node(leader)
+    time.sleep(_SETTLE_S)
+    return took

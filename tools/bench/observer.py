@@ -106,8 +106,8 @@ def _watch(
     timestamps: dict[int, int] = {}
     stop, ready = threading.Event(), threading.Barrier(3)
     threads = [
-        threading.Thread(target=_watch_leader, args=(leader, committed, stop, ready)),
-        threading.Thread(target=_watch_gateway, args=(bootstrap, seen, timestamps, stop, ready)),
+        threading.Thread(target=watch_leader, args=(leader, committed, stop, ready)),
+        threading.Thread(target=watch_gateway, args=(bootstrap, seen, timestamps, stop, ready)),
     ]
     for thread in threads:
         thread.start()
@@ -147,9 +147,12 @@ def _change(cluster: Cluster) -> None:
         time.sleep(max(0.0, _PACE_S - (time.monotonic() - began)))
 
 
-def _watch_leader(
+def watch_leader(
     leader: str, committed: dict[int, float], stop: threading.Event, ready: threading.Barrier
 ) -> None:
+    """Note when the leader first reported each offset as committed, in seconds since the epoch,
+    until ``stop``. It waits at ``ready`` when it has begun.
+    """
     with WireClient(leader) as client:
         epoch, offset, last_epoch = _end_of_log(client)
         told, started = offset, False
@@ -184,6 +187,12 @@ def _end_of_log(client: WireClient) -> tuple[int, int, int]:
 
 
 def _raft_fetch(client: WireClient, epoch: int, offset: int, last_epoch: int) -> Any:
+    request = raft_fetch(epoch, offset, last_epoch)
+    return cast(FetchResponse, client.call(request, _FETCH)).responses[0].partitions[0]
+
+
+def raft_fetch(epoch: int, offset: int, last_epoch: int) -> FetchRequest:
+    """Return the Fetch of an observer without an id, which waits for 500 ms."""
     partition = FetchPartition(
         partition=0,
         current_leader_epoch=epoch,
@@ -191,22 +200,24 @@ def _raft_fetch(client: WireClient, epoch: int, offset: int, last_epoch: int) ->
         last_fetched_epoch=last_epoch,
         partition_max_bytes=1 << 20,
     )
-    request = FetchRequest(
+    return FetchRequest(
         replica_state=ReplicaState(replica_id=-1),
         max_wait_ms=500,
         max_bytes=8 << 20,
         topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
-    return cast(FetchResponse, client.call(request, _FETCH)).responses[0].partitions[0]
 
 
-def _watch_gateway(
+def watch_gateway(
     bootstrap: str,
     seen: dict[int, float],
     timestamps: dict[int, int],
     stop: threading.Event,
     ready: threading.Barrier,
 ) -> None:
+    """Note when a consumer of the gateway received each offset, in seconds since the epoch, and
+    the record's timestamp in ms, until ``stop``. It waits at ``ready`` when it has begun.
+    """
     from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
     consumer = Consumer(

@@ -12,7 +12,7 @@ from gateway.controller.errors import ApiError
 from gateway.controller.leader_election import remove_from_isr
 from gateway.controller.partition_change import Target
 from gateway.controller.partition_changes import PartitionChanges
-from gateway.controller.partition_index import PartitionKey
+from gateway.controller.partition_set import PartitionKey
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.slices import Slices
 from kwire.message import Message

@@ -14,6 +14,7 @@ from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.ports import AUDIT_TOPIC
 from gateway.slices import Slices
+from gateway.view_topics import VIEW_TOPICS
 from kwire.message import Message
 from kwire.messages.create_partitions_response import (
     CreatePartitionsResponse,
@@ -82,6 +83,10 @@ def _check_request(
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{AUDIT_TOPIC} has one partition for each node of the quorum.",
+        )
+    if topic.name in VIEW_TOPICS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{topic.name} has one partition and cannot have more."
         )
 
 

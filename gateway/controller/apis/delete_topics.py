@@ -15,6 +15,7 @@ from gateway.controller.errors import ApiError
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
+from gateway.view_topics import VIEW_NAMES, VIEW_TOPICS
 from kwire.message import Message
 from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kwire.messages.remove_topic_record import RemoveTopicRecord
@@ -117,6 +118,11 @@ class _Deletion:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"Deletion of internal topic {AUDIT_TOPIC} is prohibited.",
+            )
+        view = topic.name if topic.name in VIEW_TOPICS else VIEW_NAMES.get(topic.topic_id)
+        if view is not None:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Deletion of internal topic {view} is prohibited."
             )
 
     def _by_id(self, topic_id: Uuid, result: DeletableTopicResult) -> tuple[str, Uuid]:

@@ -210,11 +210,15 @@ def _safe_min_isr(context: ControllerRequestContext) -> Iterator[Message]:
     if MIN_ISR not in context.image.configs.get((BROKER_RESOURCE, ""), {}):
         yield ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value="1")
     # The values of single brokers go: one of them could contradict the value for all.
-    for (kind, name), configs in sorted(context.image.configs.items()):
-        if kind == BROKER_RESOURCE and name and MIN_ISR in configs:
-            yield ConfigRecord(
-                resource_type=BROKER_RESOURCE, resource_name=name, name=MIN_ISR, value=None
-            )
+    found = (
+        name
+        for (kind, name), configs in context.image.configs.items()
+        if kind == BROKER_RESOURCE and name and MIN_ISR in configs
+    )
+    for name in sorted(found):
+        yield ConfigRecord(
+            resource_type=BROKER_RESOURCE, resource_name=name, name=MIN_ISR, value=None
+        )
 
 
 def _refused(name: str, level: int, why: str) -> ApiError:

@@ -22,6 +22,7 @@ from gateway.controller.errors import ApiError
 from gateway.controller.request_context import ControllerRequestContext
 from gateway.controller.topic_names import name_fault
 from gateway.ports import AUDIT_TOPIC
+from gateway.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 
 
@@ -132,6 +133,9 @@ def _check_topic(name: str, configs: Mapping[str, str]) -> None:
         why = (
             f"The configuration of {AUDIT_TOPIC} is each node's own: metadata.audit.* in its file."
         )
+        raise ApiError(ErrorCode.INVALID_REQUEST, why)
+    if name in VIEW_TOPICS:
+        why = f"The configuration of {name} is fixed: it is derived from the metadata log."
         raise ApiError(ErrorCode.INVALID_REQUEST, why)
     try:
         check_topic_configs(configs)

@@ -6,6 +6,7 @@ It decides on no connection: ``connections`` admits or closes each. Kafka's coun
 
 from __future__ import annotations
 
+import enum
 import errno
 import socket
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import trio
 from gateway.config import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from gateway.config import Config, Listener
     from gateway.server.clients.connections import Connections
     from gateway.server.logs import Reports
@@ -41,15 +44,22 @@ class BoundListener:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def bind_listeners(config: Config) -> list[BoundListener]:
+def bind_listeners(
+    config: Config, shared: Collection[str] = (), ports: Sequence[Listener] | None = None
+) -> list[BoundListener]:
     """Listen on every listener of the configuration, or on none.
 
-    Raises ConfigError, which names the listener that failed.
+    The listeners named in ``shared`` let other processes of this user listen at the same port
+    (SO_REUSEPORT): the system then gives each new connection to one of them. ``ports`` are
+    listeners that another process shares, instead of those of the configuration. Raises
+    ConfigError, which names the listener that failed.
     """
     bound_listeners: list[BoundListener] = []
     try:
-        for listener in config.listeners:
-            bound_listeners.append(_open(listener, config.socket_listen_backlog_size))
+        for listener in config.listeners if ports is None else ports:
+            share = _Share.NO if listener.name not in shared else _Share.OFFER
+            share = share if ports is None else _Share.JOIN
+            bound_listeners.append(_open(listener, config.socket_listen_backlog_size, share))
     except (OSError, UnicodeError) as error:  # a host that IDNA refuses is a UnicodeError
         for bound_listener in bound_listeners:
             bound_listener.sock.close()
@@ -58,7 +68,15 @@ def bind_listeners(config: Config) -> list[BoundListener]:
     return bound_listeners
 
 
-def _open(listener: Listener, backlog: int) -> BoundListener:
+class _Share(enum.Enum):
+    """Whether a port is shared. OFFER fails where another server has it; JOIN shares it."""
+
+    NO = enum.auto()
+    OFFER = enum.auto()
+    JOIN = enum.auto()
+
+
+def _open(listener: Listener, backlog: int, share: _Share) -> BoundListener:
     addresses = socket.getaddrinfo(
         listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -67,7 +85,12 @@ def _open(listener: Listener, backlog: int) -> BoundListener:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setblocking(False)
+        if share is _Share.JOIN:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind(address)
+        # Only now: before, the port of another server with workers would be taken without an error.
+        if share is _Share.OFFER:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.listen(backlog)
     except OSError:
         sock.close()

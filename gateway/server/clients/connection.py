@@ -239,8 +239,7 @@ class Connection:
             turns += 1
             if more or turns % _TURNS_MAX == 0:
                 await trio.lowlevel.checkpoint()
-                if more:
-                    continue
+                continue  # another task may have completed the pending response meanwhile
             read_ahead_max = self._server_context.config.read_ahead_max_bytes
             if self._state.is_awaiting_response and self._splitter.buffered >= read_ahead_max:
                 await self._wait_for_response()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gateway.handlers.pending_response import PendingResponse
     from gateway.handlers.streamed import Streamed
     from gateway.handlers.work import Work
+    from gateway.handlers.worker_table import Node
     from gateway.ports import Gateway
     from gateway.security.sasl_session import SaslSession
     from gateway.server.response_scheduler import EncodedResponse
@@ -94,7 +95,8 @@ class Dispatcher:
     """Finds and calls handlers, by API key.
 
     ``element_budget`` bounds the array elements and unknown tags of one request. ``by_listener``:
-    the tables of listeners that do not serve ``handlers``.
+    the tables of listeners that do not serve ``handlers``. ``node`` gets the requests whose handler
+    ``is_forwarded``, which only a worker has.
     """
 
     def __init__(
@@ -104,11 +106,13 @@ class Dispatcher:
         *,
         element_budget: int,
         by_listener: Mapping[str, Mapping[int, Handler]] = MappingProxyType({}),
+        node: Node | None = None,
     ) -> None:
         self._handlers = handlers
         self._by_listener = by_listener
         self._gateway = gateway
         self._budget = element_budget
+        self._node = node
 
     def tables(self) -> tuple[Mapping[int, Handler], ...]:
         """The tables of all listeners."""
@@ -164,6 +168,8 @@ class Dispatcher:
             raise Malformed(error, in_flight.fields()) from None
         if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:
             in_flight.software = _software(request)
+        if handler.is_forwarded and self._node is not None:
+            return in_flight, self._node.forward(frame, peer)
         answer = handler.handle(request, context)
         if session is not None and api_key == API_VERSIONS and not getattr(answer, "error_code", 0):
             session.versions_told()

@@ -39,14 +39,14 @@ class FileTooShort(OSError):
 
 
 class SharedBytes:
-    """Bytes of a response that several connections send, in ``chunks`` of about 64 KiB.
+    """Bytes of a response that several connections send, in ``chunks`` of up to about 64 KiB.
 
-    ``freed`` is called with the number of bytes when the last holder has released them.
+    ``freed`` is called when the last holder has released them.
     """
 
     __slots__ = ("_freed", "_holders", "chunks", "size")
 
-    def __init__(self, chunks: list[bytes], freed: Callable[[int], None]) -> None:
+    def __init__(self, chunks: list[bytes], freed: Callable[[], None]) -> None:
         self.chunks = chunks
         self.size = sum(map(len, chunks))
         self._freed = freed
@@ -64,7 +64,7 @@ class SharedBytes:
         self._holders -= 1
         if not self._holders:
             self.chunks = []
-            self._freed(self.size)
+            self._freed()
 
 
 class Output:

@@ -20,6 +20,7 @@ from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
     from gateway.handlers.pending_response import PendingResponse
+    from gateway.handlers.streamed import Streamed
     from kwire.message import Message
 
 #: Responses that are tried, or expired, before other tasks run, unless ``SLICE_S`` passes before
@@ -119,7 +120,7 @@ class Purgatory:
             self._to_try.pop(pending, None)
             ready = self._waiting.get(pending)
             if ready is not None:
-                self._complete(pending, ready)
+                self.complete(pending, ready)
                 if time.perf_counter() >= until:
                     break
         return bool(self._to_try)
@@ -139,9 +140,12 @@ class Purgatory:
 
     def _expire(self, pending: PendingResponse) -> None:
         if pending.expire is not None:
-            self._complete(pending, pending.expire)
+            self.complete(pending, pending.expire)
 
-    def _complete(self, pending: PendingResponse, answer: Callable[[], Message | None]) -> None:
+    def complete(
+        self, pending: PendingResponse, answer: Callable[[], Message | Streamed | None]
+    ) -> None:
+        """Complete ``pending`` with what ``answer`` returns, unless that is None."""
         failed = self._failed.get(pending)
         try:
             response = answer()

@@ -234,11 +234,10 @@ class ActingController:
         return self._driver.raft.leads_until == math.inf
 
     def _propose(self, operation: Operation, change: QueuedRequest | None = None) -> Proposal:
-        number = self._driver.number()
-        proposal = self._proposals.add(number, operation.offsets, change)
-        self._driver.submit(
-            Propose(number, self._epoch, operation.batches, operation.kraft_version)
-        )
+        for part in operation.parts:
+            number = self._driver.number()
+            proposal = self._proposals.add(number, part.offsets, change)
+            self._driver.submit(Propose(number, self._epoch, part.batches, part.kraft_version))
         return proposal
 
     # --- leadership

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.controller.partition_index import Elections
 from gateway.server.duration_stats import DurationStats
+from gateway.slices import run
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from gateway.controller.controller import Controller
+    from gateway.slices import Slices
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.cluster import Image
     from kwire.message import Message
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from kwire.uuid import Uuid
 
 _NO_LEADER: Final = -1
+#: Topics and partitions that are counted in one step.
+_COUNTED_STEP: Final = 2000
 #: ``BrokerRegistrationState``.
 _FENCED, _LEAVING, _ACTIVE = 10, 20, 30
 
@@ -96,22 +100,30 @@ class ImageCounter:
     """Counts an image repeatedly, and only the topics that have changed since the last time.
 
     A delta replaces the partitions of each topic that it changes (``kwire.cluster``), so the
-    identity of that object tells. Counting a large cluster in full would hold the event loop.
+    identity of that object tells. A large cluster is counted in slices.
     """
 
     def __init__(self) -> None:
         self._topics: dict[Uuid, tuple[Mapping[int, PartitionRecord], _TopicCounts]] = {}
 
-    def count(self, image: Image) -> ClusterCounts:
-        """Count brokers and partitions of ``image``."""
+    def count(self, image: Image) -> Slices[ClusterCounts]:
+        """Count brokers and partitions of ``image``, as of one moment."""
         known = self._topics
-        self._topics = {
-            topic_id: found
-            if (found := known.get(topic_id)) is not None and found[0] is partitions
-            else (partitions, _topic_counts(partitions))
-            for topic_id, partitions in image.partitions.items()
-        }
-        brokers = image.brokers.values()
+        now: dict[Uuid, tuple[Mapping[int, PartitionRecord], _TopicCounts]] = {}
+        topics, brokers = len(image.topics), list(image.brokers.values())
+        partitions_then = image.partitions.copy()
+        looked_at = 0
+        for topic_id, partitions in partitions_then.items():
+            found = known.get(topic_id)
+            if found is None or found[0] is not partitions:
+                found = partitions, _topic_counts(partitions)
+                looked_at += len(partitions)
+            now[topic_id] = found
+            looked_at += 1
+            if looked_at >= _COUNTED_STEP:
+                looked_at = 0
+                yield
+        self._topics = now
         fenced = sum(broker.fenced for broker in brokers)
         leaving = sum(broker.in_controlled_shutdown for broker in brokers)
         counts = [one for _, one in self._topics.values()]
@@ -119,7 +131,7 @@ class ImageCounter:
             len(brokers) - fenced,
             fenced,
             leaving,
-            len(image.topics),
+            topics,
             sum(one.partitions for one in counts),
             sum(one.offline for one in counts),
             sum(one.imbalanced for one in counts),
@@ -186,12 +198,18 @@ class ControllerFacts:
 
     @property
     def cluster(self) -> ClusterCounts:
-        """Counts of the committed cluster, renewed after a record that may change them."""
+        """Counts of the committed cluster as of the last :meth:`count`."""
+        if self._counted is None:
+            run(self.count())
+            assert self._counted is not None, "it is counted"
+        return self._counted[1]
+
+    def count(self) -> Slices[None]:
+        """Count the committed cluster again, if a record may have changed the counts."""
         loader = self._loader
         version = _image_version(loader.records, loader.snapshot_loads)
         if self._counted is None or self._counted[0] != version:
-            self._counted = version, self._counter.count(loader.image)
-        return self._counted[1]
+            self._counted = version, (yield from self._counter.count(loader.image))
 
 
 #: Types of records that change none of the counts and may be frequent.

@@ -15,6 +15,7 @@ import trio
 
 from gateway.groups import Usage
 from gateway.ports import State
+from gateway.server.workers.worker_counts import CountedTogether
 
 if TYPE_CHECKING:
     from gateway.ports import Partition
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from gateway.server.controller.envelopes import ForwardingMeasures
     from gateway.server.management.quorum_status import QuorumStatus
     from gateway.server.server_context import ServerContext
+    from gateway.server.workers.worker_counts import Counted
+    from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
 
 
 class OwnSnapshot(NamedTuple):
@@ -67,6 +70,10 @@ class Facts:
     stale_after_s: float = 10.0  #: a quorum that is silent for longer makes the server not ready
     clock: Callable[[], float] = trio.current_time
     wall: Callable[[], float] = time.time
+    #: The further processes that serve clients; None without any.
+    worker_processes: WorkerProcesses | None = None
+    #: The counts of all workers together, once they are known.
+    together: Counted | None = None
     #: When the server began, on the clock of the event loop (s), which is never set.
     began: float = field(default_factory=trio.current_time)
 
@@ -74,6 +81,22 @@ class Facts:
         """The same facts, with one status of the quorum for all values of a page."""
         status = self.quorum_status()
         return self if status is None else replace(self, quorum=lambda: status)
+
+    async def of_all_workers(self) -> Facts:
+        """The same facts, with the counts of all workers together."""
+        if self.worker_processes is None:
+            return self
+        return replace(self, together=CountedTogether(await self.worker_processes.count()))
+
+    @property
+    def counted(self) -> Counted:
+        """The counts of all workers, of this process where it is the only one."""
+        return self.server_context if self.together is None else self.together
+
+    @property
+    def workers(self) -> Sequence[WorkerProcess]:
+        """All processes, the node first; empty where there is only one."""
+        return () if self.worker_processes is None else self.worker_processes.all
 
     def quorum_status(self) -> QuorumStatus | None:
         """The status of this node in its quorum now; None if there is no quorum."""

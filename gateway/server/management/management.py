@@ -22,6 +22,7 @@ from gateway.server.http_hosts import AllowedHosts
 from gateway.server.management.http_connections import CONNECTIONS_MAX, Answer, HttpConnections
 from gateway.server.management.metrics import Metrics
 from gateway.server.management.status import readyz, status
+from gateway.server.slices_task import carried_out
 
 if TYPE_CHECKING:
     from gateway.server.management.facts import Facts
@@ -30,6 +31,8 @@ _MISDIRECTED: Final = (
     b"The host %s is not served here: ask for an IP address or localhost, or name the host in"
     b" management.allowed.hosts.\n"
 )
+#: Pages with counts, which are those of all workers together.
+_WITH_COUNTS: Final = ("/metrics", "/status")
 #: Delay after an accept that failed, s.
 _FULL_WAIT_S: Final = 0.1
 
@@ -115,7 +118,7 @@ class Pages:
         self._hosts = hosts
         self._metrics = Metrics(facts)
         self._one = trio.Lock()  # held while a page is made
-        self._pages: dict[str, Callable[[h11.Request], Answer]] = {
+        self._pages: dict[str, Callable[[h11.Request, Facts], Answer]] = {
             "/metrics": self._show_metrics,
             "/livez": self._show_livez,
             "/readyz": self._show_readyz,
@@ -139,27 +142,32 @@ class Pages:
             return Answer(404, f"There is nothing here but {', '.join(self._pages)}.\n".encode())
         async with self._one:
             try:
-                return page(request)
+                if self._facts.controlling is not None:
+                    await carried_out(self._facts.controlling.count())
+                counts = path in _WITH_COUNTS
+                facts = await self._facts.of_all_workers() if counts else self._facts
+                return page(request, facts)
             except Exception as error:
                 self._facts.server_context.reports.bug(
                     "internal error", error, listener="management", path=path
                 )
                 return Answer(500, b"This page cannot be made; the log of the server says why.\n")
 
-    def _show_metrics(self, request: h11.Request) -> Answer:
+    def _show_metrics(self, request: h11.Request, facts: Facts) -> Answer:
+        self._metrics.read(facts)
         accept = b",".join(value for name, value in request.headers if name == b"accept")
         content_type, body = self._metrics.render(accept.decode("latin-1"))
         return Answer(200, body, content_type)
 
-    def _show_livez(self, request: h11.Request) -> Answer:
+    def _show_livez(self, request: h11.Request, facts: Facts) -> Answer:
         return _json(200, {"live": True})  # a process that can answer lives
 
-    def _show_readyz(self, request: h11.Request) -> Answer:
-        ready, document = readyz(self._facts)
+    def _show_readyz(self, request: h11.Request, facts: Facts) -> Answer:
+        ready, document = readyz(facts)
         return _json(200 if ready else 503, document)
 
-    def _show_status(self, request: h11.Request) -> Answer:
-        return _json(200, status(self._facts))
+    def _show_status(self, request: h11.Request, facts: Facts) -> Answer:
+        return _json(200, status(facts))
 
 
 def _path(target: bytes) -> str:

@@ -36,8 +36,13 @@ class Metrics:
 
     def __init__(self, facts: Facts) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_Collector(facts))
+        self._collector = _Collector(facts)
+        self._registry.register(self._collector)
         ProcessCollector(registry=self._registry)
+
+    def read(self, facts: Facts) -> None:
+        """Render these facts from now on."""
+        self._collector.facts = facts
 
     def render(self, accept: str = "") -> tuple[str, bytes]:
         """(content type, text) for a request with this ``Accept`` header.
@@ -70,11 +75,11 @@ class _Collector:
     """Reads the table, the histogram of request times, and the fetch rate."""
 
     def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+        self.facts = facts
         self._fetched = Rate()
 
     def collect(self) -> Iterator[Family]:
-        facts = self._facts.at_one_moment()
+        facts = self.facts.at_one_moment()
         for metric in TABLE:
             make = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
             family = make(metric.name, metric.help, labels=metric.labels)
@@ -103,7 +108,7 @@ def _request_seconds(facts: Facts) -> Family:
         labels=("api",),
     )
     bounds = [*map(str, TIME_BOUNDS_S), "+Inf"]
-    for api in facts.server_context.counts.apis.values():
+    for api in facts.counted.counts.apis.values():
         family.add_metric(
             (api.name,), list(zip(bounds, accumulate(api.buckets), strict=True)), api.seconds
         )

@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 def _api_counter(name: str, help: str, value: Callable[[ApiCounts], float]) -> Metric:
     def samples(facts: Facts) -> Iterator[Sample]:
-        for api in facts.server_context.counts.apis.values():
+        for api in facts.counted.counts.apis.values():
             yield (api.name,), value(api)
 
     return Metric(name, "counter", help, samples, ("api",))
 
 
 def _request_errors(facts: Facts) -> Iterator[Sample]:
-    for api in facts.server_context.counts.apis.values():
+    for api in facts.counted.counts.apis.values():
         for code, number in sorted(api.errors.items()):
             yield (api.name, error_name(code)), number
 
 
 def _connections(facts: Facts) -> Iterator[Sample]:
     for listener in facts.listeners:
-        yield (listener,), facts.server_context.counts.connections[listener]
+        yield (listener,), facts.counted.counts.connections[listener]
 
 
 def _cuts(facts: Facts) -> Iterator[Sample]:
-    for reason, number in sorted(facts.server_context.counts.cuts.items()):
+    for reason, number in sorted(facts.counted.counts.cuts.items()):
         yield (reason,), number
 
 
@@ -119,27 +119,27 @@ CLIENTS: Final = (
     counter(
         "kwire_received_bytes_total",
         "Bytes from clients.",
-        lambda facts: facts.server_context.counts.received,
+        lambda facts: facts.counted.counts.received,
     ),
     counter(
         "kwire_sent_bytes_total",
         "Bytes to clients.",
-        lambda facts: facts.server_context.counts.sent,
+        lambda facts: facts.counted.counts.sent,
     ),
     gauge(
         "kwire_buffered_bytes",
         "Memory of unfinished requests and unsent responses.",
-        lambda facts: facts.server_context.memory.held,
+        lambda facts: facts.counted.memory.held,
     ),
     gauge(
         "kwire_parked_requests",
         "Requests with a pending response.",
-        lambda facts: facts.server_context.purgatory.parked,
+        lambda facts: facts.counted.purgatory.parked,
     ),
     gauge(
         "kwire_parked_fetches",
         "Fetch requests that wait for records.",
-        lambda facts: facts.server_context.purgatory.waiting,
+        lambda facts: facts.counted.purgatory.waiting,
     ),
     _api_counter(
         "kwire_request_waits_total",

@@ -23,6 +23,7 @@ from gateway.server.management.metric import (
 from gateway.server.management.metrics_clients import CLIENTS
 from gateway.server.management.metrics_controller import CONTROLLER, FORWARDING
 from gateway.server.management.metrics_quorum import KRAFT, UPSTREAM
+from gateway.server.management.metrics_workers import WORKERS
 
 if TYPE_CHECKING:
     from gateway.server.management.facts import Facts
@@ -117,17 +118,17 @@ _SERVER: Final = (
     counter(
         "kwire_event_loop_held_total",
         "Steps that held the event loop for 50 ms of processor time or longer.",
-        lambda facts: facts.server_context.watchdog.measures.held,
+        lambda facts: facts.counted.watchdog.measures.held,
     ),
     counter(
         "kwire_event_loop_held_seconds_total",
         "Processor time of these steps, s.",
-        lambda facts: facts.server_context.watchdog.measures.held_s,
+        lambda facts: facts.counted.watchdog.measures.held_s,
     ),
     gauge(
         "kwire_event_loop_held_max_seconds",
         "Processor time of the longest of these steps, s.",
-        lambda facts: facts.server_context.watchdog.measures.longest_s,
+        lambda facts: facts.counted.watchdog.measures.longest_s,
     ),
     event_counter(
         "kwire_internal_errors_total",
@@ -147,4 +148,5 @@ TABLE: Final = (
     *_PARTITION,
     *CLIENTS,
     *_SERVER,
+    *WORKERS,
 )

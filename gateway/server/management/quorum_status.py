@@ -50,7 +50,8 @@ class QuorumStatus:
     role: str  #: one of ``ROLES``
     epoch: int  #: the newest that this node knows
     leader_id: int  #: -1: unknown
-    leader_address: str | None  #: HOST:PORT of the leader's controller listener
+    leader_address: str | None  #: HOST:PORT of the leader's controller listener, or of a relay's
+    relays: int  #: between this observer and the leader; 0: it follows the leader itself
     voted_id: int  #: the candidate that this node voted for in the epoch; -1: none
     voters: Sequence[int]  #: ids, ascending; empty: unknown
     #: Elections, commits and appended records; None for an observer, which has none of them.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gateway.server.counts import ApiCounts
     from gateway.server.management.facts import Facts
     from gateway.server.management.quorum_status import QuorumStatus
+    from gateway.server.workers.worker_processes import WorkerProcess
 
 #: Names of client software that are shown, those with the most connections first. Clients choose
 #: the names, so there may be many.
@@ -50,8 +51,23 @@ def status(facts: Facts) -> dict[str, Any]:
         "partition": _partition(facts),
         "quorum": None if quorum is None else _quorum(facts, quorum),
         "connections": _connections(facts),
-        "requests": {api.name: _requests(api) for api in facts.server_context.counts.apis.values()},
+        "requests": {api.name: _requests(api) for api in facts.counted.counts.apis.values()},
         "groups": dict(facts.groups()),
+        "workers": [_worker(one) for one in facts.workers],
+    }
+
+
+def _worker(worker: WorkerProcess) -> dict[str, Any]:
+    """One process; without an id while it is being replaced."""
+    return {
+        "worker": worker.number,
+        "pid": worker.pid,
+        "ready": worker.is_ready,
+        "restarts": worker.restarts,
+        "connections": dict(+worker.counts.counts.connections),
+        "high_watermark": worker.counts.high_watermark,
+        "processor_s": round(worker.counts.cpu_s, 3),
+        "resident_bytes": worker.counts.resident_bytes,
     }
 
 
@@ -77,6 +93,7 @@ def _quorum(facts: Facts, quorum: QuorumStatus) -> dict[str, Any]:
     return {
         "leader_id": quorum.leader_id,
         "leader_address": quorum.leader_address,
+        "relays": quorum.relays,
         "epoch": quorum.epoch,
         "voters": list(quorum.voters),
         "high_watermark": quorum.leader_high_watermark,
@@ -100,22 +117,22 @@ def _quorum(facts: Facts, quorum: QuorumStatus) -> dict[str, Any]:
 
 
 def _connections(facts: Facts) -> dict[str, Any]:
-    server_context = facts.server_context
-    events = server_context.reports.counts
+    counted = facts.counted
+    events = counted.reports.counts
     return {
-        "open": {name: server_context.counts.connections[name] for name in facts.listeners},
-        "software": dict(server_context.counts.software.most_common(_SOFTWARE_MAX)),
+        "open": {name: counted.counts.connections[name] for name in facts.listeners},
+        "software": dict(counted.counts.software.most_common(_SOFTWARE_MAX)),
         "accepted": events["connection accepted"],
         "refused": events["connection refused"],
-        "cut": dict(server_context.counts.cuts),
+        "cut": dict(counted.counts.cuts),
         "bad_requests": events["bad request"],
         "refused_requests": events["unsupported request"],
         "internal_errors": events["internal error"],
-        "parked_requests": server_context.purgatory.parked,
-        "parked_fetches": server_context.purgatory.waiting,
-        "received_bytes": server_context.counts.received,
-        "sent_bytes": server_context.counts.sent,
-        "buffered_bytes": server_context.memory.held,
+        "parked_requests": counted.purgatory.parked,
+        "parked_fetches": counted.purgatory.waiting,
+        "received_bytes": counted.counts.received,
+        "sent_bytes": counted.counts.sent,
+        "buffered_bytes": counted.memory.held,
     }
 
 

@@ -12,7 +12,7 @@ from kwire.conformance.log import rules
 from kwire.conformance.log.batches import read_batches
 from kwire.conformance.log.findings import Finding, Findings
 from kwire.conformance.log.layout import Layout, Segment, Snapshot, layout
-from kwire.conformance.log.metadata import Replay
+from kwire.conformance.log.metadata import Replay, decode
 from kwire.conformance.log.order import Order
 from kwire.conformance.log.small_files import (
     check_index,
@@ -90,6 +90,9 @@ class _Check:
             order.take(batch)
             if replay is not None:
                 (replay.skip if header.is_control else replay.take)(batch)
+            elif not header.is_control:
+                for record in batch.records or ():
+                    decode(self.findings, batch, record)
         if not batches:
             order.begin_segment(segment.path, segment.base_offset, None)
             order.next_offset = segment.base_offset if order.next_offset is None else (
@@ -105,6 +108,7 @@ class _Check:
         while self._waiting and self._waiting[0][0].end_offset <= offset:
             snapshot, image = self._waiting.pop(0)
             self._check_epoch(snapshot, order)
+            self._check_end(snapshot, order)
             if snapshot.end_offset == 0 or image is None:
                 continue
             if replay is None:
@@ -122,14 +126,30 @@ class _Check:
                 f"the record at {snapshot.end_offset - 1} has epoch {epoch}",
             )  # fmt: skip
 
+    def _check_end(self, snapshot: Snapshot, order: Order) -> None:
+        first, last = order.last_batch or (-1, -1)
+        if first < snapshot.end_offset <= last:
+            self.findings.wrong(
+                rules.SNAPSHOT_END, snapshot.path, -1,
+                f"it ends within the batch of offsets {first} to {last}",
+            )  # fmt: skip
+
     def _after_log(self, order: Order, replay: Replay | None) -> None:
         if order.next_offset is not None:
             self._reach(order.next_offset, order, replay)
+            for snapshot, _ in self._waiting:
+                self.findings.wrong(
+                    rules.SNAPSHOT_IN_LOG, snapshot.path, -1,
+                    f"the log ends at {order.next_offset}",
+                )  # fmt: skip
         epochs, end = order.epochs, order.next_offset or 0
         if (file := self.files.small_file("leader-epoch-checkpoint")) is not None:
             check_leader_epochs(self.findings, file, epochs, end)
         if (file := self.files.small_file("quorum-state")) is not None:
-            check_quorum_state(self.findings, file, epochs[-1][0] if epochs else None)
+            last = epochs[-1][0] if epochs else None
+            check_quorum_state(
+                self.findings, file, last, None if last is None else order.leaders.get(last)
+            )
         if (file := self.files.small_file("partition.metadata")) is not None:
             check_partition_metadata(self.findings, file)
         if (file := self.files.meta_properties) is not None:

@@ -15,6 +15,7 @@ from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.protocol import metadata_version as levels
 from kwire.records import decode_metadata_record
+from kwire.records.record import Record
 
 #: The newest version of a record at a level of metadata.version.
 _VERSIONS: Final[dict[str, Callable[[int], int]]] = {
@@ -35,6 +36,25 @@ _EXISTS: Final[dict[str, Callable[[int], bool]]] = {
 _TRANSACTION: Final = ("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord")
 
 
+def decode(findings: Findings, batch: ReadBatch, record: Record) -> tuple[int, Message] | None:
+    """Return version and message of a record, None for one that is reported as no record of
+    metadata.
+    """
+    if record.key is not None:
+        findings.wrong(
+            rules.KEYS, batch.file, batch.position, f"the record at {record.offset} has a key"
+        )
+    try:
+        _, version, message = decode_metadata_record(record.value or b"")
+    except DecodeError as error:
+        findings.wrong(
+            rules.METADATA_RECORDS, batch.file, batch.position,
+            f"the record at {record.offset}: {error}",
+        )  # fmt: skip
+        return None
+    return version, message
+
+
 class Replay:
     """A state that records are replayed on. ``image`` is the state before the next record."""
 
@@ -43,6 +63,8 @@ class Replay:
         self._loader = Loader(image)
         self._level = self._loader.image.metadata_version
         self._level_before_transaction = self._level
+        #: The epoch that began the open transaction; None without one, or once it was reported.
+        self._transaction_epoch: int | None = None
         #: Whether every record so far was read: without one the state is not known.
         self.is_whole = True
 
@@ -63,17 +85,13 @@ class Replay:
             return
         epoch = batch.header.partition_leader_epoch
         for record in batch.records:
-            if record.key is not None:
-                self._wrong(rules.KEYS, batch, f"the record at {record.offset} has a key")
-            try:
-                _, version, message = decode_metadata_record(record.value or b"")
-            except DecodeError as error:
+            decoded = decode(self._findings, batch, record)
+            if decoded is None:
                 self.is_whole = False
-                self._wrong(
-                    rules.METADATA_RECORDS, batch, f"the record at {record.offset}: {error}"
-                )
                 continue
+            version, message = decoded
             self._check_version(batch, record.offset, message, version)
+            self._check_transaction(batch, record.offset, epoch, message)
             self._load(batch, record.offset, epoch, message)
 
     def skip(self, batch: ReadBatch) -> None:
@@ -96,8 +114,8 @@ class Replay:
             self._level_before_transaction = self._level
         elif name == "AbortTransactionRecord":
             self._level = self._level_before_transaction
-        # Levels below 3.3 and the time before the first level are not checked.
-        if self._level < levels.MINIMUM_METADATA_VERSION:
+        # Before the first level any record can come.
+        if self._level < 1:
             return
         newest = _VERSIONS.get(name)
         if newest is not None and version > newest(self._level):
@@ -112,6 +130,24 @@ class Replay:
                 rules.RECORD_VERSION, batch,
                 f"{name} at {offset}, metadata.version {self._level} does not have it",
             )  # fmt: skip
+
+    def _check_transaction(
+        self, batch: ReadBatch, offset: int, epoch: int, message: Message
+    ) -> None:
+        """A new leader first aborts the transaction that the one before left open
+        (``ActivationRecordsGenerator``).
+        """
+        began = self._transaction_epoch
+        if message.NAME in _TRANSACTION:
+            self._transaction_epoch = epoch if _TRANSACTION[0] == message.NAME else None
+        if began is None or epoch <= began or _TRANSACTION[2] == message.NAME:
+            return
+        self._wrong(
+            rules.TRANSACTIONS, batch,
+            f"the transaction of epoch {began} is open, and epoch {epoch} has {message.NAME} at "
+            f"{offset} in place of AbortTransactionRecord",
+        )  # fmt: skip
+        self._transaction_epoch = None
 
     def _wrong(self, rule_id: str, batch: ReadBatch, sentence: str) -> None:
         self._findings.wrong(rule_id, batch.file, batch.position, sentence)

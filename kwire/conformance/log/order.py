@@ -14,12 +14,17 @@ _IN_SEGMENTS = ("LEADER_CHANGE", "KRAFT_VERSION", "KRAFT_VOTERS")
 
 
 class Order:
-    """The order of the batches that were seen. ``epochs`` has (epoch, first offset) pairs."""
+    """The order of the batches that were seen. ``epochs`` has (epoch, first offset) pairs,
+    ``leaders`` the leader of each epoch whose LEADER_CHANGE was read.
+    """
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self.next_offset: int | None = None
         self.epochs: list[tuple[int, int]] = []
+        self.leaders: dict[int, int] = {}
+        #: The last batch: (its first offset, its last offset).
+        self.last_batch: tuple[int, int] | None = None
 
     def begin_segment(self, file: Path, base_offset: int, first: int | None) -> None:
         """A segment begins, whose first batch has offset ``first``."""
@@ -42,6 +47,7 @@ class Order:
                 rules.OFFSETS, batch, f"offset {header.base_offset} follows {self.next_offset - 1}"
             )
         self.next_offset = header.next_offset
+        self.last_batch = header.base_offset, header.last_offset
         self._take_epoch(batch)
         if header.is_control and batch.records is not None:
             self._take_control(batch)
@@ -76,6 +82,7 @@ class Order:
                 self._check_leader(batch, record.message)
 
     def _check_leader(self, batch: ReadBatch, message: Any) -> None:
+        self.leaders[batch.header.partition_leader_epoch] = message.leader_id
         voters = [voter.voter_id for voter in message.voters]
         if message.leader_id not in voters:
             self._wrong(

@@ -91,7 +91,9 @@ REFERENCES: Final = _rule(
     "MetadataDelta", "replay",
 )  # fmt: skip
 TRANSACTIONS: Final = _rule(
-    "transactions", "Metadata transactions begin and end in turn.", "KIP-868"
+    "transactions",
+    "Metadata transactions begin and end in turn, and a new leader aborts the one that is open.",
+    "KIP-868",
 )
 STARTS_AT: Final = _rule(
     "starts-at", "A log that begins behind offset 0 has a snapshot at or behind its beginning.",
@@ -107,6 +109,15 @@ SNAPSHOT_EPOCH: Final = _rule(
     "The epoch in a snapshot's name is that of the last record of the log below its end.",
     "KIP-630", "Validation of Snapshot and Log",
 )  # fmt: skip
+SNAPSHOT_END: Final = _rule(
+    "snapshot-at-batch", "A snapshot ends where a batch of the log ends.", "KafkaMetadataLog",
+    "createNewSnapshot",
+)  # fmt: skip
+SNAPSHOT_IN_LOG: Final = _rule(
+    "snapshot-in-log",
+    "No snapshot ends behind the log; a crash behind FetchSnapshot can leave one.",
+    "KafkaMetadataLog", "truncateToLatestSnapshot", Level.SHOULD,
+)  # fmt: skip
 SNAPSHOT_STATE: Final = _rule(
     "snapshot-is-replay", "A snapshot has the state that the log below its end leads to.", "KIP-630"
 )
@@ -117,7 +128,8 @@ EPOCH_CHECKPOINT: Final = _rule(
 )  # fmt: skip
 QUORUM_STATE: Final = _rule(
     "quorum-state",
-    "The file quorum-state is whole, and its epoch is not below that of the log.",
+    "The file quorum-state is whole, its epoch is not below that of the log, and it has the leader "
+    "that the log names for the epoch.",
     "FileQuorumStateStore",
 )  # fmt: skip
 PARTITION_METADATA: Final = _rule(
@@ -130,6 +142,7 @@ META_PROPERTIES: Final = _rule(
     "MetaProperties",
 )  # fmt: skip
 OFFSET_INDEX: Final = _rule(
-    "offset-index", "Entries of an offset index ascend, and lead to the batch with their offset.",
+    "offset-index",
+    "An offset index has whole entries, which ascend and lead to the batch with their offset.",
     "OffsetIndex",
 )  # fmt: skip

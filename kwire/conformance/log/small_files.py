@@ -29,13 +29,14 @@ def check_leader_epochs(
     """
     text = _text(file)
     lines = text.splitlines()
-    entries = [(int(a), int(b)) for a, b in re.findall(r"(?m)^(\d+) (\d+)$", text)]
+    entries = [(int(a), int(b)) for a, b in re.findall(r"(?m)^(\d{1,19}) (\d{1,19})$", text)]
     if lines[:1] != ["0"] or lines[1:2] != [str(len(entries))] or len(lines) != len(entries) + 2:
         findings.damaged(rules.EPOCH_CHECKPOINT, file, -1, f"{len(lines)} lines are no checkpoint")
         return
     for before, after in itertools.pairwise(entries):
         if after[0] <= before[0] or after[1] < before[1]:
             findings.wrong(rules.EPOCH_CHECKPOINT, file, -1, f"{after} follows {before}")
+    _check_epochs_between(findings, file, epochs, entries)
     ends = [offset for _, offset in epochs[1:]] + [end]
     known = {epoch: (first, last) for (epoch, first), last in zip(epochs, ends, strict=False)}
     for number, (epoch, offset) in enumerate(entries):
@@ -52,15 +53,37 @@ def check_leader_epochs(
             )
 
 
-def check_quorum_state(findings: Findings, file: Path, last_epoch: int | None) -> None:
-    """Check quorum-state against the last epoch of the log."""
+def _check_epochs_between(
+    findings: Findings,
+    file: Path,
+    epochs: Sequence[tuple[int, int]],
+    entries: Sequence[tuple[int, int]],
+) -> None:
+    """Report epochs of the log that the file lacks, between its first and last."""
+    named = {epoch for epoch, _ in entries}
+    for epoch, offset in epochs:
+        if epoch not in named and entries and entries[0][0] < epoch < entries[-1][0]:
+            findings.wrong(
+                rules.EPOCH_CHECKPOINT,
+                file,
+                -1,
+                f"it lacks epoch {epoch}, which begins at {offset}",
+            )
+
+
+def check_quorum_state(
+    findings: Findings, file: Path, last_epoch: int | None, log_leader: int | None
+) -> None:
+    """Check quorum-state against the last epoch of the log, and the leader that the log names for
+    it.
+    """
     try:
         value: Any = json.loads(_text(file))
         epoch, leader, voted = value["leaderEpoch"], value["leaderId"], value["votedId"]
         numbers = all(type(one) is int for one in (epoch, leader, voted))
         if not numbers or value["data_version"] not in (0, 1):
             raise ValueError(f"data_version {value['data_version']}")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         findings.damaged(rules.QUORUM_STATE, file, -1, f"it does not parse: {error!r}")
         return
     if epoch < 0 or leader < -1 or voted < -1:
@@ -71,6 +94,11 @@ def check_quorum_state(findings: Findings, file: Path, last_epoch: int | None) -
         findings.wrong(
             rules.QUORUM_STATE, file, -1, f"its epoch is {epoch}, the log has epoch {last_epoch}"
         )
+    if epoch == last_epoch and log_leader is not None and leader not in (-1, log_leader):
+        findings.wrong(
+            rules.QUORUM_STATE, file, -1,
+            f"the leader of epoch {epoch} is {leader}, in the log {log_leader}",
+        )  # fmt: skip
 
 
 def check_partition_metadata(findings: Findings, file: Path) -> None:
@@ -107,6 +135,11 @@ def check_index(
     The file of the active segment is longer than its entries; what is not written is zeros.
     """
     data = segment.index.read_bytes()
+    if more := len(data) % _ENTRY.size:
+        findings.damaged(
+            rules.OFFSET_INDEX, segment.index, len(data) - more,
+            f"{more} bytes are no entry of {_ENTRY.size}",
+        )  # fmt: skip
     by_position = {position: (first, last) for position, first, last in batches}
     before = (-1, -1)
     for at in range(0, len(data) - _ENTRY.size + 1, _ENTRY.size):

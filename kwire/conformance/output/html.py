@@ -5,6 +5,7 @@ rule that the server does not keep, and the list of all rules.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
@@ -12,11 +13,13 @@ from typing import Any, Final
 
 from kwire.conformance.outcome import Outcome, Report, Result, RoundTrip
 from kwire.conformance.output.facts import ORDER, api_title, matrix, trees
+from kwire.conformance.rule import Role
 from kwire.reference.trail import Node
 from kwire.uuid import Uuid
 
 #: Limits of one card, so that a file with many failures can be opened.
 _CARDS_MAX: Final = 200
+_INDEX_MAX: Final = 40
 _ROUND_TRIPS_MAX: Final = 8
 _ROWS_MAX: Final = 300
 _HEX_BYTES: Final = 12
@@ -24,7 +27,7 @@ _SIGNS: Final = {
     Outcome.PASS: "✓",
     Outcome.FAIL: "✗",
     Outcome.DAMAGED: "✗",
-    Outcome.TIMEOUT: "⧗",
+    Outcome.TIMEOUT: "…",
     Outcome.ERROR: "!",
     Outcome.NO_LONGER_FAILS: "!",
     Outcome.DEVIATION: "≠",
@@ -46,6 +49,7 @@ def report_html(report: Report) -> str:
             f"<title>kwire conform {escape(report.target)}</title>",
             f"<style>{style}</style></head><body>",
             *_head(report),
+            *_index(report),
             *_matrix(report),
             *_cards(report),
             *_all(report),
@@ -60,7 +64,7 @@ def _class(outcome: Outcome) -> str:
 
 def _head(report: Report) -> Iterator[str]:
     roles = " and ".join(sorted(role.value for role in report.roles))
-    yield f"<header><h1>{escape(report.target)}</h1><p>{escape(roles)}, "
+    yield f"<header><h1>{escape(report.target)}</h1><p>{f'{roles}, ' if roles else ''}"
     yield f"{len(report.results)} rules in {report.duration_s:.1f} s"
     yield f"{', interrupted' if report.interrupted else ''}</p><ul class=counts>"
     counts = report.counts()
@@ -73,10 +77,33 @@ def _head(report: Report) -> Iterator[str]:
     yield "</header>"
 
 
+def _index(report: Report) -> Iterator[str]:
+    """The rules that are not kept, with links to their cards."""
+    # A log may have many findings of one rule.
+    times = Counter((result.outcome, result.rule.id) for result in report.to_show())
+    shown = list(times)
+    if not shown:
+        return
+    yield "<nav><ul class=index>"
+    for outcome, rule_id in shown[:_INDEX_MAX]:
+        count = times[outcome, rule_id]
+        yield f'<li class="{_class(outcome)}"><span>{outcome.value}</span> '
+        yield f'<a href="#{escape(rule_id)}">{escape(rule_id)}</a>'
+        yield f"{f' ({count} times)' if count > 1 else ''}</li>"
+    if len(shown) > _INDEX_MAX:
+        yield f"<li>{len(shown) - _INDEX_MAX} more below</li>"
+    yield "</ul></nav>"
+
+
 def _matrix(report: Report) -> Iterator[str]:
-    cells = matrix(report)
+    every = matrix(report)
+    cells = {key: row for key, row in every.items() if any(map(_SIGNS.get, row.values()))}
+    if not cells:
+        return
     last = max((max(versions, default=0) for versions in cells.values()), default=0)
-    yield "<section><h2>APIs and versions</h2><div class=wide><table class=matrix><tr><th>API</th>"
+    sends = Role.CLIENT in report.roles
+    yield f"<section><h2>APIs and versions{' that the program sends' if sends else ''}</h2>"
+    yield "<div class=wide><table class=matrix><tr><th>API</th>"
     yield "".join(f"<th>{version}</th>" for version in range(last + 1))
     yield "</tr>"
     for key, versions in cells.items():
@@ -90,12 +117,17 @@ def _matrix(report: Report) -> Iterator[str]:
             yield f'<td class="{_class(outcome)}" title="{escape(title)}">{_SIGNS[outcome]}</td>'
         yield "</tr>"
     yield "</table></div><p class=legend>"
+    shown = {outcome for row in cells.values() for outcome in row.values()}
     yield " ".join(
         f'<span class="{_class(outcome)}">{sign}</span> {outcome.value}'
         for outcome, sign in _SIGNS.items()
-        if sign
+        if sign and outcome in shown
     )
-    yield "; empty: the server does not offer the version</p></section>"
+    yield f"; empty: not {'sent' if sends else 'offered'}</p>"
+    absent = [api_title(key) for key in every if key not in cells]
+    if absent:
+        yield f"<p class=absent>Not offered: {escape(', '.join(absent))}</p>"
+    yield "</section>"
 
 
 def _cards(report: Report) -> Iterator[str]:
@@ -103,16 +135,20 @@ def _cards(report: Report) -> Iterator[str]:
     yield "<section><h2>Rules that are not kept</h2>"
     if not shown:
         yield "<p>None.</p>"
+    times: Counter[str] = Counter()
     for result in shown[:_CARDS_MAX]:
-        yield from _card(report, result)
+        times[result.rule.id] += 1
+        yield from _card(report, result, times[result.rule.id])
     if len(shown) > _CARDS_MAX:
         yield f"<p>{len(shown) - _CARDS_MAX} more are in the list below.</p>"
     yield "</section>"
 
 
-def _card(report: Report, result: Result) -> Iterator[str]:
+def _card(report: Report, result: Result, number: int) -> Iterator[str]:
+    """The card of a result, which is the finding of this number of its rule."""
     rule = result.rule
-    yield f'<article id="{escape(rule.id)}" class="{_class(result.outcome)}">'
+    card_id = rule.id if number == 1 else f"{rule.id}-{number}"
+    yield f'<article id="{escape(card_id)}" class="{_class(result.outcome)}">'
     yield f"<h3><span>{result.outcome.value}</span> {escape(rule.id)}</h3>"
     yield f"<p>{escape(rule.says)}</p><p class=found>{escape(result.sentence)}</p>"
     yield f"<p class=source>{escape(rule.source)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from typing import Final
 
 from kwire.conformance.connection import Connection
@@ -18,6 +19,10 @@ FAMILY: Final = Family("framing", "Frames, headers and their order")
 _VERSIONS: Final = ApiKey.API_VERSIONS
 _APIS: Final = (_VERSIONS,)
 _SOURCE: Final = "Kafka protocol guide"
+#: Bytes behind which a pause follows, and the pause, s: the network may join bytes that are sent
+#: without one.
+_APART: Final = 5
+_APART_S: Final = 0.02
 
 
 def _request(version: int, number: int, client_id: str | None = "kwire-conform") -> bytes:
@@ -42,6 +47,8 @@ def one_byte_at_a_time(probe: Probe) -> None:
     whole = frame(data)
     for at in range(len(whole)):
         connection.send_raw(whole[at : at + 1])
+        if at < _APART:
+            time.sleep(_APART_S)
     _receive(probe, connection, version, 21)
 
 

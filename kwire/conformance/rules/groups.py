@@ -341,6 +341,8 @@ def listed_by_type(probe: Probe) -> None:
     """ListGroups of version 5 shows the type of a group, and only the types that were asked for."""
     version = probe.need(ApiKey.LIST_GROUPS, 5)
     member = join_alone(probe)
+    # Kafka lists groups as of its last committed offset, and a group is written when it syncs.
+    sync(probe, member, b"mine")
     answer = probe.call(ListGroupsRequest(types_filter=["classic"]), version)
     types = {group.group_id: group.group_type for group in answer.groups}
     probe.expect(types.get(member.group) == "classic", f"the group is {types.get(member.group)}")

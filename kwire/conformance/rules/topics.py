@@ -53,8 +53,8 @@ def _refused(probe: Probe, *codes: int, name: str | None = None, **fields: Any) 
 
 def _supported(probe: Probe) -> None:
     """End the check as not applicable if the server creates no topics at all."""
-    probe.session.shared("creates topics", lambda: _try(probe))
-    if not probe.session.shared("creates topics", lambda: False):
+    probe.session.shared("creates topics", lambda: _try(probe), probe.deadline)
+    if not probe.session.shared("creates topics", lambda: False, probe.deadline):
         probe.not_applicable("the server creates no topics")
 
 

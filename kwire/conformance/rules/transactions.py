@@ -113,9 +113,7 @@ class _Producer:
 
 
 def _init(probe: Probe, name: str) -> Any:
-    request = FindCoordinatorRequest(key=name, key_type=_TRANSACTION)
-    found = probe.call(request, probe.newest(ApiKey.FIND_COORDINATOR, at_most=3))
-    if found.error_code != ErrorCode.NONE:
+    if _find_coordinator(probe, name) != ErrorCode.NONE:
         return None
     init = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
     version = probe.newest(ApiKey.INIT_PRODUCER_ID, at_most=5)
@@ -125,10 +123,18 @@ def _init(probe: Probe, name: str) -> Any:
     return None if answer.error_code in _NOT_READY else answer
 
 
+def _find_coordinator(probe: Probe, name: str) -> int:
+    """Ask for the coordinator of a transactional id, which makes the topic of the states, and
+    return the error code.
+    """
+    request = FindCoordinatorRequest(key=name, key_type=_TRANSACTION)
+    answer = probe.call(request, probe.newest(ApiKey.FIND_COORDINATOR, at_most=3))
+    code: int = answer.error_code
+    return code
+
+
 def _settled(probe: Probe, ask: Callable[[], Any]) -> Any:
     """Return the answer of ``ask``, once the coordinator is ready or ``_READY_S`` has passed."""
-    find = FindCoordinatorRequest(key=NO_NAME, key_type=_TRANSACTION)
-    probe.call(find, probe.newest(ApiKey.FIND_COORDINATOR, at_most=3))
     ends_at = time.monotonic() + _READY_S
 
     def settled() -> Any:
@@ -258,6 +264,7 @@ def unknown_transactional_id(probe: Probe) -> None:
 def timeout_too_long(probe: Probe) -> None:
     """InitProducerId with a timeout of 24 days has error INVALID_TRANSACTION_TIMEOUT."""
     request = InitProducerIdRequest(transactional_id=NO_NAME, transaction_timeout_ms=2_000_000_000)
+    _find_coordinator(probe, NO_NAME)
     code = _settled(probe, lambda: probe.call(request)).error_code
     _expect_coordinator(probe, code)
     probe.expect_error(code, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -273,6 +280,7 @@ def timeout_too_long(probe: Probe) -> None:
 def empty_transactional_id(probe: Probe) -> None:
     """InitProducerId with an empty transactional id has error INVALID_REQUEST."""
     request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)
+    _find_coordinator(probe, NO_NAME)
     code = _settled(probe, lambda: probe.call(request)).error_code
     _expect_coordinator(probe, code)
     probe.expect_error(code, ErrorCode.INVALID_REQUEST)

@@ -64,15 +64,15 @@ def tables(
     unless told otherwise, fires as ``trigger`` says (DataStreamWriter.trigger; until the present
     end of the topic if left out), and, from a server, takes at most ``max_offsets_per_trigger``
     offsets at once. From a batch or a directory the tables are complete on return. With
-    ``format="delta"`` each is a Delta table at ``path/NAME``, where the session has a Delta that is
-    built for it (:mod:`kwire.spark.table.delta`).
+    ``format="delta"`` each is a Delta table at ``path/NAME``, which any PySpark writes, without
+    jars (:mod:`kwire.spark.table.delta`).
 
     Records that cannot be read or do not fit go to the table ``errors``; with ``mode="FAILFAST"``
     they fail the query. Raises ValueError for a source or format that will not do, and TablesError
     for a directory that is not as it was left.
     """
-    _check(spark, format, mode)
-    builder = _Builder(spark, path, format, fail_fast=mode == "FAILFAST")
+    _check(format, mode)
+    builder = _Builder(path, format, fail_fast=mode == "FAILFAST")
     if isinstance(source, str):
         source = _opened(spark, source, max_offsets_per_trigger, builder.next_offset)
     missing = {"offset", "timestamp", "value"} - set(source.columns)
@@ -115,7 +115,7 @@ def read_table(
         raise ValueError(f"{as_of} has no time zone: give an aware datetime")
     store = Store(path)
     if store.manifest.kept == "delta":
-        check_delta(spark)
+        check_delta()
     if name in _ONLY_APPENDED:
         rows = _appended(spark, store, name, table_columns(name))
         return (
@@ -171,13 +171,13 @@ def _read(
     return spark.read.parquet(*uris) if uris else spark.createDataFrame(empty(columns))
 
 
-def _check(spark: SparkSession, format: str, mode: str) -> None:
+def _check(format: str, mode: str) -> None:
     if format not in ("parquet", "delta"):
         raise ValueError(f"format is parquet or delta, not {format!r}")
     if mode not in ("PERMISSIVE", "FAILFAST"):
         raise ValueError(f"mode is PERMISSIVE or FAILFAST, not {mode!r}")
     if format == "delta":
-        check_delta(spark)
+        check_delta()
 
 
 def _opened(spark: SparkSession, source: str, limit: int, since: int) -> DataFrame:
@@ -197,10 +197,10 @@ def _opened(spark: SparkSession, source: str, limit: int, since: int) -> DataFra
 class _Builder:
     """The function of foreachBatch. A micro-batch that runs again adds nothing twice."""
 
-    def __init__(self, spark: SparkSession, path: str, format: Format, *, fail_fast: bool) -> None:
+    def __init__(self, path: str, format: Format, *, fail_fast: bool) -> None:
         self._store = Store(path, format)
         self._fold = Fold(self._store.load(), fail_fast=fail_fast)
-        self._delivery = Delivery(spark, self._store) if format == "delta" else None
+        self._delivery = Delivery(self._store) if format == "delta" else None
 
     @property
     def next_offset(self) -> int:

@@ -142,6 +142,10 @@ class Store:
         selector = fs.FileSelector(f"{self.root}/{directory}", allow_not_found=True)
         return [one.base_name for one in self._fs.get_file_info(selector) if one.is_file]
 
+    def read(self, files: Iterable[str]) -> pa.Table:
+        """Return the rows of files of the manifest, which have the same columns."""
+        return pa.concat_tables(map(self._read, files))
+
     def load(self) -> State:
         """Return the state of the last commit, and delete the files that a killed writer left."""
         self._sweep()

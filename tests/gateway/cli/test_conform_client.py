@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from gateway.cli import conform
 
 _CLIENT = (
-    sys.executable, "-m", "tests.kwire.conformance.client.small_client", "none", "{bootstrap}",
-    "{topic}",
+    sys.executable, "-m", "tests.kwire.conformance.client.small", "consumer", "no-validation",
+    "{bootstrap}", "{topic}",
 )  # fmt: skip
 
 
@@ -42,9 +42,9 @@ def test_a_program_is_graded(tmp_path: Path) -> None:
     assert advice["outcome"] == "advice"
     assert advice["program"]["stdout"].startswith("kwire-")
     assert "--topic metrics --rule client-fetch.position-validated -- " in advice["repeat"]
-    assert advice["repeat"].endswith("none '{bootstrap}' '{topic}'")
+    assert advice["repeat"].endswith("no-validation '{bootstrap}' '{topic}'")
     fetch = next(one for one in report["offered"] if one["api"] == "Fetch")
-    assert (fetch["minVersion"], fetch["maxVersion"]) == (12, 12)
+    assert (fetch["minVersion"], fetch["maxVersion"]) == (16, 16)
     assert "client-fetch.position-validated" in html.read_text()
 
 
@@ -58,7 +58,7 @@ def test_rules_of_clients_are_listed_and_explained() -> None:
 
 def test_no_program_outlives_a_command_that_is_terminated(tmp_path: Path) -> None:
     started = tmp_path / "started"
-    client = f"echo $$ >> {started}; exec {shlex.join(_CLIENT[:4])} {{bootstrap}} {{topic}}"
+    client = f"echo $$ >> {started}; exec {shlex.join(_CLIENT[:5])} {{bootstrap}} {{topic}}"
     command = subprocess.Popen(
         [sys.executable, "-m", "gateway", "conform", "--client", "--rule", "client-throttle.Fetch",
          "--", "sh", "-c", client],

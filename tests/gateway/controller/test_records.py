@@ -60,3 +60,21 @@ def test_record_that_the_format_cannot_hold_is_refused() -> None:
     with pytest.raises(ApiError) as refusal:
         operation("x", [ConfigRecord(value="v" * 40_000)], 30)
     assert refusal.value.error is ErrorCode.INVALID_REQUEST
+
+
+def test_records_that_are_not_atomic_are_appended_in_parts() -> None:
+    """In the order of the records, and none of them in a transaction."""
+    count = 2 * OPERATION_RECORDS_MAX + 1
+    changes = [ConfigRecord(resource_type=2, resource_name="t", name=f"k{n}") for n in range(count)]
+    made = operation("fence", changes, 25, atomic=False)
+    parts = list(made.parts)
+    assert made.offsets == sum(part.offsets for part in parts) == count
+    assert all(len(part.batches) == 1 and part.offsets <= 2_000 for part in parts)
+    values = [value for part in parts for batch in part.batches for value in batch]
+    names = [getattr(decode_metadata_record(value)[2], "name", None) for value in values]
+    assert names == [change.name for change in changes]
+
+
+def test_atomic_operation_is_one_part() -> None:
+    made = operation("test", [NoOpRecord()], 25)
+    assert list(made.parts) == [made]

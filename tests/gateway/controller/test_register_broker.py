@@ -278,5 +278,5 @@ def test_registration_may_make_more_records_than_an_operation_holds() -> None:
     it.now_ms += SESSION_MS + 1
     decision = it.decide(request(1, incarnation_id=Uuid(b"o" * 16), log_dirs=[it.directory(1)]), 4)
     assert decision.operation is not None
-    assert [len(batch) for batch in decision.operation.batches] == [10_000, 2_001]
+    assert [len(batch) for batch in decision.operation.batches] == [*[2_000] * 6, 1]
     assert decision.operation.records[-1].message.NAME == "RegisterBrokerRecord"

@@ -19,7 +19,6 @@ import kwire
 from gateway.handlers.api_versions import unsupported_version_response
 from gateway.handlers.context import Context, Peer
 from gateway.handlers.pending_response import PendingResponse
-from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import handlers
 from gateway.ports import Endpoint, FileRecords
 from kwire.frame import FrameSplitter, frame
@@ -28,7 +27,7 @@ from kwire.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.protocol import ErrorCode
 from kwire.records import iter_batches
-from tests.gateway.handlers.world import Batch, MemoryPartition, World, content_of
+from tests.gateway.handlers.world import Batch, MemoryPartition, World, content_of, encoded
 
 #: There is no group coordinator here. A client that looks for one gets an error: if the connection
 #: closed instead, responses to other requests would be lost with it.
@@ -112,12 +111,10 @@ class MiniServer(World):
         )
         if isinstance(response, PendingResponse):
             response = self.wait(response)
-        if isinstance(response, Streamed):
-            response = response.whole()
         if response is None:
             return None
         parts: list[bytes] = []
-        for part in response.encode_parts(version):
+        for part in encoded(response, version):
             parts += (
                 [content_of(chunk) for chunk in part.read.chunks]
                 if isinstance(part, FileRecords)

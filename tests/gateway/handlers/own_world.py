@@ -12,7 +12,7 @@ from gateway.controller.settings import ControllerSettings
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import controller_handlers, handlers
 from gateway.ports import Requester
-from kwire.cluster import apply
+from kwire.cluster import Delta, Image, apply
 from kwire.message import Message
 from kwire.messages.register_controller_record import ControllerEndpoint, RegisterControllerRecord
 from tests.gateway.handlers.admin_handlers import create_topics
@@ -62,8 +62,15 @@ class MemoryControllers:
 
     def _commit(self, *operations: Any) -> None:
         for operation in operations:
-            for record in operation.records:
-                apply(self._quorum.image, record.message)
+            commit(self._quorum.image, *(record.message for record in operation.records))
+
+
+def commit(image: Image, *records: Message) -> None:
+    """Apply records to an image as the server does."""
+    delta = Delta(image)
+    for record in records:
+        apply(delta.image, record)
+    delta.commit()
 
 
 class OwnWorld(World):

@@ -8,8 +8,8 @@ from typing import Any, TypeGuard
 import pytest
 
 from gateway.quorum import requests
-from gateway.quorum.effects import ElectionState, Send
-from gateway.quorum.events import Resign, ShutDown
+from gateway.quorum.effects import ElectionState, Failure, FailureKind, Send
+from gateway.quorum.events import Failed, Resign, ShutDown, Tick
 from gateway.quorum.partition import Position
 from kwire.protocol import ErrorCode
 from tests.gateway.quorum.election_world import (
@@ -161,6 +161,27 @@ def test_a_follower_that_hears_its_leader_refuses_pre_votes_until_that_is_silent
     assert said(world.request(follower.id, request, 2)) == NOT_GRANTED
     run_out(follower.raft, world.now)
     assert said(world.request(follower.id, request, 2)) == GRANTED
+
+
+def test_follower_that_alone_is_refused_disturbs_no_leader() -> None:
+    world = of(1, 2, 3)
+    world.run(5)
+    leader = leader_of(world)
+    follower = next(member for member in world.up() if member is not leader)
+    assert follower.raft is not None and leader.raft is not None
+    epoch, campaigns = leader.raft.epoch, 0
+    for _ in range(20):
+        fetches = [one for one in follower.sends.values() if one.address == address(leader.id)]
+        for fetch in fetches:
+            del follower.sends[fetch.number]
+            follower.step(Failed(fetch.number, Failure(FailureKind.REFUSED, "refused")))
+        follower.step(Tick())
+        campaigns += follower.raft.role == "prospective"
+        world.run(0.3)
+        assert (leader.raft.role, leader.raft.epoch) == ("leader", epoch)
+    assert campaigns > 0, "it asked for pre-votes, and got none"
+    world.run(3)
+    assert (follower.raft.role, follower.raft.leader_id) == ("follower", leader.id)
 
 
 def is_vote(effect: Any) -> TypeGuard[Send]:

@@ -14,6 +14,7 @@ Lines of a transcript that are read (N: a node's id)::
     propose 1 a b           node 1's controller appends two batches
     upgrade 1   who 1       it wants kraft.version 1; whom node 1 counts as voters
     kill 1    shutdown 1    it dies; it is asked to end
+    hang_up 1               its machine, which lives, closes its connections after it has died
     cut 1>2 3>1   heal      nothing passes from 1 to 2 and from 3 to 1; everything passes again
     stick 1   sync 1        its disk does nothing any more; it does all at once, and goes on
     snapshot 1 5            node 1 writes a snapshot that ends at offset 5, and drops the log below
@@ -123,6 +124,9 @@ class Script:
 
     def do_kill(self, id: str) -> None:
         self.world.members[int(id)].kill()
+
+    def do_hang_up(self, id: str) -> None:
+        self.world.hang_up(int(id))
 
     def do_shutdown(self, id: str) -> None:
         self.world.members[int(id)].step(ShutDown(5.0))

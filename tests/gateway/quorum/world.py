@@ -222,7 +222,7 @@ class World:
         )
         if to is None or to.raft is None or to.done or (member.id, to.id) in self.cut:
             kind = (
-                FailureKind.UNREACHABLE
+                FailureKind.REFUSED
                 if to is None or to.raft is None or to.done
                 else FailureKind.TIMEOUT
             )
@@ -242,6 +242,12 @@ class World:
             )
         self.spy(">", member.id, to.id, arrived)
         return to.step(Requested(number, arrived, version, LISTENER))
+
+    def hang_up(self, id: int) -> None:
+        """The machine of node ``id`` closes the connections on which others wait for answers."""
+        for member in self.up():
+            for send in [one for one in member.sends.values() if one.address == address(id)]:
+                self._fail(member, member.raft, send.number, Failure(FailureKind.CLOSED, "closed"))
 
     def _fail(self, member: Member, raft: Raft | None, number: int, why: Failure) -> None:
         if member.raft is raft and number in member.sends:

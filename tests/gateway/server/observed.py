@@ -31,7 +31,7 @@ LOCAL = Listener("PLAINTEXT", "127.0.0.1", 0)
 def config(data_dir: Path, quorum: LoopbackQuorum, **more: Any) -> Config:
     """Timeouts as short as a busy machine permits."""
     return Config(
-        listeners=(LOCAL,),
+        listeners=more.pop("listeners", (LOCAL,)),
         controller_quorum_bootstrap_servers=more.pop("bootstrap", quorum.bootstrap),
         data_dir=data_dir,
         drain_timeout_ms=2000,

@@ -6,6 +6,7 @@ import contextlib
 import math
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import trio
@@ -57,6 +58,7 @@ class ScriptedLog:
     """
 
     def __init__(self) -> None:
+        self.store = SimpleNamespace(observes=False)
         self.epoch, self.leader_id, self.committed = 0, -1, 0
         self.owes_high_watermark = False
         self.gate = threading.Event()

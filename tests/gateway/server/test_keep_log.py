@@ -4,6 +4,7 @@ not stop clients from reading.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -57,6 +58,10 @@ class Snapshots:
     problem: str | None = "a metadata transaction is open"
     disabled: str | None = None
     asked: list[tuple[int, int]] = field(default_factory=list)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def cancel(self) -> None:
+        self.cancelled.set()
 
     def due(self, log_bytes: int, now: float) -> bool:
         return bool(self.results)
@@ -189,8 +194,27 @@ def test_log_that_cannot_be_repaired_stops_the_cleaner(error: Exception, told: s
 
     with pytest.raises(ExceptionGroup) as caught:
         tended(look, source=source, snapshots=Snapshots([]))
-    (stopped,) = caught.value.exceptions
+    stopped: BaseException = caught.value
+    while isinstance(stopped, BaseExceptionGroup):
+        (stopped,) = stopped.exceptions
     assert isinstance(stopped, SourceStopped) and told in str(stopped)
+
+
+def test_a_snapshot_under_way_is_cancelled_with_the_task() -> None:
+    snapshots = Snapshots([WRITTEN])
+    begun = threading.Event()
+
+    def write(high_watermark: int, log_bytes: int, now: float) -> None:
+        begun.set()
+        assert snapshots.cancelled.wait(30), "the task waits for the thread"
+        snapshots.results.clear()
+
+    async def look() -> None:
+        await trio.to_thread.run_sync(begun.wait)
+
+    snapshots.write = write  # type: ignore[method-assign]
+    tended(look, source=Source(), snapshots=snapshots)
+    assert begun.is_set() and snapshots.results == []
 
 
 def test_image_follows_the_log_also_after_exceptions_and_problems() -> None:

@@ -65,6 +65,19 @@ def test_short_or_preempted_step_is_not_reported(step: Any) -> None:
     assert watchdog.measures.held == 0
 
 
+def test_time_before_the_watchdog_was_added_does_not_count() -> None:
+    reports = Recording()
+    watchdog = LoopWatchdog(reports)
+    busy(0.08)
+
+    async def main() -> None:
+        trio.lowlevel.add_instrument(watchdog)
+        await trio.lowlevel.checkpoint()
+
+    trio.run(main)
+    assert reports.lines == []
+
+
 @pytest.mark.holds_event_loop(reason="the handler does so on purpose")
 def test_request_that_holds_the_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []

@@ -87,7 +87,9 @@ def test_waiting_fetch_of_the_audit_topic_is_completed_by_a_change(tmp_path: Pat
 
 def test_disabled_audit_log_has_no_topic_and_no_files(tmp_path: Path) -> None:
     async def main() -> None:
-        async with lone_node(tmp_path, metadata_audit_enable=False) as node:
+        async with lone_node(
+            tmp_path, metadata_audit_enable=False, metadata_views_enable=False
+        ) as node:
             assert await node.create("a") == 0
             await until(lambda: node.topics == {"a"})
             answer = await node.ask(MetadataRequest(topics=None), 12)

@@ -226,7 +226,8 @@ def _nobody(port: int) -> Send:
 @pytest.mark.parametrize(
     ("send", "kind", "counted"),
     [
-        (_nobody, FailureKind.UNREACHABLE, "unreachable"),
+        (_nobody, FailureKind.REFUSED, "unreachable"),
+        (lambda port: heartbeat(-1), FailureKind.UNREACHABLE, "unreachable"),
         (
             lambda port: heartbeat(port, api_key=52),
             FailureKind.UNSUPPORTED_VERSION,

@@ -12,6 +12,7 @@ from typing import Any
 import trio
 
 from gateway.handlers.context import Context, Handler
+from gateway.handlers.encoded import Encoded
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.streamed import Streamed
 from kwire.messages.list_groups_request import ListGroupsRequest
@@ -102,6 +103,45 @@ def test_equal_concurrent_requests_share_a_response_and_its_memory() -> None:
             await until(lambda: server.server_context.memory.held == 0)
             for client in clients:
                 await trio.aclose_forcefully(client.stream)
+
+    run(main)
+
+
+def test_encoded_elements_of_several_responses_count_once() -> None:
+    data = ListGroupsResponse(groups=[ListedGroup(group_id="g" * 100)]).encode(4)
+    encoded = [Encoded(data[7:-1] * 100, 100) for _ in range(1000)]
+
+    def handle(request: Any, context: Context) -> Streamed:
+        return Streamed(ListGroupsResponse(), "groups", encoded)
+
+    async def main() -> None:
+        handler = Handler(LIST_GROUPS, "list_groups", range(6), handle)
+        async with serving(handler, ECHO) as server:
+            memory = server.server_context.memory
+            clients = [await server.connect() for _ in range(4)]
+            for number, client in enumerate(clients):
+                await ask(client, number)
+            size = sum(len(one.data) for one in encoded)
+            await until(lambda: all(one.holders == len(clients) for one in encoded))
+            assert size <= memory.held < 1.1 * size
+            for client in clients:
+                await trio.aclose_forcefully(client.stream)
+            await until(lambda: memory.held == 0)
+            assert not any(one.holders for one in encoded)
+
+    run(main)
+
+
+def test_response_that_is_complete_in_the_next_pass_is_sent_at_every_turn() -> None:
+    """A connection lets others run after some turns, among them the task that completes it."""
+    many = Many(1000)
+
+    async def main() -> None:
+        async with serving(many.handler, ECHO) as server, await server.connect() as client:
+            for number in range(100):
+                await ask(client, number)
+                with trio.fail_after(5):
+                    assert await answer(client, number) == 1000
 
     run(main)
 

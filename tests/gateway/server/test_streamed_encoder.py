@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.handlers.answer_errors import errors_of
+from gateway.handlers.encoded import Encoded
 from gateway.handlers.streamed import Streamed
 from gateway.server.streamed_encoder import StreamedEncoder
 from kwire.messages.describe_configs_response import (
@@ -107,6 +108,31 @@ def test_streamed_metadata_has_the_bytes_of_the_whole_response(
     assert data == whole.encode(version)
     assert encoder.size == len(data)
     assert encoder.errors == errors_of(whole)
+
+
+@pytest.mark.parametrize("version", ListGroupsResponse.VERSIONS)
+def test_encoded_elements_are_inserted_and_long_ones_not_copied(version: int) -> None:
+    groups = [ListedGroup(group_id=f"group-{number:09}") for number in range(400)]
+    head = len(ListGroupsResponse().encode(version)) - (version >= 3)
+
+    def of(begin: int, end: int) -> Encoded:
+        """Elements that are fewer than fit into the shortest length of an array."""
+        data = ListGroupsResponse(groups=groups[begin:end]).encode(version)
+        return Encoded(data[head : len(data) - (version >= 3)], end - begin, {end: 1})
+
+    short, long = of(1, 3), of(3, 103)
+    elements = [groups[0], short, long, None, *groups[103:300], of(300, 400)]
+    streamed = Streamed(ListGroupsResponse(), "groups", elements)
+    encoder = StreamedEncoder(streamed, version)
+    clock = Clock()
+    while not encoder.run(clock, 7):
+        pass
+    parts = encoder.take()
+    assert b"".join(parts) == ListGroupsResponse(groups=groups).encode(version)
+    assert encoder.size == sum(map(len, parts))
+    assert any(part is long.data for part in parts) and long in encoder.shared
+    assert short not in encoder.shared
+    assert encoder.errors == {3: 1, 103: 1, 400: 1}
 
 
 @pytest.mark.parametrize("seconds", [1, 5, 1000])

@@ -44,6 +44,7 @@ def quorum_status(**changes: Any) -> QuorumStatus:
         "epoch": 7,
         "leader_id": 2,
         "leader_address": "ctl2:9093",
+        "relays": 0,
         "voted_id": -1,
         "voters": [1, 2, 3],
         "measures": None,

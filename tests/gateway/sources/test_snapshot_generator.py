@@ -296,6 +296,25 @@ def test_no_snapshot_is_written_over_unreadable_records(tmp_path: Path) -> None:
     assert not snapshots.due(10**12, 1e12)
 
 
+def test_cancelled_snapshot_ends_in_the_middle_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(tmp_path, 0, batch(0, LEVEL, *(topic(n) for n in range(1, 5000))))
+    snapshots = own(tmp_path)
+    real, written = SnapshotWriter.write, []
+
+    def write(self: SnapshotWriter, position: int, data: bytes) -> None:
+        real(self, position, data)
+        written.append(position)
+        if len(written) == 2:  # the header, and the first of five batches
+            snapshots.cancel()
+
+    monkeypatch.setattr(SnapshotWriter, "write", write)
+    assert snapshots.write(5000, 0, 0.0) is None and len(written) == 2
+    assert snapshots.problem == "the server stops"
+    assert not list(tmp_path.glob("*.checkpoint*")) and snapshots.write(5000, 0, 0.0) is None
+
+
 def test_a_damaged_log_gives_none(tmp_path: Path) -> None:
     path = write_segment(tmp_path, 0, batch(0, LEVEL), batch(1, topic(1)))
     data = bytearray(path.read_bytes())

@@ -38,6 +38,20 @@ def api_versions(
 @contextlib.contextmanager
 def server(script: Script, offered: Mapping[ApiKey, tuple[int, int]] = OFFERED) -> Iterator[Target]:
     """A listener whose connections run ``script`` for every request but ApiVersions."""
+
+    def answer(connection: socket.socket, request: bytes) -> bool:
+        if peek(request)[0] != ApiKey.API_VERSIONS:
+            return script(connection, request)
+        api_versions(connection, request, offered)
+        return True
+
+    with bare_server(answer) as target:
+        yield target
+
+
+@contextlib.contextmanager
+def bare_server(script: Script) -> Iterator[Target]:
+    """A listener whose connections run ``script`` for every request."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     port = int(listener.getsockname()[1])
 
@@ -47,9 +61,7 @@ def server(script: Script, offered: Mapping[ApiKey, tuple[int, int]] = OFFERED) 
             while data := connection.recv(65536):
                 splitter.feed(data)
                 while (request := splitter.next_frame()) is not None:
-                    if peek(request)[0] == ApiKey.API_VERSIONS:
-                        api_versions(connection, request, offered)
-                    elif not script(connection, request):
+                    if not script(connection, request):
                         return
 
     def accept() -> None:

@@ -94,7 +94,7 @@ def test_html_is_one_file_that_loads_nothing(report: Report) -> None:
     assert 'title="Metadata v12: fail"' in page
     assert "AllowAutoTopicCreation" in page
     assert "ff ff" in page
-    assert not re.search(r"(src|href|@import|url\()", page)
+    assert not re.search(r"(src|href=\"(?!#)|@import|url\()", page)
 
 
 def test_a_rule_is_explained() -> None:
@@ -166,3 +166,24 @@ def test_html_shows_what_json_has(report: Report) -> None:
     assert page.cells == cells
     failed = [line["rule"] for line in value["results"] if "repeat" in line]
     assert page.cards == failed
+
+
+def test_html_of_a_log_links_each_rule_once_and_has_no_matrix() -> None:
+    rule = the_rule("log.references")
+    found = [Result(rule, Outcome.FAIL, f"{file}.log at 0: wrong") for file in ("a", "b")]
+    text = report_html(Report("a log", frozenset(), {}, found, 1.0))
+    page = _Page()
+    page.feed(text)
+    page.close()
+    assert page.cards == ["log.references", "log.references-2"]
+    assert text.count('href="#log.references"') == 1
+    assert "log.references</a> (2 times)" in text
+    assert "<p>2 rules in 1.0 s" in text
+    assert "APIs and versions" not in text
+
+
+def test_html_of_a_client_says_what_it_sends() -> None:
+    report = Report("a program", frozenset({Role.CLIENT}), {1: (12, 12)}, [], 1.0)
+    text = report_html(report)
+    assert "APIs and versions that the program sends" in text
+    assert "empty: not sent" in text

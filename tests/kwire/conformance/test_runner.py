@@ -206,13 +206,79 @@ def test_a_shared_value_is_made_once() -> None:
     made: list[int] = []
 
     def use(probe: Probe) -> None:
-        probe.session.shared("topic", lambda: made.append(1))
+        probe.session.shared("topic", lambda: made.append(1), probe.deadline)
 
     with server(silent) as target:
         rules = [rule(use, id=f"test.{number}") for number in range(20)]
         report = run_rules(open_session(target, 5), rules, Options())
     assert made == [1]
     assert report.exit_status() == 0
+
+
+def test_rules_that_share_a_value_that_does_not_come_end_in_their_time() -> None:
+    def use(probe: Probe) -> None:
+        probe.session.shared("topic", lambda: made_by(probe), probe.deadline)
+
+    def made_by(probe: Probe) -> None:
+        with probe.other_probe() as other:
+            ask(other)
+
+    with server(silent) as target:
+        rules = [rule(use, id=f"test.{number}") for number in range(8)]
+        report = run_rules(open_session(target, 0.5), rules, Options())
+    assert {result.outcome for result in report.results} == {Outcome.TIMEOUT}
+    # One after the other they would take 4 s.
+    assert max(result.duration_s for result in report.results) < 3
+
+
+def test_removing_what_was_made_ends_in_its_time() -> None:
+    def make(probe: Probe) -> None:
+        for number in range(10):
+            probe.session.on_end(f"topic {number}", lambda: remove(probe))
+
+    def remove(probe: Probe) -> None:
+        with probe.other_probe() as other:
+            ask(other)
+
+    with server(silent) as target:
+        report = run_rules(open_session(target, 0.5), [rule(make)], Options())
+    assert len(report.remarks) == 10
+    # One after the other they would take 5 s.
+    assert report.duration_s < 4
+
+
+def test_the_frames_of_a_run_are_bounded() -> None:
+    def large(connection: socket.socket, request: bytes) -> bool:
+        connection.sendall(struct.pack(">i", 100_000) + request[4:8] + b"\xff" * 99_996)
+        return True
+
+    with server(large) as target:
+        rules = [rule(ask, id=f"test.{number}") for number in range(40)]
+        report = run_rules(open_session(target, 5), rules, Options())
+    frames = [len(one.received or b"") for result in report.results for one in result.round_trips]
+    assert len(frames) == 40
+    assert max(frames) == 64 * 1024
+    assert sum(frames) < 1_200_000
+
+
+def test_large_responses_are_received_one_at_a_time() -> None:
+    is_free: list[bool] = []
+
+    def large(connection: socket.socket, request: bytes) -> bool:
+        connection.sendall(struct.pack(">i", 1_000_000) + request[4:8] + bytes(999_996))
+        return True
+
+    def receive(probe: Probe) -> None:
+        connection = probe.connect()
+        _, data = probe.encode(MetadataRequest(), 12)
+        connection.send_request(data)
+        assert len(connection.receive()) == 1_000_000
+        is_free.append(probe.session.large.acquire(blocking=False))
+        connection.close()
+        is_free.append(probe.session.large.acquire(blocking=False))
+
+    assert outcome_of(rule(receive), large) == (Outcome.PASS, "")
+    assert is_free == [False, True]
 
 
 def test_the_roles_of_a_server_follow_from_its_apis() -> None:

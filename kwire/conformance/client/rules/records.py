@@ -35,6 +35,11 @@ def _reads(probe: ClientProbe, *batches: Batch, before: int = 1, after: int = 1)
     fill(log, probe.token, batches=after)
     probe.prepare(log=log)
     probe.start()
+    # All records may be printed before the client stops at a batch that has none.
+    probe.until(
+        lambda: probe.has_read_all() or probe.running.status is not None,
+        f"a Fetch request at the end of the log, offset {log.end}",
+    )
     probe.reads_all()
 
 

@@ -98,9 +98,10 @@ def _ended(probe: ClientProbe) -> None:
     probe.prepare()
     probe.state.session_ms = _SESSION_MS
     probe.start()
-    first = probe.until(lambda: probe.traffic.all(probe.data_api), f"a {probe.data_api.title}")
+    probe.until(lambda: probe.traffic.all(probe.data_api), f"a {probe.data_api.title}")
     probe.during(2.5 * _SESSION_MS / 1000)
     if probe.running.status == 0:
         probe.not_applicable("the program ended before its session did")
-    probe.request_after(first[0], probe.data_api, "a request after the end of the session")
+    last = probe.traffic.all(probe.data_api)[-1]
+    probe.request_after(last, probe.data_api, "a request after the end of the session")
     probe.works(repeats=True)

@@ -14,6 +14,7 @@ from gateway.server.controller.controller_metrics import (
     ControllerMeasures,
     ImageCounter,
 )
+from gateway.slices import run as run_slices
 from gateway.sources.metadata_loader import MetadataLoader
 from kwire.cluster import Delta, Image, apply
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -28,6 +29,7 @@ from tests.gateway.server.harness import run, until
 from tests.gateway.server.own_nodes import lone_node
 from tests.gateway.server.test_alter_isr import scene
 from tests.gateway.server.test_own_quorum import metric
+from tests.gateway.steps import calls_per_step
 
 PREFIX = "kafka_controller_kafkacontroller_"
 
@@ -37,13 +39,13 @@ def test_brokers_and_partitions_are_counted() -> None:
     it.create([1, 2], [2, 1], topic="a")
     it.create([3], topic="b")
     it.create([1, 4])
-    assert ImageCounter().count(it.image) == ClusterCounts(4, 0, 0, 3, 4, 0, 0)
+    assert run_slices(ImageCounter().count(it.image)) == ClusterCounts(4, 0, 0, 3, 4, 0, 0)
     it.heartbeat(1, want_shut_down=True)
-    assert ImageCounter().count(it.image) == ClusterCounts(4, 0, 1, 3, 4, 0, 2), (
+    assert run_slices(ImageCounter().count(it.image)) == ClusterCounts(4, 0, 1, 3, 4, 0, 2), (
         "a broker that is about to leave is active, and leads nothing"
     )
     it.fence(3)
-    assert ImageCounter().count(it.image) == ClusterCounts(3, 1, 1, 3, 4, 1, 3), (
+    assert run_slices(ImageCounter().count(it.image)) == ClusterCounts(3, 1, 1, 3, 4, 1, 3), (
         "who is led by nobody is not led by its first replica"
     )
 
@@ -68,10 +70,12 @@ def test_image_is_counted_again_only_after_records_that_change_counts() -> None:
     assert told.cluster.partitions == 0
     at_first = len(looks)
     loader.records = {"NO_OP_RECORD": 9, "CONFIG_RECORD": 1}
+    run_slices(told.count())
     assert told.cluster.partitions == 0 and len(looks) == at_first
     loader.records["PARTITION_RECORD"] = 1
     topic_id = Uuid(bytes(16))
     image.partitions = {topic_id: {0: PartitionRecord(leader=-1, replicas=[1])}}
+    run_slices(told.count())
     assert (
         told.cluster.partitions,
         told.cluster.offline_partitions,
@@ -79,6 +83,7 @@ def test_image_is_counted_again_only_after_records_that_change_counts() -> None:
     ) == (1, 1, 1)
     image.partitions = {}
     loader.snapshot_loads = 1
+    run_slices(told.count())
     assert told.cluster.partitions == 0, "a snapshot has no records of the log"
     assert (told.errors, told.applied_offset, told.is_active) == (3, 7, False)
 
@@ -104,7 +109,19 @@ def test_incremental_count_equals_a_full_count() -> None:
                 ),
             )
         delta.commit()
-        assert counting.count(image) == ImageCounter().count(image)
+        assert run_slices(counting.count(image)) == run_slices(ImageCounter().count(image))
+
+
+def test_a_large_cluster_is_counted_in_slices() -> None:
+    image = Image()
+    for number in range(100):
+        topic_id = Uuid(number.to_bytes(16, "big"))
+        image.partitions[topic_id] = {
+            index: PartitionRecord(leader=1, replicas=[1]) for index in range(200)
+        }
+    counts, calls = calls_per_step(ImageCounter().count(image))
+    assert counts.partitions == 20_000
+    assert calls < 5_000
 
 
 def test_decisions_are_counted_and_timed() -> None:

@@ -17,6 +17,7 @@ from gateway.server.controller.envelopes import ForwardingMeasures
 from gateway.server.management.facts import Facts, OwnSnapshot
 from gateway.server.management.metrics import Metrics
 from gateway.server.management.quorum_status import SnapshotProgress
+from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
 from gateway.sources.metadata_loader import MetadataLoader
 from kwire.cluster import Image
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -81,6 +82,7 @@ def everything() -> Facts:
         own_snapshot=lambda: OwnSnapshot(777, NOW - 30),
         metadata_version=lambda: 30,
         problems=lambda: ["torn tail"],
+        worker_processes=cast(WorkerProcesses, SimpleNamespace(all=[WorkerProcess(1, 4711)])),
     )
 
 

@@ -1,97 +1,107 @@
-"""Each fault of a small client is found by the rule that is named for it. Without a fault the small
-client keeps these rules.
+"""Each fault of a small client is found by the rule that is named for it, every rule of clients has
+a fault, and without a fault the small clients keep the rules.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 
 from kwire.conformance.catalog import client_rules, find_rule
 from kwire.conformance.client.program import Command
-from kwire.conformance.client.session import ClientSession
+from kwire.conformance.client.session import ClientSession, open_client
 from kwire.conformance.outcome import Outcome, Result
 from kwire.conformance.rule import Rule
 from kwire.conformance.runner import judged, run_rule
-from kwire.protocol import ApiKey
+from tests.kwire.conformance.client.small.fault_table import (
+    CLIENT_FAULTS,
+    SENTENCES,
+    ClientFault,
+)
+from tests.kwire.conformance.client.small.run import Threaded
 
-#: Fault of the small client -> the rule that finds it.
-FAULTS = {
-    "recv-is-frame": "client-answers.split-every-byte",
-    "no-header-tags": "client-answers.unknown-tags-in-header",
-    "no-tags": "client-answers.unknown-tags-in-body",
-    "negative-size": "client-answers.negative-size",
-    "any-id": "client-answers.other-correlation-id",
-    "prints-twice": "client-answers.slow",
-    "dies-on-close": "client-close.Fetch",
-    "hammers": "client-close.reconnects-slowly",
-    "no-throttle": "client-throttle.Fetch",
-    "highest-version": "client-versions.newer-server",
-    "own-versions": "client-versions.older-server",
-    "no-fallback": "client-versions.refused",
-    "no-topic": "client-metadata.unknown-topic",
-    "stays": "client-metadata.leader-moves",
-    "bootstrap-only": "client-metadata.advertised-leader",
-    "any-epoch": "client-metadata.epoch-goes-back",
-    "no-unknown-error": "client-fetch.unknown-error",
-    "repeats": "client-fetch.offset-out-of-range",
-    "keeps-session": "client-fetch.session-lost",
-    "no-crc": "client-records.crc",
-    "no-cut-batch": "client-records.cut-batch",
-    "no-skip": "client-records.begins-inside-batch",
-    "counts-records": "client-records.gaps",
-    "prints-control": "client-records.control-batch",
-    "prints-aborted": "client-records.aborted-transaction",
-}
+_MODULE = "tests.kwire.conformance.client.small"
 #: The time of a rule, s: a loaded machine needs more than a fault that ends with it.
 _TIMEOUT_S = 3.0
 _GOOD_TIMEOUT_S = 30.0
-_AT_A_TIME = 4
+#: Rules that watch a client for several seconds need more.
+_LONG = {"client-sasl.session-ends": 8.0, "client-sasl.authenticates-again": 8.0}
+_AT_A_TIME = 8
+_KINDS = ("consumer", "member", "producer", "sasl")
 
 
-def _run(fault: str, rule: Rule) -> Result:
-    module = "tests.kwire.conformance.client.small_client"
-    command = Command([sys.executable, "-m", module, fault, "{bootstrap}", "{topic}"])
-    timeout_s = _GOOD_TIMEOUT_S if fault == "none" else _TIMEOUT_S
-    used: dict[int, tuple[int, int]] = {
-        ApiKey.API_VERSIONS: (4, 4), ApiKey.METADATA: (12, 12), ApiKey.LIST_OFFSETS: (8, 8),
-        ApiKey.FETCH: (12, 12),
-    }  # fmt: skip
-    session = ClientSession(command, timeout_s, expects_records=True, used=used)
-    not_run = session.why_not(rule, False)
-    result = run_rule(session, rule) if not_run is None else Result(rule, *not_run)
-    return judged(result, {})
+def _command(kind: str, fault: str) -> Command:
+    return Command([sys.executable, "-m", _MODULE, kind, fault, "{bootstrap}", "{topic}"])
 
 
 def _rule(rule_id: str) -> Rule:
     found = find_rule(rule_id)
-    assert found is not None
+    assert found is not None, rule_id
     return found
 
 
 @pytest.fixture(scope="module")
-def results() -> Callable[[str], Result]:
-    """The result of each fault's rule; the rules run beside each other."""
-    pool = ThreadPoolExecutor(_AT_A_TIME)
-    futures: dict[str, Future[Result]] = {
-        fault: pool.submit(_run, fault, _rule(rule)) for fault, rule in FAULTS.items()
-    }
-    return lambda fault: futures[fault].result()
+def in_threads() -> Iterator[None]:
+    """The clients run in threads of this process."""
+    with mock.patch("kwire.conformance.client.probe.Running", Threaded):
+        yield
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found_by_its_rule(results: Callable[[str], Result], fault: str) -> None:
-    result = results(fault)
-    assert result.outcome in (Outcome.FAIL, Outcome.ADVICE), result.sentence
-    assert result.sentence
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(_AT_A_TIME) as made:
+        yield made
 
 
-def test_a_client_without_a_fault_keeps_the_rules() -> None:
-    rules = [rule for rule in client_rules() if rule.id in FAULTS.values()]
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        found = list(pool.map(lambda rule: _run("none", rule), rules))
-    broken = [f"{one.rule.id}: {one.sentence}" for one in found if one.outcome is not Outcome.PASS]
-    assert broken == []
+@pytest.fixture(scope="module")
+def run(in_threads: None, pool: ThreadPoolExecutor) -> Callable[[ClientFault], Result]:
+    """``run(ClientFault(kind, fault, rule))`` runs the rule on the client."""
+    learned = pool.map(
+        lambda kind: open_client(
+            _command(kind, "none"), _GOOD_TIMEOUT_S, expects_records=kind != "producer"
+        ),
+        _KINDS,
+    )
+    known = dict(zip(_KINDS, learned, strict=True))
+
+    def run_one(row: ClientFault) -> Result:
+        good, rule = known[row.kind], _rule(row.rule)
+        timeout_s = _GOOD_TIMEOUT_S if row.fault == "none" else _LONG.get(rule.id, _TIMEOUT_S)
+        session = ClientSession(
+            _command(row.kind, row.fault), timeout_s, good.expects_records, good.used, good.written
+        )
+        not_run = session.why_not(rule, False)
+        result = run_rule(session, rule) if not_run is None else Result(rule, *not_run)
+        return judged(result, {})
+
+    return run_one
+
+
+@pytest.fixture(scope="module")
+def results(
+    run: Callable[[ClientFault], Result], pool: ThreadPoolExecutor
+) -> dict[ClientFault, Future[Result]]:
+    """The result of each fault's rule, and that of the same rule without the fault; the rules run
+    beside each other.
+    """
+    rows = [*CLIENT_FAULTS, *(row._replace(fault="none") for row in CLIENT_FAULTS)]
+    return {row: pool.submit(run, row) for row in dict.fromkeys(rows)}
+
+
+@pytest.mark.parametrize("row", CLIENT_FAULTS, ids=lambda row: row.rule)
+def test_a_fault_is_found_by_its_rule(
+    results: dict[ClientFault, Future[Result]], row: ClientFault
+) -> None:
+    right, wrong = results[row._replace(fault="none")].result(), results[row].result()
+    assert right.outcome is Outcome.PASS, f"without the fault: {right.sentence}"
+    assert wrong.outcome in (Outcome.FAIL, Outcome.ADVICE), f"{wrong.outcome}: {wrong.sentence}"
+    assert wrong.sentence
+
+
+def test_every_rule_of_clients_has_a_fault() -> None:
+    assert {rule.id for rule in client_rules()} == {row.rule for row in CLIENT_FAULTS}
+    assert {row.fault for row in CLIENT_FAULTS} == SENTENCES.keys()

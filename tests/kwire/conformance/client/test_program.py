@@ -8,10 +8,13 @@ import time
 
 import pytest
 
+from kwire.conformance.catalog import find_rule
 from kwire.conformance.client.program import Command, Running
-from kwire.conformance.client.session import open_client
-from kwire.conformance.outcome import CheckEnd
+from kwire.conformance.client.session import ClientSession, open_client
+from kwire.conformance.outcome import CheckEnd, Outcome
+from kwire.conformance.runner import judged, run_rule
 from kwire.conformance.session import CannotTry
+from kwire.protocol import ApiKey
 
 
 def python(text: str) -> Running:
@@ -94,3 +97,16 @@ def test_a_file_that_is_no_program_cannot_be_started() -> None:
 def test_a_program_that_cannot_be_graded_says_why(words: list[str], said: str) -> None:
     with pytest.raises(CannotTry, match=said.replace("{", r"\{")):
         open_client(Command(words), 10, expects_records=False)
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"), [("none", Outcome.PASS), ("stays-in-group", Outcome.ADVICE)]
+)
+def test_a_program_is_graded(fault: str, outcome: Outcome) -> None:
+    module = "tests.kwire.conformance.client.small"
+    command = Command([sys.executable, "-m", module, "member", fault, "{bootstrap}", "{topic}"])
+    used = {int(api): (0, 7) for api in (ApiKey.FETCH, ApiKey.JOIN_GROUP)}
+    rule = find_rule("client-group.leaves")
+    assert rule is not None
+    result = judged(run_rule(ClientSession(command, 30, True, used), rule), {})
+    assert result.outcome is outcome, result.sentence

@@ -1,0 +1,43 @@
+"""Implements ``kwire tail`` of a view topic: one entity, or one change, in each record."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from gateway.cli.lines import moment
+
+#: Signs of ``kwire diff`` for the operations of ``changes``.
+_SIGNS = {"c": "+", "r": "=", "u": "~", "d": "-"}
+
+
+def describe(record: Any) -> dict[str, Any]:
+    """Return the JSON object of a consumer's record. Connect's schemas are left out."""
+    line = {"offset": record.offset, "timestamp": record.timestamp}
+    try:
+        return line | {"key": _payload(record.key), "value": _payload(record.value)}
+    except ValueError as error:
+        return line | {"error": f"no JSON: {error}"}
+
+
+def _payload(text: bytes | None) -> Any:
+    found = None if text is None else json.loads(text)
+    if isinstance(found, dict) and found.keys() == {"schema", "payload"}:
+        return found["payload"]
+    return found
+
+
+def text_line(line: dict[str, Any]) -> str:
+    """Return time (UTC), key and value as a line; a tombstone has a minus sign in front."""
+    head = f"{moment(line['timestamp'])}  "
+    if "error" in line:
+        return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
+    value = line["value"]
+    is_change = isinstance(value, dict) and "op" in value
+    sign = _SIGNS.get(value["op"], "?") if is_change else "-" if value is None else "+"
+    shown = {side: value[side] for side in ("before", "after")} if is_change else value
+    # JSON in ASCII: a terminal executes no character that a client chose.
+    text = "" if shown is None else f"  {json.dumps(shown)}"
+    return f"{head}{sign} {click.style(json.dumps(line['key']), bold=True)}{text}"

@@ -1,0 +1,1 @@
+"""Serves the view topics: makes their batches on demand, in a thread."""

@@ -1,0 +1,279 @@
+"""Makes the batches of the view topics from the served metadata log, when a reader asks for them.
+
+Nothing is made, and no state is held, until a client reads a view. Then a cursor folds the log from
+its start, piece by piece, in a thread; the loop reads the log and keeps the encoded pieces. A
+reader that is where no cursor is starts another cursor, up to a few. ``gateway.views`` folds and
+encodes, ``view_partition`` is the topic that handlers see.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from gateway.ports import FileRange, OffsetOutOfRange
+from gateway.sizes import KIB
+from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
+from gateway.view_topics import VIEWS
+from gateway.views import offsets
+from gateway.views.chunks import Chunk, Chunks, Collected
+from gateway.views.cursor import Piece, ViewCursor
+from gateway.views.encode import EncodedBatch, ViewEncoder
+from gateway.views.fold import ViewOverflow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gateway.ports import Read
+    from gateway.server.logs import Reports
+    from gateway.sources.log_partition import LogPartition
+
+#: Bytes of the log that are read at once.
+_READ_BYTES: Final = 64 * KIB
+#: Cursors at most: each holds a state of the cluster.
+_CURSORS_MAX: Final = 3
+#: Time without a reader after which the batches of a view are no longer made, s; without any
+#: reader, after which all memory is released.
+IDLE_S: Final = 300.0
+#: Views with many records are encoded only while a reader is there. The others cost nearly nothing.
+_LARGE: Final = frozenset({"changes", "partitions"})
+#: Delay after an unexpected exception, s.
+_FAILED_DELAY_S: Final = 1.0
+#: Delay before a log that was just truncated is read again, s: about that of a scan.
+_TRUNCATED_DELAY_S: Final = 0.02
+#: Changes after which what they hold is frozen for the garbage collector.
+_LOOSE_CHANGES_MAX: Final = 4000
+
+_Made = tuple[Piece, dict[str, list[EncodedBatch]]]
+
+
+class ViewMaker:
+    """The batches of all views over one metadata log. One task runs :meth:`run`.
+
+    ``made`` is called on the event loop when there are new batches.
+    """
+
+    def __init__(
+        self,
+        partition: LogPartition,
+        reports: Reports,
+        made: Callable[[], None],
+        *,
+        cache_bytes: int,
+        schemas: bool = False,
+    ) -> None:
+        self.partition: Final = partition
+        self._reports = reports
+        self._made = made
+        self._schemas = schemas
+        self._chunks = Chunks(cache_bytes)
+        self._encoder: ViewEncoder | None = None
+        self._cluster_id = ""
+        #: Folds of the log, the least recently used first.
+        self.cursors: list[ViewCursor] = []
+        self._demands: dict[tuple[str, int], None] = {}
+        self._wake = trio.Event()
+        self._read_at: dict[str, float] = {}  # view -> when it was read last
+        # The log that the chunks were made of: its start, and the last record before an offset.
+        self._origin = (0, 0)
+        self._end, self._end_epoch = 0, -1
+        self._loose = 0
+        self._near = False  # the piece is for a demand that needs no other
+        self._overflow: int | None = None
+
+    @property
+    def available(self) -> bool:
+        """Whether the log leads to a state: it begins at offset 0, or with a snapshot's records."""
+        partition = self.partition
+        return partition.log_start_offset == 0 or partition.snapshot_end > 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether a record has more changes than there are offsets: no view goes on behind it."""
+        return self._overflow is not None
+
+    @property
+    def start(self) -> int:
+        """The first offset of the views."""
+        return offsets.of_snapshot(self.partition.snapshot_end)
+
+    def collect(self, view: str, offset: int, bytes_max: int) -> Collected:
+        """Return the batches of a view from ``offset`` on that are made; have the next ones
+        made.
+        """
+        self._read_at[view] = trio.current_time()
+        self._check()
+        found = self._chunks.collect(view, offset, bytes_max)
+        end = offsets.at(self.partition.high_watermark)
+        if found.end < end and not found.is_full and not self.failed:
+            self._demands.setdefault((view, found.end))
+            self._wake.set()
+        return found
+
+    async def run(self) -> None:
+        """Make what is asked for, for ever."""
+        while True:
+            with trio.move_on_after(IDLE_S if self.cursors else float("inf")):
+                await self._wake.wait()
+            self._wake = trio.Event()
+            self._forget_views()
+            while self._demands:
+                try:
+                    await self._make_next()
+                except Exception as error:
+                    self._reports.bug("view not made", error)
+                    await self._release(self.cursors)
+                    await trio.sleep(_FAILED_DELAY_S)
+                self._made()
+            if not self._read_at:
+                self._chunks.clear()
+                await self._release(self.cursors)
+
+    def _forget_views(self) -> None:
+        now = trio.current_time()
+        self._read_at = {view: last for view, last in self._read_at.items() if now - last < IDLE_S}
+
+    # --- one piece
+    # ---------------------------------------------------------------------------------------------
+
+    async def _make_next(self) -> None:
+        """Make a piece for the oldest demand, or in turn for one that needs a single piece.
+
+        Only the oldest demand may need another cursor, so that readers which are far apart do not
+        take the cursors from each other before they have served any of them.
+        """
+        demand = next(iter(self._demands))
+        positions = {one.position for one in self.cursors}
+        self._near = not self._near
+        if self._near:
+            demand = next((one for one in self._demands if one[1] in positions), demand)
+        done = True
+        try:
+            done = await self._make(*demand)
+        finally:
+            if done:
+                self._demands.pop(demand, None)
+
+    async def _make(self, view: str, offset: int) -> bool:
+        """Make one piece on the way to ``offset``; True if that is made, or cannot be now."""
+        self._check()
+        if self._is_made(view, offset):
+            return True
+        cursor = await self._cursor(offset)
+        data: Sequence[FileRange | bytes | memoryview] = ()
+        read: Read | None = None
+        if cursor.is_hungry:
+            if cursor.next_offset >= self.partition.high_watermark:
+                return True
+            try:
+                read = self.partition.read(cursor.next_offset, _READ_BYTES)
+            except OffsetOutOfRange:
+                await self._release([cursor])
+                return True
+            data = read.chunks
+            if not read.size:  # the file was truncated, and is scanned again soon
+                await trio.sleep(_TRUNCATED_DELAY_S)
+                return True
+        views = [one for one in VIEWS if one not in _LARGE or one in self._read_at]
+        encoder = self._current_encoder()
+        try:
+            piece, batches = await trio.to_thread.run_sync(self._step, cursor, data, views, encoder)
+        except ViewOverflow as error:
+            self._overflow = cursor.position
+            self._reports.report("views end", error=str(error))
+            return True
+        finally:
+            if read is not None:
+                read.release()
+        if encoder is self._encoder:
+            self._chunks.add(Chunk(piece.first, piece.end, batches))
+            if cursor.next_offset > self._end:
+                self._end, self._end_epoch = cursor.next_offset, cursor.epoch
+        return self._is_made(view, offset)
+
+    def _is_made(self, view: str, offset: int) -> bool:
+        return self._chunks.collect(view, offset, 0).end > offset
+
+    def _step(
+        self,
+        cursor: ViewCursor,
+        data: Sequence[FileRange | bytes | memoryview],
+        views: Sequence[str],
+        encoder: ViewEncoder,
+    ) -> _Made:
+        """Fold and encode, in a thread."""
+        with collector_paused():
+            if data:
+                cursor.feed(b"".join(map(_content, data)))
+            piece = cursor.step()
+            made = {view: list(encoder.batches(view, piece.changes)) for view in views}
+        self._loose += len(piece.changes)
+        if self._loose >= _LOOSE_CHANGES_MAX:
+            freeze()
+            self._loose = 0
+        return Piece(piece.first, piece.end, []), made
+
+    def _current_encoder(self) -> ViewEncoder:
+        """Return the encoder. An observer learns the id of the cluster from the quorum."""
+        if self._encoder is None or self._cluster_id != self.partition.cluster_id:
+            self._cluster_id = self.partition.cluster_id
+            self._chunks.clear()
+            self._encoder = ViewEncoder(self._cluster_id, schemas=self._schemas)
+        return self._encoder
+
+    # --- the log
+    # ---------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Drop what was made of records that the log no longer has."""
+        partition = self.partition
+        origin = partition.log_start_offset, partition.snapshot_end
+        if origin != self._origin:
+            self._origin = origin
+            self._chunks.keep(self.start)
+        if self._end and not self._has(self._end, self._end_epoch):
+            self._chunks.clear()
+            self._end, self._overflow = 0, None
+
+    def _has(self, next_offset: int, epoch: int) -> bool:
+        """Whether the record before ``next_offset`` is that of ``epoch``: then all before it are
+        the same, too (KIP-101).
+        """
+        partition = self.partition
+        return (
+            next_offset <= partition.high_watermark and partition.epoch_at(next_offset - 1) == epoch
+        )
+
+    def _is_valid(self, cursor: ViewCursor) -> bool:
+        if cursor.next_offset < max(cursor.origin):  # it is still in the snapshot
+            return cursor.origin == self._origin
+        return cursor.epoch < 0 or self._has(cursor.next_offset, cursor.epoch)
+
+    async def _cursor(self, offset: int) -> ViewCursor:
+        """Return the cursor that is nearest below ``offset``, or one at the start of the log."""
+        await self._release([one for one in self.cursors if not self._is_valid(one)])
+        below = [one for one in self.cursors if one.position <= offset]
+        if below:
+            cursor = max(below, key=lambda one: one.position)
+            self.cursors.remove(cursor)
+        else:
+            await self._release(self.cursors[: 1 - _CURSORS_MAX])
+            cursor = ViewCursor(*self._origin)
+        self.cursors.append(cursor)
+        return cursor
+
+    async def _release(self, cursors: Sequence[ViewCursor]) -> None:
+        """Drop cursors. Freeing a state of a large cluster takes a while: in a thread."""
+        if cursors:
+            gone = [one.image for one in cursors]
+            self.cursors = [one for one in self.cursors if one not in cursors]
+            del cursors
+            await trio.to_thread.run_sync(release_incrementally, gone)
+
+
+def _content(chunk: FileRange | bytes | memoryview) -> bytes:
+    if isinstance(chunk, FileRange):
+        return os.pread(chunk.fd, chunk.length, chunk.position)
+    return bytes(chunk)

@@ -1,0 +1,160 @@
+"""Serves one view as ``gateway.ports.Partition``, with the offsets of ``gateway.views.offsets``.
+
+The end of a view is that of the metadata log. A reader that has no record up to there gets a
+control batch at the end, which clients skip, so that its position and its lag are those of the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateway.ports import OffsetAt, OffsetOutOfRange, Read, State
+from gateway.server.views.view_maker import ViewMaker
+from gateway.view_topics import VIEW_TOPICS, VIEWS, view_topic
+from gateway.views import offsets
+from gateway.views.encode import filler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gateway.config import Config
+    from gateway.server.logs import Reports
+    from gateway.sources.log_partition import LogPartition
+
+
+class ViewPartition:
+    """The partition of a view topic. Reading returns what is made, and has the rest made."""
+
+    size_bytes: Final = 0
+
+    def __init__(self, view: str, maker: ViewMaker) -> None:
+        self._view = view
+        self._maker = maker
+        self._log = maker.partition
+
+    @property
+    def state(self) -> State:
+        """That of the metadata log; BROKEN where a record cannot be shown in a view."""
+        return State.BROKEN if self._maker.failed else self._log.state
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+        return self._log.cluster_id
+
+    @property
+    def log_dir(self) -> str:
+        """The directory of the metadata log: a view has no files."""
+        return self._log.log_dir
+
+    @property
+    def leader_epoch(self) -> int:
+        """That of the metadata log."""
+        return self._log.leader_epoch
+
+    @property
+    def log_start_offset(self) -> int:
+        """Where the state of the snapshot begins that the log starts with; else 0."""
+        return self._maker.start
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of the metadata log, as an offset of the view."""
+        return offsets.at(self._log.high_watermark)
+
+    def read(self, offset: int, max_bytes: int) -> Read:
+        """As in ``gateway.ports.Partition``; empty as long as the batches are not made."""
+        self._check(offset)
+        found = self._maker.collect(self._view, offset, max_bytes)
+        batches, size = found.batches, found.size
+        if not batches and found.end > offset:
+            batches = [filler(found.end, self.epoch_at(found.end - 1))]
+            size = len(batches[0])
+        return Read(batches, size, _nothing)
+
+    def bytes_available(self, offset: int, limit: int) -> int:
+        """As in ``gateway.ports.Partition``. A control batch without records does not count: a
+        Fetch returns it when its time is over.
+        """
+        self._check(offset)
+        return min(limit, self._maker.collect(self._view, offset, limit).size)
+
+    def _check(self, offset: int) -> None:
+        first, end = self.log_start_offset, self.high_watermark
+        if not first <= offset <= end or self.state is State.LOADING:
+            raise OffsetOutOfRange(f"{offset} is not within {first} to {end}")
+
+    def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
+        """The offset of the first record of the metadata log at ``timestamp`` or later: the next
+        record of the view is at that offset or behind it.
+        """
+        return self._in_view(self._log.offset_for_timestamp(timestamp))
+
+    def max_timestamp(self) -> OffsetAt | None:
+        """The offset of the metadata log's record with the largest timestamp."""
+        return self._in_view(self._log.max_timestamp())
+
+    def _in_view(self, found: OffsetAt | None) -> OffsetAt | None:
+        if found is None:
+            return None
+        offset = max(offsets.at(found.offset), self.log_start_offset)
+        return OffsetAt(offset, found.timestamp, found.leader_epoch)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """As in ``gateway.ports.Partition``: epochs are those of the metadata log."""
+        found, end = self._log.end_offset_for_epoch(epoch)
+        return (found, end) if end < 0 else (found, max(offsets.at(end), self.log_start_offset))
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the metadata log's record behind ``offset``, -1 outside the view."""
+        if not self.log_start_offset <= offset < self.high_watermark:
+            return -1
+        return self._log.epoch_at(offsets.log_offset(offset))
+
+    def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """As in ``gateway.ports.Partition``."""
+        return self._log.on_advance(callback)
+
+
+class ViewTopics:
+    """``gateway.ports.Views``: the view topics of this server."""
+
+    def __init__(self, maker: ViewMaker) -> None:
+        self._maker = maker
+        self._partitions = {view_topic(view): ViewPartition(view, maker) for view in VIEWS}
+        assert self._partitions.keys() == VIEW_TOPICS.keys()
+
+    @property
+    def available(self) -> bool:
+        """Whether the metadata log leads to a state that views can show."""
+        return self._maker.available
+
+    async def run(self) -> None:
+        """Make the batches that readers ask for, for ever."""
+        await self._maker.run()
+
+    def partition(self, topic: str) -> ViewPartition:
+        """Return the partition of a view topic."""
+        return self._partitions[topic]
+
+
+def view_topics_of(
+    config: Config, partition: LogPartition, reports: Reports, made: Callable[[], None]
+) -> ViewTopics | None:
+    """Return the view topics over ``partition``; None if ``config`` disables them. ``made`` as for
+    :class:`ViewMaker`.
+    """
+    if not config.metadata_views_enable:
+        return None
+    maker = ViewMaker(
+        partition,
+        reports,
+        made,
+        cache_bytes=config.metadata_views_cache_bytes,
+        schemas=config.metadata_views_schemas_enable,
+    )
+    return ViewTopics(maker)
+
+
+def _nothing() -> None:
+    """Release nothing: the batches are in memory."""

@@ -1,0 +1,1 @@
+"""Runs the further processes of ``workers``, and connects each with the node that started it."""

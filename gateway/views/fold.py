@@ -1,0 +1,196 @@
+"""Folds committed metadata records to the changes of entities that they make, numbered by
+``gateway.views.offsets``.
+
+A metadata transaction (KIP-868) makes its changes at the record that ends it, and none if it is
+aborted. Control records and records that change nothing make none. It encodes nothing
+(``gateway.views.encode``), and keeps no more than the image. A record that cannot be decoded or
+does not fit is passed over, as in ``gateway.sources.batch_fold``, so that the changes are those of
+the image that brokers have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from gateway.views import offsets
+from gateway.views.kinds import BY_KIND, KINDS, Kind, State
+from kwire.cluster import FoldError, Image, Loader, apply
+from kwire.cluster.touch import Key, touched
+from kwire.errors import DecodeError
+from kwire.message import Message
+from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
+from kwire.records import BatchHeader, Record, decode_control_record, decode_metadata_record
+
+CREATED: Final = "c"
+UPDATED: Final = "u"
+DELETED: Final = "d"
+READ: Final = "r"
+
+
+class Source(NamedTuple):
+    """The record of the metadata log that made a change, or the end of the snapshot that has the
+    entity: then ``record_type`` is None, and ``offset`` the last one that the snapshot stands for.
+
+    ``transaction_end`` is the offset of the record that ended the metadata transaction, if the
+    record belongs to one.
+    """
+
+    offset: int
+    epoch: int
+    record_type: str | None
+    record_version: int
+    transaction_end: int | None
+
+
+class Change(NamedTuple):
+    """A change of one entity. ``timestamp`` is that of the log's record, ms."""
+
+    offset: int
+    timestamp: int
+    epoch: int
+    kind: Kind
+    op: str
+    before: State | None
+    after: State | None
+    source: Source
+
+
+class ViewOverflow(Exception):
+    """One record, transaction or snapshot has more changes than there are offsets for."""
+
+
+class ViewFold:
+    """Folds batches in offset order, from offset 0 or from the first batch of a snapshot on.
+
+    ``in_snapshot`` is true between the header and the footer of a snapshot.
+    """
+
+    def __init__(self) -> None:
+        self._loader = Loader(refused=_ignore, change=self._change)
+        self._made: list[Change] = []
+        self._origin: dict[int, tuple[int, int, str, int, Message]] = {}
+        # The record that makes the changes now, its timestamp and epoch, and the next number.
+        self._at, self._timestamp, self._epoch, self._number = 0, -1, -1, 0
+        self._began = False
+        self.in_snapshot = False
+        self._snapshot_ms = -1
+
+    @property
+    def image(self) -> Image:
+        """The state after the batches so far."""
+        return self._loader.image
+
+    def take(self, header: BatchHeader, records: list[Record]) -> Iterator[Change]:
+        """Fold one batch, and yield the changes that it makes, in offset order.
+
+        The caller takes all of them before the next call. Raises ViewOverflow, after which the fold
+        cannot continue.
+        """
+        epoch = header.partition_leader_epoch
+        if header.is_control:
+            ended = self._control(records)
+            self._loader.skip_to(header.next_offset, epoch)
+            return self._state(header.next_offset, epoch) if ended else iter(())
+        self._began = True
+        for record in records:
+            self._record(record, epoch)
+        self._loader.skip_to(header.next_offset, epoch)
+        made, self._made = self._made, []
+        return iter(made)
+
+    def _record(self, record: Record, epoch: int) -> None:
+        try:
+            name, version, message = decode_metadata_record(record.value or b"")
+        except DecodeError:
+            return
+        loader, offset = self._loader, record.offset
+        self._at, self._timestamp, self._epoch = offset, record.timestamp, epoch
+        self._number = offsets.at(offset)
+        self._origin[id(message)] = offset, epoch, name, version, message
+        loader.load(message, offset, epoch)
+        if not loader.in_transaction:
+            self._origin.clear()
+
+    def _change(self, image: Image, record: Message) -> None:
+        # The records of a snapshot are no changes: together they are the state at its end.
+        if self.in_snapshot:
+            apply(image, record)
+            return
+        places = _places(image, record)
+        before = [kind.find(image, key) for kind, key in places]
+        apply(image, record)
+        if not places:
+            return
+        offset, epoch, name, version, _ = self._origin[id(record)]
+        end = None if self._at == offset else self._at
+        source = Source(offset, epoch, name, version, end)
+        for (kind, key), was in zip(places, before, strict=True):
+            now = kind.find(image, key)
+            if (was is None and now is None) or (kind is not _PARTITION and was == now):
+                continue  # every change of a partition raises its epoch, so it is not compared
+            op = DELETED if now is None else CREATED if was is None else UPDATED
+            self._made.append(
+                Change(self._next(), self._timestamp, self._epoch, kind, op, was, now, source)
+            )
+
+    def _next(self) -> int:
+        number = self._number
+        if number - offsets.at(self._at) >= offsets.CHANGES_MAX:
+            raise ViewOverflow(
+                f"the record at offset {self._at} makes more than {offsets.CHANGES_MAX} changes"
+            )
+        self._number = number + 1
+        return number
+
+    # --- snapshots
+    # ---------------------------------------------------------------------------------------------
+
+    def _control(self, records: list[Record]) -> bool:
+        """Take a control batch; True if it ends the snapshot that the fold began with."""
+        ended = False
+        for record in records:
+            try:
+                control = decode_control_record(record)
+            except DecodeError:
+                continue
+            if isinstance(control.message, SnapshotHeaderRecord) and not self._began:
+                self.in_snapshot = True
+                self._snapshot_ms = control.message.last_contained_log_timestamp
+            elif control.name == "SNAPSHOT_FOOTER" and self.in_snapshot:
+                self.in_snapshot, ended = False, True
+        self._began = True
+        return ended
+
+    def _state(self, end_offset: int, epoch: int) -> Iterator[Change]:
+        """Yield every entity of the snapshot that ends at ``end_offset``."""
+        image, number = self.image, offsets.of_snapshot(end_offset)
+        source = Source(end_offset - 1, epoch, None, 0, None)
+        end = number + offsets.CHANGES_MAX
+        for kind in KINDS:
+            for key in kind.keys(image):
+                state = kind.find(image, key)
+                if state is None:
+                    continue
+                if number >= end:
+                    raise ViewOverflow(f"the snapshot at {end_offset} has too many entities")
+                yield Change(number, self._snapshot_ms, epoch, kind, READ, None, state, source)
+                number += 1
+
+
+_PARTITION: Final = BY_KIND["partition"]
+#: Kinds whose entities hold several of those that ``touched`` names: the length of their keys.
+_KEY_LENGTH: Final = {"config": 2, "quota": 1}
+
+
+def _places(image: Image, record: Message) -> list[tuple[Kind, Key]]:
+    """Return the entities that ``record`` may change, each once."""
+    places = {
+        (kind, key[: _KEY_LENGTH[kind]] if kind in _KEY_LENGTH else key): None
+        for kind, key in touched(image, record)
+    }
+    return [(BY_KIND[kind], key) for kind, key in places]
+
+
+def _ignore(error: FoldError) -> None:
+    """Pass over a record that does not fit."""

@@ -1,0 +1,246 @@
+"""Describes the fields of every view once, and shows them as JSON Schema and as a schema of Kafka
+Connect (``JsonConverter`` with ``schemas.enable``).
+
+``json_schema`` is JSON Schema 2020-12; ``connect_schema`` the object that Connect expects beside
+the payload. It reads no records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from gateway.view_topics import CHANGES, VIEWS, view_topic
+from gateway.views.kinds import KINDS
+
+#: The types of fields: Connect's names, ``entity`` for an object of any view.
+STRING, INT32, INT64, BOOLEAN, DOUBLE, ENTITY = (
+    "string",
+    "int32",
+    "int64",
+    "boolean",
+    "double",
+    "entity",
+)
+_JSON_TYPES: Final = {
+    STRING: "string",
+    INT32: "integer",
+    INT64: "integer",
+    BOOLEAN: "boolean",
+    DOUBLE: "number",
+    ENTITY: "object",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """An array."""
+
+    items: FieldType
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """An object whose member names are data."""
+
+    values: FieldType
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """An object with these members, all always there."""
+
+    fields: Mapping[str, FieldType]
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """A value that may be null."""
+
+    type: FieldType
+
+
+FieldType = str | ListOf | MapOf | Struct | Nullable
+
+_LISTENERS: Final = ListOf(
+    Struct({"listenerName": STRING, "securityProtocol": STRING, "host": STRING, "port": INT32})
+)
+_INTS: Final = ListOf(INT32)
+_TEXTS: Final = ListOf(STRING)
+_BROKER: Final[Mapping[str, FieldType]] = {
+    "id": INT32,
+    "epoch": INT64,
+    "incarnationId": STRING,
+    "listeners": _LISTENERS,
+    "supportedFeatures": MapOf(STRING),
+    "rack": Nullable(STRING),
+    "fenced": BOOLEAN,
+    "inControlledShutdown": BOOLEAN,
+    "isMigratingZkBroker": BOOLEAN,
+    "directories": _TEXTS,
+    "cordonedDirectories": Nullable(_TEXTS),
+}
+_PARTITION: Final[Mapping[str, FieldType]] = {
+    "topic": STRING,
+    "topicId": STRING,
+    "partition": INT32,
+    "replicas": _INTS,
+    "directories": _TEXTS,
+    "isr": _INTS,
+    "removingReplicas": _INTS,
+    "addingReplicas": _INTS,
+    "elr": _INTS,
+    "lastKnownElr": _INTS,
+    "leader": INT32,
+    "leaderRecoveryState": STRING,
+    "leaderEpoch": INT32,
+    "partitionEpoch": INT32,
+}
+_CHANGE: Final[Mapping[str, FieldType]] = {
+    "op": STRING,
+    "kind": STRING,
+    "key": ENTITY,
+    "before": Nullable(ENTITY),
+    "after": Nullable(ENTITY),
+    "source": Struct(
+        {
+            "cluster_id": STRING,
+            "offset": INT64,
+            "epoch": INT32,
+            "record_type": Nullable(STRING),
+            "record_version": Nullable(INT32),
+            "transaction_end": Nullable(INT64),
+        }
+    ),
+    "ts_ms": INT64,
+}
+_FIELDS: Final[Mapping[str, Mapping[str, FieldType]]] = {
+    CHANGES: _CHANGE,
+    "topics": {"name": STRING, "id": STRING},
+    "partitions": _PARTITION,
+    "configs": {
+        "resourceType": STRING,
+        "resourceName": STRING,
+        "configs": MapOf(STRING),
+    },
+    "acls": {
+        "id": STRING,
+        "resourceType": STRING,
+        "resourceName": STRING,
+        "patternType": STRING,
+        "principal": STRING,
+        "host": STRING,
+        "operation": STRING,
+        "permissionType": STRING,
+    },
+    "brokers": _BROKER,
+    "controllers": {
+        "id": INT32,
+        "incarnationId": STRING,
+        "zkMigrationReady": BOOLEAN,
+        "listeners": _LISTENERS,
+        "supportedFeatures": MapOf(STRING),
+    },
+    "quotas": {"entity": STRING, "quotas": MapOf(DOUBLE)},
+    "features": {"feature": STRING, "level": INT32, "release": Nullable(STRING)},
+    "users": {
+        "user": STRING,
+        "mechanism": STRING,
+        "salt": STRING,
+        "storedKey": STRING,
+        "serverKey": STRING,
+        "iterations": INT32,
+    },
+    "tokens": {
+        "tokenId": STRING,
+        "owner": STRING,
+        "tokenRequester": STRING,
+        "renewers": _TEXTS,
+        "issueTimestamp": INT64,
+        "maxTimestamp": INT64,
+        "expiryTimestamp": INT64,
+    },
+}
+#: The members of a view's values.
+VALUES: Final[Mapping[str, Struct]] = MappingProxyType(
+    {view: Struct(MappingProxyType(dict(fields))) for view, fields in _FIELDS.items()}
+)
+assert set(VALUES) == set(VIEWS)
+#: Names of the members of a view's keys; of ``changes`` the key has those of the entity's kind,
+#: behind ``kind``.
+KEY_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {CHANGES: ("kind",)} | {kind.view: kind.key_fields for kind in KINDS if kind.view is not None}
+)
+
+
+def key_struct(view: str) -> Struct:
+    """Return the members of the keys of ``view``; of ``changes`` those that all keys have."""
+    fields = VALUES[view].fields
+    return Struct({name: fields[name] for name in KEY_FIELDS[view]})
+
+
+def json_schema(view: str, *, key: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema of the values of ``view``, or of its keys."""
+    part = "key" if key else "value"
+    found = _json(key_struct(view) if key else VALUES[view])
+    if key and view == CHANGES:
+        found["additionalProperties"] = True  # the members that name the entity
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"{part} of {view_topic(view)}",
+        **found,
+    }
+
+
+def _json(type_: FieldType) -> dict[str, Any]:
+    match type_:
+        case Nullable(inner):
+            found = _json(inner)
+            return found | {"type": [found["type"], "null"]}
+        case ListOf(items):
+            return {"type": "array", "items": _json(items)}
+        case MapOf(values):
+            return {"type": "object", "additionalProperties": _json(values)}
+        case Struct(fields):
+            return {
+                "type": "object",
+                "properties": {name: _json(one) for name, one in fields.items()},
+                "required": list(fields),
+                "additionalProperties": False,
+            }
+        case str():
+            found = {"type": _JSON_TYPES[type_]}
+            return found | {"format": type_} if type_ in (INT32, INT64) else found
+
+
+def connect_schema(view: str, *, key: bool = False) -> dict[str, Any]:
+    """Return Connect's schema of the values of ``view``, or of its keys.
+
+    Connect has no objects of several shapes: entities in ``changes`` are text, the JSON of the
+    object, and so is its key.
+    """
+    if key and view == CHANGES:
+        return {"type": STRING, "optional": False}
+    return _connect(key_struct(view) if key else VALUES[view]) | {"name": _connect_name(view, key)}
+
+
+def _connect_name(view: str, key: bool) -> str:
+    return f"{view_topic(view)}.{'Key' if key else 'Value'}"
+
+
+def _connect(type_: FieldType, *, optional: bool = False) -> dict[str, Any]:
+    match type_:
+        case Nullable(inner):
+            return _connect(inner, optional=True)
+        case ListOf(items):
+            return {"type": "array", "items": _connect(items), "optional": optional}
+        case MapOf(values):
+            text = {"type": STRING, "optional": False}
+            return {"type": "map", "keys": text, "values": _connect(values), "optional": optional}
+        case Struct(fields):
+            members = [{"field": name, **_connect(one)} for name, one in fields.items()]
+            return {"type": "struct", "fields": members, "optional": optional}
+        case str():
+            return {"type": STRING if type_ == ENTITY else type_, "optional": optional}

@@ -1,0 +1,1 @@
+"""Tests of the processes that serve clients beside their node."""

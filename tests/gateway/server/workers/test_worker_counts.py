@@ -1,0 +1,55 @@
+"""Sums of the counts of several processes."""
+
+from __future__ import annotations
+
+from gateway.server.counts import Counts
+from gateway.server.loop_watchdog import Measures
+from gateway.server.workers.messages import CountsSent, decode, encode
+from gateway.server.workers.worker_counts import CountedTogether, WorkerCounts, total
+from kwire.frame import SIZE_BYTES
+
+METADATA = 3
+
+
+def counted(requests: int) -> WorkerCounts:
+    counts = Counts(received=10 * requests, sent=100 * requests)
+    for _ in range(requests):
+        counts.apis[METADATA].carried_out(0.001)
+    counts.apis[METADATA].errors[3] += 1
+    counts.connections["PLAINTEXT"] += requests
+    counts.software["kcat/1"] += requests
+    made = WorkerCounts(counts, held=Measures(1, 0.06, 0.06 * requests), cpu_s=1.5)
+    made.events["connection accepted"] += requests
+    made.buffered_bytes, made.parked, made.resident_bytes = 7, 2, 1000
+    return made
+
+
+def test_total_adds_counters_and_gauges() -> None:
+    sums = CountedTogether(total([counted(1), counted(2)]))
+    api = sums.counts.apis[METADATA]
+    assert (sum(api.buckets), round(api.seconds, 6), api.errors) == (3, 0.003, {3: 2})
+    assert (sums.counts.received, sums.counts.sent) == (30, 300)
+    assert sums.counts.connections == {"PLAINTEXT": 3}
+    assert sums.reports.counts["connection accepted"] == 3
+    assert sums.watchdog.measures == Measures(2, 0.12, 0.12)
+    assert (sums.memory.held, sums.purgatory.parked, sums.purgatory.waiting) == (14, 4, 0)
+
+
+def test_counters_of_an_ended_process_have_no_gauges() -> None:
+    kept = counted(2).counters()
+    assert kept.counts.connections == {} and kept.counts.software == {}
+    assert (kept.buffered_bytes, kept.parked, kept.resident_bytes) == (0, 0, 0)
+    assert (kept.counts.received, kept.cpu_s, kept.events["connection accepted"]) == (20, 1.5, 2)
+
+
+def test_total_changes_none_of_its_parts() -> None:
+    part = counted(1)
+    total([part, part])
+    assert part.counts.received == 10 and sum(part.counts.apis[METADATA].buckets) == 1
+
+
+def test_counts_are_a_message() -> None:
+    found = decode(encode(CountsSent(counted(3)))[SIZE_BYTES:]).counts
+    assert total([found]).counts.connections == {"PLAINTEXT": 3}
+    assert found.counts.apis[METADATA].buckets == counted(3).counts.apis[METADATA].buckets
+    assert found.counts.apis[0].waits == 0, "an API without requests"

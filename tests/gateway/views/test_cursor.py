@@ -1,0 +1,84 @@
+"""Pieces of the log: the same changes however the bytes are cut, and no more than a piece holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.views import cursor, offsets
+from gateway.views.cursor import Piece, ViewCursor
+from gateway.views.fold import ViewOverflow
+from kwire.message import Message
+from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
+from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
+from tests.gateway.sources.metadata_files import batch, control, topic
+
+
+def drained(one: ViewCursor, *batches: bytes) -> list[Piece]:
+    one.feed(b"".join(batches))
+    found = []
+    while not one.is_hungry:
+        found.append(one.step())
+    return found
+
+
+def told(pieces: list[Piece]) -> list[str]:
+    return [change.kind.name(change.after)[0] for piece in pieces for change in piece.changes]
+
+
+def test_pieces_are_adjacent_and_have_every_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursor, "PIECE_CHANGES", 3)
+    one = ViewCursor(0, 0)
+    pieces = drained(one, batch(0, *map(topic, range(8))), batch(8, topic(8), topic(9)))
+    assert told(pieces) == [f"t{number}" for number in range(10)]
+    assert [len(piece.changes) for piece in pieces] == [3, 3, 3, 1]
+    assert [piece.first for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
+    assert (pieces[0].first, pieces[-1].end) == (0, offsets.at(10))
+    assert (one.next_offset, one.epoch) == (10, 1)
+
+
+def test_batch_that_was_taken_before_or_begins_below_is_taken_once() -> None:
+    one = ViewCursor(0, 0)
+    first = batch(0, topic(0), topic(1))
+    assert told(drained(one, first)) == ["t0", "t1"]
+    assert told(drained(one, first, batch(2, topic(2)))) == ["t2"]
+    middle = ViewCursor(1, 0)
+    assert told(drained(middle, first)) == ["t1"]
+
+
+def test_batch_whose_records_cannot_be_read_is_passed_over() -> None:
+    damaged = bytearray(batch(1, topic(1)))
+    damaged[-1] ^= 1
+    pieces = drained(ViewCursor(0, 0), batch(0, topic(0)), bytes(damaged), batch(2, topic(2)))
+    assert told(pieces) == ["t0", "t2"]
+    assert pieces[-1].end == offsets.at(3)
+
+
+def snapshot(*messages: Message) -> list[bytes]:
+    """The batches of a snapshot of offsets 10 and up, as a log has them below its start."""
+    end = 11 + len(messages)
+    return [
+        control(10, "SNAPSHOT_HEADER", SnapshotHeaderRecord(last_contained_log_timestamp=900)),
+        batch(11, *messages),
+        control(end, "SNAPSHOT_FOOTER", SnapshotFooterRecord()),
+    ]
+
+
+def test_snapshot_gives_its_state_when_it_ends() -> None:
+    one = ViewCursor(10, 14)
+    batches = snapshot(topic(2), topic(1))
+    (before,) = drained(one, *batches[:2])
+    assert before == Piece(offsets.of_snapshot(14), offsets.of_snapshot(14), [])
+    (state,) = drained(one, batches[2])
+    assert told([state]) == ["t1", "t2"], "in the order of names"
+    assert (state.first, state.end) == (offsets.of_snapshot(14), offsets.at(14))
+
+
+def test_snapshot_inside_a_log_is_passed_over() -> None:
+    pieces = drained(ViewCursor(0, 0), batch(0, topic(0)), *snapshot(topic(1)))
+    assert [change.op for piece in pieces for change in piece.changes] == ["c", "c"]
+
+
+def test_snapshot_with_too_many_entities_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "CHANGES_MAX", 1)
+    with pytest.raises(ViewOverflow, match="14"):
+        drained(ViewCursor(10, 14), *snapshot(topic(2), topic(1)))

@@ -1,0 +1,133 @@
+"""Records and batches of views: JSON, tombstones, Connect's schemas, and the limits of a batch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gateway.view_topics import CHANGES, VIEWS
+from gateway.views import offsets
+from gateway.views.encode import BATCH_BYTES, ViewEncoder, filler
+from gateway.views.schemas import connect_schema, json_schema
+from kwire.records import Compression
+from kwire.records.batch import decode_batch
+from tests.gateway.views.test_fold import changes_of, config, partition, removed, topic
+
+
+def test_entity_that_is_gone_has_a_tombstone() -> None:
+    created, gone = changes_of(topic(1), removed(1))
+    encoder = ViewEncoder("c")
+    first, last = (encoder.record("topics", one) for one in (created, gone))
+    assert first.key == last.key == b'{"name":"t1"}'
+    assert json.loads(first.value or b"")["name"] == "t1" and last.value is None
+    assert b'"op":"d"' in (encoder.record(CHANGES, gone).value or b"")
+
+
+def test_only_the_kinds_of_a_view_are_in_it() -> None:
+    changes = changes_of(topic(1), partition(1, 0), config("a", "1"))
+    encoder = ViewEncoder("c")
+    for view, count in (
+        ("topics", 1),
+        ("partitions", 1),
+        ("configs", 1),
+        ("acls", 0),
+        (CHANGES, 3),
+    ):
+        batches = list(encoder.batches(view, changes))
+        assert sum(len(decode_batch(one.data).records) for one in batches) == count
+
+
+def test_batch_ends_before_its_offsets_exceed_an_int32() -> None:
+    near = changes_of(topic(1)) + changes_of(topic(2), first=127)
+    far = changes_of(topic(3), first=128)
+    batches = list(ViewEncoder("c").batches("topics", near + far))
+    assert [one.last_offset for one in batches] == [offsets.at(127), offsets.at(128)]
+    assert [len(decode_batch(one.data).records) for one in batches] == [2, 1]
+
+
+def test_batch_ends_at_its_size_and_large_ones_are_compressed() -> None:
+    changes = changes_of(topic(1), *(partition(1, index) for index in range(1)))
+    many = [changes[1]._replace(offset=offsets.at(1) + number) for number in range(1000)]
+    batches = [decode_batch(one.data) for one in ViewEncoder("c").batches("partitions", many)]
+    assert len(batches) > 1
+    for batch in batches:
+        assert batch.header.compression == Compression.GZIP
+        assert sum(len(one.value or b"") for one in batch.records) <= BATCH_BYTES + 1000
+    (small,) = ViewEncoder("c").batches("partitions", many[:1])
+    assert decode_batch(small.data).header.compression == Compression.NONE
+
+
+def test_batch_has_one_epoch() -> None:
+    (one,) = changes_of(topic(1))
+    other = one._replace(offset=offsets.at(1), epoch=4)
+    batches = list(ViewEncoder("c").batches("topics", [one, other]))
+    epochs = [decode_batch(batch.data).header.partition_leader_epoch for batch in batches]
+    assert epochs == [3, 4]
+
+
+def test_filler_is_a_control_batch_before_the_end() -> None:
+    batch = decode_batch(filler(offsets.at(7), 3))
+    assert batch.header.is_control and batch.header.next_offset == offsets.at(7)
+    assert batch.header.partition_leader_epoch == 3
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_schemas_are_valid(view: str) -> None:
+    for key in (False, True):
+        jsonschema.Draft202012Validator.check_schema(json_schema(view, key=key))
+        assert connect_schema(view, key=key)["optional"] is False
+
+
+#: The Python types of Connect's (``JsonConverter``).
+_TYPES: dict[str, Any] = {
+    "string": str, "int32": int, "int64": int, "boolean": bool, "double": float,
+    "array": list, "map": dict, "struct": dict,
+}  # fmt: skip
+
+
+def conforms(value: Any, schema: Any) -> bool:
+    """Whether ``JsonConverter`` reads ``value`` by ``schema``."""
+    if value is None:
+        return bool(schema["optional"])
+    if not isinstance(value, _TYPES[schema["type"]]):
+        return False
+    match schema["type"]:
+        case "array":
+            return all(conforms(one, schema["items"]) for one in value)
+        case "map":
+            return all(conforms(one, schema["values"]) for one in value.values())
+        case "struct":
+            fields = {one["field"]: one for one in schema["fields"]}
+            return value.keys() == fields.keys() and all(
+                conforms(value[name], one) for name, one in fields.items()
+            )
+        case _:
+            return True
+
+
+def test_records_with_schemas_are_what_connect_reads() -> None:
+    changes = changes_of(topic(1), partition(1, 0), config("retention.ms", "1"), removed(1))
+    plain, encoder = ViewEncoder("c"), ViewEncoder("c", schemas=True)
+    for change in changes:
+        for view in (CHANGES, str(change.kind.view)):
+            record, same = encoder.record(view, change), plain.record(view, change)
+            key = json.loads(record.key or b"")
+            assert key.keys() == {"schema", "payload"} and conforms(key["payload"], key["schema"])
+            assert key["schema"] == connect_schema(view, key=True)
+            if record.value is None:
+                assert same.value is None
+                continue
+            value = json.loads(record.value)
+            assert conforms(value["payload"], value["schema"])
+            expected = json.loads(same.value or b"")
+            if view == CHANGES:
+                assert json.loads(key["payload"]) == json.loads(same.key or b"")
+                for member in ("key", "before", "after"):
+                    shown = value["payload"][member]
+                    value["payload"][member] = None if shown is None else json.loads(shown)
+            else:
+                assert key["payload"] == json.loads(same.key or b"")
+            assert value["payload"] == expected

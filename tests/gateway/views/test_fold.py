@@ -1,0 +1,227 @@
+"""Changes of entities: numbered by their record, at the end of a transaction, in an order that
+depends on the state alone.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.views import offsets
+from gateway.views.encode import ViewEncoder
+from gateway.views.fold import Change, ViewFold, ViewOverflow
+from kwire.message import Message
+from kwire.messages.abort_transaction_record import AbortTransactionRecord
+from kwire.messages.begin_transaction_record import BeginTransactionRecord
+from kwire.messages.clear_elr_record import ClearElrRecord
+from kwire.messages.client_quota_record import ClientQuotaRecord, EntityData
+from kwire.messages.config_record import ConfigRecord
+from kwire.messages.end_transaction_record import EndTransactionRecord
+from kwire.messages.feature_level_record import FeatureLevelRecord
+from kwire.messages.fence_broker_record import FenceBrokerRecord
+from kwire.messages.no_op_record import NoOpRecord
+from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.producer_ids_record import ProducerIdsRecord
+from kwire.messages.register_broker_record import RegisterBrokerRecord
+from kwire.messages.remove_topic_record import RemoveTopicRecord
+from kwire.messages.topic_record import TopicRecord
+from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from kwire.records import Record, encode_batch, encode_metadata_record
+from kwire.records.batch import decode_batch
+from kwire.uuid import Uuid
+
+
+def topic_id(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def topic(number: int) -> TopicRecord:
+    return TopicRecord(name=f"t{number}", topic_id=topic_id(number))
+
+
+def removed(number: int) -> RemoveTopicRecord:
+    return RemoveTopicRecord(topic_id=topic_id(number))
+
+
+def partition(number: int, index: int, *, elr: bool = False) -> PartitionRecord:
+    return PartitionRecord(
+        topic_id=topic_id(number),
+        partition_id=index,
+        replicas=[1],
+        isr=[1],
+        leader=1,
+        eligible_leader_replicas=[1] if elr else None,
+        directories=[topic_id(9)],
+    )
+
+
+def config(name: str, value: str | None, *, kind: int = 2, resource: str = "t1") -> ConfigRecord:
+    return ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+
+
+def changes_of(
+    *messages: Message, timestamp: int = 1000, first: int = 0, fold: ViewFold | None = None
+) -> list[Change]:
+    """The changes that records of the newest versions make from offset ``first`` on."""
+    records = [
+        Record(
+            offset=first + at,
+            timestamp=timestamp,
+            value=encode_metadata_record(message, message.VERSIONS[-1]),
+        )
+        for at, message in enumerate(messages)
+    ]
+    batch = decode_batch(encode_batch(records, partition_leader_epoch=3))
+    return list((fold or ViewFold()).take(batch.header, batch.records))
+
+
+def told(changes: list[Change]) -> list[tuple[Any, ...]]:
+    """Offset of the record, number, operation, kind and name of each change."""
+    return [
+        (
+            offsets.log_offset(one.offset),
+            one.offset % offsets.at(1),
+            one.op,
+            one.kind.kind,
+            *one.kind.name(one.before if one.after is None else one.after),
+        )
+        for one in changes
+    ]
+
+
+def test_each_change_has_the_number_of_its_record() -> None:
+    found = changes_of(topic(1), NoOpRecord(), partition(1, 0), config("retention.ms", "5"))
+    assert told(found) == [
+        (0, 0, "c", "topic", "t1"),
+        (2, 0, "c", "partition", "t1", 0),
+        (3, 0, "c", "config", "TOPIC", "t1"),
+    ]
+    assert found[1].source == (2, 3, "PARTITION_RECORD", 2, None)
+
+
+def test_deleted_topic_takes_its_partitions_and_configs() -> None:
+    parts = [partition(1, index) for index in (10, 2)]
+    configs = [config("retention.ms", "5"), config("segment.ms", "6")]
+    found = changes_of(topic(1), *parts, *configs, removed(1))
+    assert told(found)[-4:] == [
+        (5, 0, "d", "partition", "t1", 2),
+        (5, 1, "d", "partition", "t1", 10),
+        (5, 2, "d", "config", "TOPIC", "t1"),
+        (5, 3, "d", "topic", "t1"),
+    ]
+
+
+def test_config_changes_the_entity_of_its_resource() -> None:
+    found = changes_of(
+        topic(1), config("a", "1"), config("b", "2"), config("a", None), config("b", None)
+    )
+    assert [one.op for one in found[1:]] == ["c", "u", "u", "d"]
+    both = [found[2].kind.fields(one)["configs"] for one in (found[2].before, found[2].after)]
+    assert both == [{"a": "1"}, {"a": "1", "b": "2"}] or "(redacted)" in str(both)
+
+
+def test_order_of_a_record_with_many_changes_does_not_depend_on_history() -> None:
+    elr = [partition(number, index, elr=True) for number in (2, 1) for index in (1, 0)]
+    first = changes_of(topic(2), topic(1), *elr, ClearElrRecord(topic_name=""))
+    again = changes_of(topic(1), topic(2), *reversed(elr), ClearElrRecord(topic_name=""))
+    assert told(first)[-4:] == told(again)[-4:]
+    assert [one[4:] for one in told(first)[-4:]] == [("t1", 0), ("t1", 1), ("t2", 0), ("t2", 1)]
+
+
+def test_transaction_makes_its_changes_at_its_end() -> None:
+    records = [BeginTransactionRecord(), topic(1), partition(1, 0), EndTransactionRecord()]
+    found = changes_of(*records, topic(2), first=10)
+    assert told(found) == [
+        (13, 0, "c", "topic", "t1"),
+        (13, 1, "c", "partition", "t1", 0),
+        (14, 0, "c", "topic", "t2"),
+    ]
+    assert [one.source.offset for one in found] == [11, 12, 14]
+    assert [one.source.transaction_end for one in found] == [13, 13, None]
+
+
+def test_transaction_over_several_batches() -> None:
+    fold = ViewFold()
+    assert changes_of(BeginTransactionRecord(), topic(1), fold=fold) == []
+    assert changes_of(topic(2), first=2, fold=fold) == []
+    found = changes_of(EndTransactionRecord(), first=3, timestamp=2000, fold=fold)
+    assert [(one.source.offset, one.timestamp) for one in found] == [(1, 2000), (2, 2000)]
+
+
+def test_aborted_transaction_makes_no_changes() -> None:
+    found = changes_of(BeginTransactionRecord(), topic(1), AbortTransactionRecord(), topic(2))
+    assert told(found) == [(3, 0, "c", "topic", "t2")]
+
+
+def test_record_that_changes_nothing_makes_no_change() -> None:
+    broker = RegisterBrokerRecord(broker_id=1, broker_epoch=5, fenced=True)
+    found = changes_of(broker, FenceBrokerRecord(id=1, epoch=5), config("a", "1"), config("a", "1"))
+    assert [one[2:4] for one in told(found)] == [("c", "broker"), ("c", "config")]
+
+
+def test_record_that_does_not_fit_or_cannot_be_decoded_is_passed_over() -> None:
+    fold = ViewFold()
+    records = [Record(offset=at, timestamp=1, value=value) for at, value in enumerate((b"x", None))]
+    batch = decode_batch(encode_batch(records, partition_leader_epoch=3))
+    assert list(fold.take(batch.header, batch.records)) == []
+    assert told(changes_of(removed(7), topic(1), first=2, fold=fold)) == [
+        (3, 0, "c", "topic", "t1")
+    ]
+
+
+def test_more_changes_than_numbers_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "CHANGES_MAX", 2)
+    with pytest.raises(ViewOverflow, match="offset 4"):
+        changes_of(BeginTransactionRecord(), topic(1), topic(2), topic(3), EndTransactionRecord())
+
+
+def test_every_other_kind_has_its_names() -> None:
+    entity = [EntityData(entity_type="user", entity_name="ann")]
+    found = changes_of(
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+        ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=1.5),
+        ProducerIdsRecord(next_producer_id=1000),
+        UserScramCredentialRecord(name="ann", mechanism=2, salt=b"s", iterations=4096),
+        config("num.io.threads", "4", kind=4, resource=""),
+    )
+    assert [one[3:] for one in told(found)] == [
+        ("feature", "metadata.version"),
+        ("quota", "user(ann)"),
+        ("producer_ids",),
+        ("user", "ann", "SCRAM-SHA-512"),
+        ("config", "BROKER", ""),
+    ]
+    values = [one.kind.fields(one.after) for one in found]
+    assert values[0] == {"feature": "metadata.version", "level": 25, "release": "4.0-IV3"}
+    assert values[1] == {"entity": "user(ann)", "quotas": {"producer_byte_rate": 1.5}}
+    assert values[2] == {"nextProducerId": 1000}
+    assert values[3]["salt"] == "(redacted)" and values[3]["iterations"] == 4096
+
+
+def test_change_has_what_was_before_and_what_is_now() -> None:
+    found = changes_of(topic(1), config("my.secret", "x"), config("my.secret", "y"))
+    record = ViewEncoder("cluster").record("changes", found[-1])
+    assert json.loads(record.key or b"") == {
+        "kind": "config",
+        "resourceType": "TOPIC",
+        "resourceName": "t1",
+    }
+    hidden = {"resourceType": "TOPIC", "resourceName": "t1", "configs": {"my.secret": "(redacted)"}}
+    assert json.loads(record.value or b"") == {
+        "op": "u",
+        "kind": "config",
+        "key": {"resourceType": "TOPIC", "resourceName": "t1"},
+        "before": hidden,
+        "after": hidden,
+        "source": {
+            "cluster_id": "cluster",
+            "offset": 2,
+            "epoch": 3,
+            "record_type": "CONFIG_RECORD",
+            "record_version": 0,
+            "transaction_end": None,
+        },
+        "ts_ms": 1000,
+    }

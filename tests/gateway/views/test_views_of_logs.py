@@ -1,0 +1,201 @@
+"""The views of logs that real Kafka wrote: at any offset they are the image, at every node the same
+records, and without secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gateway.view_topics import CHANGES, VIEWS
+from gateway.views import offsets
+from gateway.views.encode import ViewEncoder
+from gateway.views.schemas import json_schema
+from kwire.cluster import Loader
+from kwire.cluster.image import Image
+from kwire.errors import DecodeError
+from kwire.records import Record, decode_metadata_record
+from kwire.records.batch import decode_batches
+from kwire.records.redact import is_secret_config
+from tests.gateway.views.view_reading import (
+    CLUSTER_ID,
+    Table,
+    of_changes,
+    opened,
+    pieces,
+    served,
+    state,
+    take,
+    take_change,
+    view_records,
+)
+from tests.shared import LOG_NAMES, needs_shared
+
+pytestmark = needs_shared
+
+#: Offsets at which a view is compared with the image: each takes a second of the large log.
+_OFFSETS = 100
+_OFFSETS_LARGE = 2
+
+
+def directories(logs: Any, name: str) -> list[Path]:
+    return sorted((logs(name) / "nodes").glob("*/__cluster_metadata-0"))
+
+
+def images(directory: Path, wanted: set[int]) -> Iterator[tuple[int, Image]]:
+    """The image before each wanted offset at which a batch ends, by the fold of the library."""
+    log, loader = opened(directory), Loader(refused=lambda error: None)
+    at = log.log_start_offset
+    while at < log.high_watermark:
+        for batch in decode_batches(served(log, at)):
+            for record in () if batch.header.is_control else batch.records:
+                try:
+                    _, _, message = decode_metadata_record(record.value or b"")
+                except DecodeError:
+                    continue
+                loader.load(message, record.offset, batch.header.partition_leader_epoch)
+            at = batch.header.next_offset
+            if at in wanted:
+                yield at, loader.image
+
+
+@pytest.mark.parametrize("name", LOG_NAMES)
+def test_a_view_is_the_image_at_random_offsets(logs: Any, name: str) -> None:
+    chance = random.Random(name)
+    for directory in directories(logs, name):
+        log = opened(directory)
+        ends = {
+            batch.header.next_offset
+            for piece in _reads(directory)
+            for batch in decode_batches(piece)
+            if batch.header.next_offset >= max(log.snapshot_end, 1)
+        }
+        count = _OFFSETS_LARGE if name == "p-large" else _OFFSETS
+        wanted = {*chance.sample(sorted(ends), min(count, len(ends))), log.high_watermark}
+        expected = images(directory, wanted)
+        tables: dict[str, Table] = {view: {} for view in VIEWS}
+        changed: dict[str, Table] = {}
+        changes = _changes(directory)
+        pending = next(changes, None)
+        for end, image in expected:
+            while pending is not None and pending[1].offset < offsets.at(end):
+                view, record = pending
+                if view != CHANGES:
+                    take(tables[view], record)
+                elif name != "p-large":  # it takes half a minute, and shows no more
+                    take_change(changed, record)
+                pending = next(changes, None)
+            shown = {view: tables[view] for view in VIEWS if view != CHANGES}
+            assert shown == state(image), (directory, end)
+            assert name == "p-large" or of_changes(changed) == shown, (directory, end)
+
+
+def _reads(directory: Path) -> Iterator[bytes]:
+    log = opened(directory)
+    at = log.log_start_offset
+    while at < log.high_watermark:
+        data = served(log, at)
+        yield data
+        at = max(batch.header.next_offset for batch in decode_batches(data))
+
+
+def _changes(directory: Path) -> Iterator[tuple[str, Record]]:
+    """Every record of every view with its view, in the order of offsets."""
+    encoder = ViewEncoder(CLUSTER_ID)
+    for piece in pieces(opened(directory)):
+        for change in piece.changes:
+            yield CHANGES, encoder.record(CHANGES, change)
+            if change.kind.view is not None:
+                yield change.kind.view, encoder.record(change.kind.view, change)
+
+
+@pytest.mark.parametrize("name", ["p-quorum", "p-quorum-short"])
+def test_nodes_with_other_starts_have_the_same_records(logs: Any, name: str) -> None:
+    """The nodes began at offset 0 or at snapshots of different offsets."""
+    starts = set()
+    known: dict[int, tuple[bytes | None, bytes | None, int]] = {}
+    compared = 0
+    for directory in directories(logs, name):
+        log = opened(directory)
+        starts.add(log.snapshot_end)
+        for record in view_records(log, CHANGES):
+            shown = record.key, record.value, record.timestamp
+            compared += record.offset in known
+            assert known.setdefault(record.offset, shown) == shown, (directory, record.offset)
+    assert len(starts) > 1 and compared > 1000
+    # From the later start on, a node has every record that another one has.
+    ends = {}
+    for directory in directories(logs, name):
+        log = opened(directory)
+        ends[directory] = offsets.at(log.snapshot_end), offsets.at(log.high_watermark)
+    for directory, (start, end) in ends.items():
+        own = {record.offset for record in view_records(opened(directory), CHANGES)}
+        others = {offset for offset in known if start <= offset < end and _is_change(offset)}
+        assert {offset for offset in own if offset >= start} == others, directory
+
+
+def _is_change(offset: int) -> bool:
+    return offset % offsets.at(1) < offsets.CHANGES_MAX
+
+
+@pytest.mark.parametrize("name", LOG_NAMES)
+def test_no_secret_is_in_any_view(logs: Any, name: str) -> None:
+    for directory in directories(logs, name):
+        log = opened(directory)
+        secrets = _secrets(directory)
+        for view in VIEWS:
+            if name == "p-large" and view in (CHANGES, "partitions"):
+                continue  # they have the same entities as in the other logs
+            for record in view_records(log, view):
+                text = (record.key or b"") + (record.value or b"")
+                assert not any(secret in text for secret in secrets), (directory, record.offset)
+
+
+def _secrets(directory: Path) -> set[bytes]:
+    found = set()
+    for data in _reads(directory):
+        for batch in decode_batches(data):
+            for record in () if batch.header.is_control else batch.records:
+                try:
+                    name, version, message = decode_metadata_record(record.value or b"")
+                except DecodeError:
+                    continue
+                shown: Any = message.to_json(version)
+                if name == "USER_SCRAM_CREDENTIAL_RECORD":
+                    for member in ("salt", "stored_key", "server_key"):
+                        found.add(getattr(message, member).hex().encode())
+                    found |= {shown[one].encode() for one in ("salt", "storedKey", "serverKey")}
+                elif (
+                    name == "CONFIG_RECORD"
+                    and shown["value"] is not None
+                    and is_secret_config(shown["resourceType"], shown["name"])
+                ):
+                    found.add(json.dumps(shown["value"])[1:-1].encode())
+    return {secret for secret in found if not secret.isdigit()}  # a quota may be that number
+
+
+@pytest.mark.parametrize("name", ["p-one-basic", "p-quorum-short", "p-upgrade", "p-old"])
+def test_every_record_conforms_to_the_published_schema(logs: Any, name: str) -> None:
+    log = opened(directories(logs, name)[0])
+    for view in VIEWS:
+        key, value = (
+            jsonschema.Draft202012Validator(json_schema(view, key=part)) for part in (True, False)
+        )
+        for record in view_records(log, view):
+            key.validate(json.loads(record.key or b""))
+            if record.value is not None:
+                value.validate(json.loads(record.value))
+
+
+def test_a_secret_that_was_set_shows_as_redacted(logs: Any) -> None:
+    """The search for secrets would find nothing in logs without any."""
+    assert _secrets(directories(logs, "p-quorum")[0])
+    users = view_records(opened(directories(logs, "p-quorum")[0]), "users")
+    values = [json.loads(one.value) for one in users if one.value is not None]
+    assert values and all(value["salt"] == "(redacted)" for value in values)

@@ -1,0 +1,163 @@
+"""Reads the views of a log directory without a server, and makes the tables that they must give."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gateway.ports import FileRange
+from gateway.sources import LogDirectory, open_log
+from gateway.view_topics import CHANGES
+from gateway.views.cursor import Piece, ViewCursor
+from gateway.views.encode import ViewEncoder
+from gateway.views.kinds import KINDS
+from kwire.cluster import Image, tree
+from kwire.records import Record
+from kwire.records.batch import decode_batches
+
+CLUSTER_ID = "2df6cE7sSnWyxRvcxZGPwA"
+#: Entities of a view: the key's JSON, and the value's.
+Table = dict[str, str]
+
+
+def opened(directory: Path) -> LogDirectory:
+    """The log of a directory, read to its end."""
+    log = open_log(directory)
+    log.refresh()
+    while log.refresh_delay_s == 0:
+        log.refresh()
+    return log
+
+
+def served(log: LogDirectory, offset: int, max_bytes: int = 1 << 16) -> bytes:
+    """The bytes that a read at ``offset`` gives."""
+    read = log.read(offset, max_bytes)
+    data = b"".join(
+        os.pread(one.fd, one.length, one.position) if isinstance(one, FileRange) else one
+        for one in read.chunks
+    )
+    read.release()
+    return data
+
+
+def pieces(log: LogDirectory) -> Iterator[Piece]:
+    """The changes of all views, from the start of the log to its end."""
+    cursor = ViewCursor(log.log_start_offset, log.snapshot_end)
+    while True:
+        if cursor.is_hungry:
+            if cursor.next_offset == log.high_watermark:
+                return
+            cursor.feed(served(log, cursor.next_offset))
+        yield cursor.step()
+
+
+def view_records(log: LogDirectory, view: str, encoder: ViewEncoder | None = None) -> list[Record]:
+    """All records of a view, decoded from its batches."""
+    encoder = encoder or ViewEncoder(CLUSTER_ID)
+    return [
+        record
+        for piece in pieces(log)
+        for batch in encoder.batches(view, piece.changes)
+        for decoded in decode_batches(batch.data)
+        for record in decoded.records
+    ]
+
+
+def take(table: Table, record: Record) -> None:
+    """Keep the last value of each key."""
+    assert record.key is not None
+    key = record.key.decode()
+    if record.value is None:
+        table.pop(key, None)
+    else:
+        table[key] = record.value.decode()
+
+
+def take_change(tables: dict[str, Table], record: Record) -> None:
+    """Apply a record of ``changes`` to the tables by kind of entity, if ``before`` is in them."""
+    assert record.value is not None
+    change = json.loads(record.value)
+    table = tables.setdefault(change["kind"], {})
+    key = json.dumps(change["key"], separators=(",", ":"))
+    before = None if key not in table else json.loads(table[key])
+    if change["op"] != "r":
+        assert change["before"] == before, change
+    assert (change["op"] == "d") == (change["after"] is None), change
+    assert (change["op"] in "cr") == (change["before"] is None), change
+    if change["after"] is None:
+        del table[key]
+    else:
+        table[key] = json.dumps(change["after"], separators=(",", ":"))
+
+
+#: The place of the entities of some views in the tree of ``kwire state``.
+_BY_PLACE = {
+    "acls": ("acls", "byId"),
+    "brokers": ("cluster", "brokers"),
+    "controllers": ("cluster", "controllers"),
+    "tokens": ("delegationToken",),
+}
+
+
+def state(image: Image) -> dict[str, Table]:
+    """The tables of ``image`` by view: the entities of the tree of ``kwire state``."""
+    tables: dict[str, Table] = {kind.view: {} for kind in KINDS if kind.view is not None}
+    for place, secret in tree.entities(image):
+        fields = tree.without_secrets(place, secret)
+        for view, key, value in _rows(image, place, fields):
+            tables[view][_text(key)] = _text(value)
+    return tables
+
+
+def _rows(image: Image, place: tree.Place, fields: tree.Fields) -> Iterator[tuple[str, Any, Any]]:
+    match place:
+        case ("topics", "byName", name):
+            yield "topics", {"name": name}, {"name": name, "id": fields["id"]}
+        case ("topics", "byName", name, index):
+            key = {"topic": name, "partition": int(index)}
+            topic_id = str(image.topic_ids[name])
+            yield "partitions", key, {"topic": name, "topicId": topic_id, **key, **fields}
+        case ("configs", resource):
+            kind, _, name = resource.partition(":")
+            key = {"resourceType": kind, "resourceName": name}
+            yield "configs", key, {**key, "configs": fields}
+        case ("clientQuotas", entity):
+            yield "quotas", {"entity": entity}, {"entity": entity, "quotas": fields}
+        case ("scram", mechanism, user):
+            key = {"user": user, "mechanism": mechanism}
+            yield "users", key, {**key, **fields}
+        case ("features",):
+            version = fields.pop("metadataVersion")
+            if version is not None:
+                yield _feature("metadata.version", version["level"], version["name"])
+            for name, level in fields.items():
+                yield _feature(name.removeprefix("finalized_"), level, None)
+        case ("producerIds",):
+            pass
+        case _:
+            (view,) = (one for one, path in _BY_PLACE.items() if place[:-1] == path)
+            key = {"tokenId": place[-1]} if view == "tokens" else {"id": place[-1]}
+            if view in ("brokers", "controllers"):
+                key = {"id": int(place[-1])}
+            yield view, key, {**key, **fields}
+
+
+def _feature(name: str, level: int, release: str | None) -> tuple[str, Any, Any]:
+    value = {"feature": name, "level": level, "release": release}
+    return "features", {"feature": name}, value
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def of_changes(tables: dict[str, Table]) -> dict[str, Table]:
+    """The tables that ``changes`` lead to, by view."""
+    return {kind.view: tables.get(kind.kind, {}) for kind in KINDS if kind.view is not None}
+
+
+ALL_BUT_CHANGES = tuple(kind.view for kind in KINDS if kind.view is not None)
+assert CHANGES not in ALL_BUT_CHANGES
