@@ -23,6 +23,11 @@ class LimitKeys(QuorumKeys):
         True,
         "Serve the view topics: __cluster_metadata.topics and others, entities as JSON.",
     )
+    metadata_views_list: bool = key(
+        False,
+        "List the view topics among all topics. Otherwise they are found by name only, and the "
+        "patterns of consumers do not match them.",
+    )
     metadata_views_schemas_enable: bool = key(
         False,
         "Write keys and values of the view topics as Kafka Connect's JSON with schema.",

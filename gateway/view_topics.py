@@ -61,6 +61,13 @@ class Views(Protocol):
         """
         ...
 
+    @property
+    def listed(self) -> bool:
+        """Whether they are among all topics. If not, a client has to name them, so that a consumer
+        which subscribes to a pattern such as ``__cluster_.*`` does not get derived topics as well.
+        """
+        ...
+
     def partition(self, topic: str) -> Partition:
         """The only partition of a view topic. It makes batches when they are read: a read below the
         high watermark may be empty, and ``FetchPurgatory`` tries again when there are more.

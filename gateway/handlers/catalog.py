@@ -83,9 +83,11 @@ def names_in_order(first: str, context: Context) -> Iterator[str | None]:
 
 
 def fixed_topics(context: Context) -> list[Topic]:
-    """Return the topics that have no records in an image: the metadata log and those made of it."""
+    """Return the topics of the list of all topics that have no records in an image: the metadata
+    log and those made of it.
+    """
     audit = audit_topic(context)
-    return [METADATA_LOG, *([] if audit is None else [audit]), *view_topics(context)]
+    return [METADATA_LOG, *([] if audit is None else [audit]), *_listed_views(context)]
 
 
 def view_topics(context: Context) -> tuple[Topic, ...]:
@@ -94,12 +96,18 @@ def view_topics(context: Context) -> tuple[Topic, ...]:
     return _VIEWS if views is not None and views.available else ()
 
 
+def _listed_views(context: Context) -> tuple[Topic, ...]:
+    """Return the view topics that are among all topics."""
+    views = context.gateway.views
+    return view_topics(context) if views is not None and views.listed else ()
+
+
 def count_partitions(context: Context, at_most: int) -> int:
     """Return the number of partitions and topics, but no more than ``at_most``: counting stops
     there, to bound its time.
     """
     image, audit = own_image(context), context.gateway.audit
-    total = 1 + len(view_topics(context)) + (0 if audit is None else len(audit.nodes))
+    total = 1 + len(_listed_views(context)) + (0 if audit is None else len(audit.nodes))
     for partitions in () if image is None else image.partitions.values():
         if total >= at_most:
             return at_most

@@ -16,7 +16,6 @@ from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscr
 from kwire.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.messages.describe_groups_request import DescribeGroupsRequest
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
-from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from kwire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
@@ -61,8 +60,7 @@ def a_group(probe: Probe) -> str:
     """
     _ready(probe)
     names = (probe.session.new_name() for _ in range(_NAMES_MAX))
-    found = (n for n in names if _ask_coordinator(probe, n) != ErrorCode.NOT_COORDINATOR)
-    name = next(found, None)
+    name = next((one for one in names if _coordinates(probe, one)), None)
     if name is None:
         probe.not_applicable(f"the server coordinates none of {_NAMES_MAX} groups")
     probe.session.on_end(f"group {name}", lambda: _delete(probe, name))
@@ -76,9 +74,6 @@ def _ready(probe: Probe) -> None:
         with probe.other_probe() as other:
             name = probe.session.new_name()
             other.until(lambda: _found(other, name), "a coordinator of groups")
-            other.until(
-                lambda: _ask_coordinator(other, name) not in _NOT_READY, "a loaded coordinator"
-            )
         return True
 
     probe.session.shared("coordinator", wait, probe.deadline)
@@ -96,10 +91,17 @@ def _found(probe: Probe, name: str) -> bool:
     return bool(code == ErrorCode.NONE)
 
 
-def _ask_coordinator(probe: Probe, group: str) -> int:
-    request = HeartbeatRequest(group_id=group, member_id="none", generation_id=1)
-    code: int = probe.call(request).error_code
-    return code
+def _coordinates(probe: Probe, group: str) -> bool:
+    """Return whether the server coordinates the group, once it has loaded the group's partition.
+
+    It asks by DescribeGroups: Kafka answers a Heartbeat without an error while it loads.
+    """
+
+    def loaded() -> Any:
+        group_now = described(probe, group)
+        return None if group_now.error_code in _NOT_READY else group_now
+
+    return bool(probe.until(loaded, "a loaded coordinator").error_code != ErrorCode.NOT_COORDINATOR)
 
 
 def _delete(probe: Probe, name: str) -> None:

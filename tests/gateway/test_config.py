@@ -42,6 +42,7 @@ OTHER = {
     "auto.leader.rebalance.enable": "false",
     "metadata.audit.enable": "false",
     "metadata.views.enable": "false",
+    "metadata.views.list": "true",
     "metadata.views.schemas.enable": "true",
     "controller.quorum.auto.join.enable": "true",
 }

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
 BY: dict[Way, str] = {
     "subscribe": CLUSTER_METADATA_TOPIC,
-    "subscribePattern": "__cluster_meta[a-z]*",  # without the view topics, which have a dot
+    "subscribePattern": "__cluster_meta.*",
     "assign": CLUSTER_METADATA_TOPIC,
 }
 

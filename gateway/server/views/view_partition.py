@@ -119,8 +119,9 @@ class ViewPartition:
 class ViewTopics:
     """``gateway.ports.Views``: the view topics of this server."""
 
-    def __init__(self, maker: ViewMaker) -> None:
+    def __init__(self, maker: ViewMaker, *, listed: bool) -> None:
         self._maker = maker
+        self.listed: Final = listed
         self._partitions = {view_topic(view): ViewPartition(view, maker) for view in VIEWS}
         assert self._partitions.keys() == VIEW_TOPICS.keys()
 
@@ -153,7 +154,7 @@ def view_topics_of(
         cache_bytes=config.metadata_views_cache_bytes,
         schemas=config.metadata_views_schemas_enable,
     )
-    return ViewTopics(maker)
+    return ViewTopics(maker, listed=config.metadata_views_list)
 
 
 def _nothing() -> None:

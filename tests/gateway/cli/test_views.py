@@ -57,6 +57,7 @@ def server(request: Any) -> Iterator[MiniServer]:
     with serving() as server:
         server.views = SimpleNamespace(
             available=True,
+            listed=False,
             partition=lambda name: partition(
                 name.rpartition(".")[2], server.partition.leader_epoch, schemas=request.param
             ),

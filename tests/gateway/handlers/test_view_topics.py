@@ -1,5 +1,5 @@
-"""The view topics as clients see them: listed, fetched when they are made, read only, each with its
-own permission.
+"""The view topics as clients see them: found and listed, fetched when they are made, read only,
+each with its own permission.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class MemoryViews:
     """``gateway.ports.Views`` with one partition for all views."""
 
     available: bool = True
+    listed: bool = True
     log: LazyPartition = field(default_factory=lambda: LazyPartition([Batch(0, 0, 0, size=70)]))
 
     def partition(self, topic: str) -> LazyPartition:
@@ -115,6 +116,22 @@ def test_all_lists_of_topics_name_them(world: OwnWorld) -> None:
     assert [topic.name for topic in answer.topics] == sorted([LOG, *VIEW_TOPICS])
     (directory,) = world.ask(describe_log_dirs, 4, topics=None).results
     assert [topic.name for topic in directory.topics] == [LOG], "views have no files"
+
+
+def test_topics_that_are_not_listed_are_found_by_name_and_id(world: OwnWorld) -> None:
+    world.views.listed = False
+    assert [topic.name for topic in world.ask(metadata, 12, topics=None).topics] == [LOG]
+    found = world.ask(list_config_resources, 1, resource_types=[2]).config_resources
+    assert [one.resource_name for one in found] == [LOG]
+    answer = world.ask(describe_topic_partitions, 0, topics=[], response_partition_limit=100)
+    assert [topic.name for topic in answer.topics] == [LOG]
+    for named in ({"name": TOPIC}, {"name": None, "topic_id": TOPIC_ID}):
+        (one,) = world.ask(metadata, 12, topics=[named]).topics
+        assert (one.error_code, one.name, one.topic_id) == (0, TOPIC, TOPIC_ID)
+    (one,) = world.ask(
+        describe_topic_partitions, 0, topics=[{"name": TOPIC}], response_partition_limit=100
+    ).topics
+    assert (one.error_code, one.name) == (0, TOPIC)
 
 
 def asked(version: int, offset: int = 0) -> dict[str, Any]:

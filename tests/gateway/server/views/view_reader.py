@@ -29,7 +29,7 @@ class ViewReader:
         self.maker = ViewMaker(
             log, self.reports, self._on_made, **{"cache_bytes": 1 << 26, **options}
         )
-        self.topics = ViewTopics(self.maker)
+        self.topics = ViewTopics(self.maker, listed=True)
 
     def _on_made(self) -> None:
         self.made += 1
