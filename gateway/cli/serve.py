@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gateway.cli import service_notify
 from gateway.cli.streams import OutputFailed
 from gateway.config import KEYS, Config, ConfigError, Key
 from gateway.config_loading import load_config
@@ -175,6 +176,8 @@ async def _main(config: Config) -> None:
             gc.enable()
             if not ready.ended.is_set():
                 _say_ready(ready)
+            if not stop.is_set():
+                _notify(lambda: service_notify.ready(ready.listeners().values()))
             await ready.ended.wait()
             nursery.cancel_scope.cancel()
 
@@ -184,7 +187,17 @@ async def _stop_at_signal(signals: Any, stop: trio.Event, scope: trio.CancelScop
     async for _ in signals:
         if stop.is_set():
             scope.cancel()
+        else:
+            _notify(service_notify.stopping)
         stop.set()
+
+
+def _notify(send: Callable[[], None]) -> None:
+    """Tell systemd a state; the server runs on where that fails."""
+    try:
+        send()
+    except OSError as error:
+        click.echo(f"kwire serve: systemd's NOTIFY_SOCKET cannot be used: {error}", err=True)
 
 
 def _say_ready(ready: RunningServer) -> None:
