@@ -115,6 +115,26 @@ _SERVER: Final = (
         "Changes without an entry in the audit topic, because it could not be written.",
         "change not recorded",
     ),
+    event_counter(
+        "kwire_log_write_failures_total",
+        "Writes to the log that failed.",
+        "log not written",
+    ),
+    event_counter(
+        "kwire_snapshot_failures_total",
+        "Snapshots that could not be written.",
+        "snapshot not written",
+    ),
+    event_counter(
+        "kwire_offset_write_failures_total",
+        "Commits of groups that could not be written to the disk.",
+        "offset store write failed",
+    ),
+    event_counter(
+        "kwire_view_failures_total",
+        "Bugs of the server that interrupted the view topics.",
+        "view not made",
+    ),
     counter(
         "kwire_event_loop_held_total",
         "Steps that held the event loop for 50 ms of processor time or longer.",

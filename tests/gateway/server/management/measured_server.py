@@ -58,6 +58,14 @@ def everything() -> Facts:
     server_context.reports.counts.update(
         {"connection accepted": 9, "connection refused": 1, "bad request": 2, "internal error": 1}
     )
+    server_context.reports.counts.update(
+        {
+            "log not written": 3,
+            "snapshot not written": 4,
+            "offset store write failed": 5,
+            "view not made": 6,
+        }
+    )
     coming = SnapshotProgress("00000000000000000042-0000000007.checkpoint", 10, 40)
     measures = Measures(
         election=Latency(2, 0.5, 0.4), commit=Latency(4, 0.01, 0.004), appended_records=12

@@ -123,6 +123,10 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         ("kwire_bad_requests_total", 2),
         ("kwire_refused_requests_total", 0),
         ("kwire_internal_errors_total", 1),
+        ("kwire_log_write_failures_total", 3),
+        ("kwire_snapshot_failures_total", 4),
+        ("kwire_offset_write_failures_total", 5),
+        ("kwire_view_failures_total", 6),
     ],
 )
 def test_metric_has_the_value_of_its_source(name: str, value: float) -> None:
@@ -142,7 +146,7 @@ def test_server_without_a_quorum_has_no_metrics_of_one() -> None:
     assert not [
         name
         for name in told
-        if name.startswith((RAFT, "kwire_lag", "kwire_upstream", "kwire_snapshot"))
+        if name.startswith((RAFT, "kwire_lag", "kwire_upstream", "kwire_snapshot_download"))
     ]
     assert APPLIED + "lag_ms" not in told
     assert told["kwire_partition_high_watermark"] == 500
