@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 serve: .venv/serve        ## Start a metadata quorum of one, served on 127.0.0.1:9092
 	$(BIN)/kwire serve
 
-test: .venv/test          ## Every check, then the interoperability tests (they need Java 17, Maven, kcat and Chromium)
+test: .venv/test          ## Every check, then the interoperability tests (they need Java 17, Maven, kcat, Chromium and Prometheus)
 	$(MAKE) --no-print-directory -j2 check prefetch
 	$(BIN)/python -m pytest -m interop -n 3 --dist loadfile --no-loadscope-reorder --durations=40
 

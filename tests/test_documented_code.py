@@ -34,7 +34,12 @@ FOREIGN: Final = {
     "rm": "deletes the log of a stopped Kafka node: tests/interop/test_own_snapshots.py",
     "cp": "goes with rm",
     "curl": "needs a management port: tests/gateway/server/management",
-    "jq": "follows a pipe",
+    "jq": "rewrites JSON for another program, or follows a pipe",
+    "promtool": "needs Prometheus: tests/interop/test_operations.py",
+    "systemctl": "needs systemd as the first process",
+    "systemd-analyze": "tests/interop/test_operations.py verifies the unit",
+    "useradd": "needs root",
+    "install": "needs root",
 }
 
 
