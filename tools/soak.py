@@ -52,7 +52,7 @@ _TOPICS: Final = 50
 _PARTITIONS: Final = 5
 #: Longer than controller.quorum.fetch.timeout.ms (2 s) and an election.
 _SUSPENDED_S: Final = 6.0
-#: What counts as a step that the load may miss while a leader is elected.
+#: Failures of a step that the load may miss while a leader is elected.
 _MISSED: Final = (OSError, EOFError, AdminError, DecodeError, ProcessError)
 _GATEWAY: Final = "gateway"
 #: Connections that the load may have at one server when a sample is taken.
