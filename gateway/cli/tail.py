@@ -21,7 +21,7 @@ from gateway.cli.address import parse_address
 from gateway.cli.lines import json_line, text_line, wants_json
 from gateway.ports import AUDIT_TOPIC, PARTITION
 from gateway.view_topics import VIEW_TOPICS
-from kwire.protocol import CLUSTER_METADATA_TOPIC
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
@@ -161,7 +161,8 @@ def with_consumer(
     )
     try:
         partition = TopicPartition(topic, PARTITION)
-        if PARTITION not in (consumer.partitions_for_topic(topic) or ()):
+        listed = PARTITION in (consumer.partitions_for_topic(topic) or ())
+        if not listed and not _exists(where, topic):
             raise click.ClickException(f"{where} has no topic {topic}")
         if topic == AUDIT_TOPIC:
             from gateway.cli import tail_audit
@@ -173,6 +174,24 @@ def with_consumer(
             take(record)
     finally:
         consumer.close()
+
+
+def _exists(where: str, topic: str) -> bool:
+    """Ask for the topic by its name: the list of all topics, in which kafka-python's consumer
+    looks, may lack the view topics (``metadata.views.list``).
+    """
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(
+        bootstrap_servers=where,
+        client_id="kwire-tail",
+        bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
+    )
+    try:
+        [found] = admin.describe_topics([topic])
+    finally:
+        admin.close()
+    return bool(found["error_code"] == ErrorCode.NONE)
 
 
 def go_to(consumer: KafkaConsumer, partition: TopicPartition, start: str | int) -> int:

@@ -91,7 +91,6 @@ class Controller:
         self._periodic = Periodic(settings, 0)
         self._next_offset = 0
         self._idle_since_ms = 0
-        load()  # an import at the first request would block the event loop
 
     @property
     def is_active(self) -> bool:
@@ -141,6 +140,7 @@ class Controller:
         Here and below ``now_ms`` is wall-clock time since the epoch, and ``steady_ms`` is the same
         moment on a monotonic clock.
         """
+        yield from load()
         # A copy: what this controller proposes may never be committed, and must leave no trace in
         # the image that other readers of the node have (KAFKA-14457, 15048).
         state = State()

@@ -1,8 +1,8 @@
 """Finds the admin APIs: one module each in this package, named after its key in ``ApiKey``.
 
 A module is imported when the first request of its API arrives, as most servers never get one.
-:func:`load` imports all of them: a node that may become the active controller calls it when it
-starts, because an import would hold the event loop later.
+:func:`load` imports all of them, in slices: a controller does when it becomes active, because all
+of them at the first request hold the event loop for 100 ms where there is no byte code.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import importlib
 import pkgutil
 
 from gateway.controller.admin_api import AdminApi, Refusal, Resource
+from gateway.slices import Slices
 from kwire.message import Message
 from kwire.protocol import ApiKey
 
@@ -30,10 +31,11 @@ def admin_api(key: int) -> AdminApi:
     return api
 
 
-def load() -> None:
-    """Import the descriptors of all admin APIs."""
+def load() -> Slices[None]:
+    """Import the descriptors of all admin APIs, one in each step."""
     for key in admin_keys():
         admin_api(key)
+        yield
 
 
 def refused(request: Message, version: int, error: int, message: str | None) -> Message:

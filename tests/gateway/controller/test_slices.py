@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from gateway.controller.apis import admin_keys
 from gateway.controller.controller import Controller
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.settings import ControllerSettings
@@ -185,3 +188,32 @@ def test_becoming_active_with_a_large_image_yields_while_it_is_copied() -> None:
     assert calls <= CALLS_MAX
     assert one.is_active and one.image is not None
     assert one.image.acls == image.acls and one.image.tokens == image.tokens
+
+
+_STEPS_OF_A_START = """
+import sys
+from gateway.controller.controller import Controller
+from gateway.controller.settings import ControllerSettings
+from kwire.cluster import Image
+
+def apis():
+    return {name for name in sys.modules if name.startswith("gateway.controller.apis.")}
+
+one = Controller(ControllerSettings(1, (1,)), random=bytes)
+steps = [apis()]
+work = one.become_active(Image(), 0)
+try:
+    while True:
+        next(work)
+        steps.append(apis())
+except StopIteration:
+    pass
+print(len(steps[0]), max(len(b - a) for a, b in zip(steps, steps[1:])), len(apis()))
+"""
+
+
+def test_becoming_active_imports_one_admin_api_in_each_step() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _STEPS_OF_A_START], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["0", "1", str(len(admin_keys()))]
