@@ -166,19 +166,23 @@ class Session:
 
 
 def open_session(target: Target, timeout_s: float) -> Session:
-    """Ask the server for its versions. Raises CannotTry, with the reason."""
+    """Ask the server for its versions. Raises CannotTry, with the reason.
+
+    A server that has no ApiVersions 3, or whose answer to it cannot be read, is asked in version 0;
+    rules of ``api-versions`` judge the answer to version 3.
+    """
     deadline = time.monotonic() + timeout_s
     try:
         answer = _ask(target, 3, deadline)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            answer = _ask(target, 0, deadline)
-    except PeerClosed:
-        try:
-            answer = _ask(target, 0, deadline)
-        except (PeerClosed, CheckEnd, OSError, WireError) as error:
-            raise CannotTry(f"{target.name}: ApiVersions is not answered: {error}") from None
-    except (CheckEnd, OSError, WireError, UnicodeError) as error:
+    except (PeerClosed, WireError):
+        answer = None
+    except (CheckEnd, OSError, UnicodeError) as error:
         raise CannotTry(f"{target.name}: {error}") from None
+    try:
+        if answer is None or answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            answer = _ask(target, 0, deadline)
+    except (PeerClosed, CheckEnd, OSError, WireError) as error:
+        raise CannotTry(f"{target.name}: ApiVersions is not answered: {error}") from None
     if answer.error_code:
         raise CannotTry(f"{target.name}: ApiVersions is answered with error {answer.error_code}")
     offered = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}

@@ -25,9 +25,17 @@ from kwire.conformance.rule import (
 )
 from kwire.conformance.runner import Options, run_rules
 from kwire.conformance.session import CannotTry, Target, open_session
+from kwire.frame import frame
+from kwire.header import encode_response_header, peek
 from kwire.messages.metadata_request import MetadataRequest
 from kwire.protocol import ApiKey
-from tests.kwire.conformance.scripted import Script, server
+from tests.kwire.conformance.scripted import (
+    OFFERED,
+    Script,
+    api_versions,
+    bare_server,
+    server,
+)
 
 
 def rule(check: Callable[[Probe], None], **more: object) -> Rule:
@@ -302,6 +310,19 @@ def test_a_server_that_is_not_kafka_cannot_be_tried() -> None:
 
     with pytest.raises(CannotTry):
         open_session(Target("web:80", refused, refused), 2)
+
+
+def test_a_server_whose_answer_to_a_new_version_cannot_be_read_is_asked_in_version_0() -> None:
+    def answer(connection: socket.socket, request: bytes) -> bool:
+        _, version, number = peek(request)
+        if version == 0:
+            api_versions(connection, request)
+        else:  # UNSUPPORTED_VERSION, in a form that is neither that of version 0 nor of version 3
+            connection.sendall(frame(encode_response_header(18, 0, number), b"\0\x23\x01\0\x12"))
+        return True
+
+    with bare_server(answer) as target:
+        assert open_session(target, 5).offered == dict(OFFERED)
 
 
 def test_two_rules_of_one_id_are_refused() -> None:
