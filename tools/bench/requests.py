@@ -34,12 +34,14 @@ from kwire.messages.offset_commit_request import (
 )
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tools import java
-from tools.bench import fakes, processors
+from tools.bench import processors
 from tools.bench.request_load import load
 from tools.gateway_process import gateway
 from tools.java import KAFKA_VERSION, TOPICS
 from tools.kafka import kafka
-from tools.process import cpu_seconds
+from tools.peers.build import BuildError, go_program
+from tools.peers.servers import kfake, mock_cluster
+from tools.process import ProcessError, cpu_seconds
 from tools.wire_client import WireClient
 
 #: As long as the name of the topic that kwire serves, so that the frames are.
@@ -117,7 +119,7 @@ def run() -> list[dict[str, Any]]:
         for start in (_kwire, _kafka, _kfake, _mock):
             try:
                 servers.append(stack.enter_context(start()))
-            except (java.JavaError, fakes.NoPeer) as error:
+            except (java.JavaError, BuildError, ProcessError) as error:
                 rows.append({"what": "requests", "ok": False, "notes": f"not measured: {error}"})
         for server in servers:
             _prepare(server)
@@ -153,14 +155,16 @@ def _kafka() -> Iterator[_Server]:
 
 @contextlib.contextmanager
 def _kfake() -> Iterator[_Server]:
-    with fakes.kfake(_TOPIC) as (address, pid):
-        yield _Server("kfake", address, pid, _TOPIC)
+    with tempfile.TemporaryDirectory(prefix="kwire-kfake-") as directory:
+        program = go_program("kfake", Path(directory))
+        with kfake(program, _TOPIC) as peer:
+            yield _Server("kfake", peer.bootstrap, peer.pid, _TOPIC)
 
 
 @contextlib.contextmanager
 def _mock() -> Iterator[_Server]:
-    with fakes.librdkafka_mock(_TOPIC) as (address, pid):
-        yield _Server("librdkafka's mock", address, pid, _TOPIC)
+    with mock_cluster(_TOPIC) as peer:
+        yield _Server("librdkafka's mock", peer.bootstrap, peer.pid, _TOPIC)
 
 
 def _prepare(server: _Server) -> None:

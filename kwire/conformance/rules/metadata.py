@@ -7,7 +7,7 @@ from typing import Any, Final
 from kwire.conformance.fixtures import metadata, readable
 from kwire.conformance.probe import Probe
 from kwire.conformance.requests import NO_NAME
-from kwire.conformance.rule import BROKER, Changes, Family
+from kwire.conformance.rule import BROKER, Changes, Family, Level
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.protocol import ApiKey, ErrorCode
@@ -122,7 +122,12 @@ def answers_what_was_asked(probe: Probe) -> None:
     probe.expect(sorted(names) == sorted([where.topic, NO_NAME]), f"the answer describes {names}")
 
 
-@FAMILY.rule("asked-twice", source="KafkaApis", section="handleTopicMetadataRequest: toSet")
+@FAMILY.rule(
+    "asked-twice",
+    source="KafkaApis",
+    section="handleTopicMetadataRequest: toSet",
+    level=Level.SHOULD,
+)
 def asked_twice(probe: Probe) -> None:
     """A topic that is asked for twice is described once."""
     where = readable(probe)

@@ -8,7 +8,7 @@ from kwire.conformance.fixtures import metadata, readable
 from kwire.conformance.group_fixtures import MEMBERS, a_group, join_alone, sync
 from kwire.conformance.probe import Probe
 from kwire.conformance.requests import NO_NAME
-from kwire.conformance.rule import BROKER, Changes, Family
+from kwire.conformance.rule import BROKER, Changes, Family, Level
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -120,7 +120,12 @@ def leader_epoch(probe: Probe) -> None:
     probe.expect(found == -1, f"no leader epoch is fetched as {found}")
 
 
-@FAMILY.rule("null-metadata", source="OffsetCommitRequest.json", section="CommittedMetadata")
+@FAMILY.rule(
+    "null-metadata",
+    source="OffsetCommitRequest.json",
+    section="CommittedMetadata",
+    level=Level.SHOULD,  # the schema allows null in the answer
+)
 def null_metadata(probe: Probe) -> None:
     """A commit without metadata is fetched with empty metadata."""
     where, group = readable(probe), a_group(probe)
@@ -130,7 +135,12 @@ def null_metadata(probe: Probe) -> None:
     probe.expect(found == "", f"null metadata is fetched as {found!r}")
 
 
-@FAMILY.rule("metadata-too-large", source="GroupCoordinator", section="offset.metadata.max.bytes")
+@FAMILY.rule(
+    "metadata-too-large",
+    source="GroupCoordinator",
+    section="offset.metadata.max.bytes",
+    level=Level.SHOULD,  # the limit is the server's
+)
 def metadata_too_large(probe: Probe) -> None:
     """Metadata of 100,000 bytes has error OFFSET_METADATA_TOO_LARGE."""
     where, group = readable(probe), a_group(probe)

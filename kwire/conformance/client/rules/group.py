@@ -146,6 +146,8 @@ def rejoins(error: ErrorCode, keeps_id: bool, probe: ClientProbe) -> None:
     if keeps_id:
         probe.expect(again.request.member_id == member, "the client joins with another member id")
     else:
+        if again.request.member_id == member:  # that JoinGroup has the same error
+            again = probe.request_after(again, _JOIN, "a JoinGroup request of a new member")
         probe.expect(
             again.request.member_id != member, "the client joins with the member id that is unknown"
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from kwire.conformance.catalog import client_rules, find_rule
 from kwire.conformance.outcome import Outcome, Report, Result
 from kwire.conformance.rule import CLIENT
-from tools.client_cards import PAGE, Client, page
-from tools.client_explained import EXPLAINED
+from tools.cards.client_explained import EXPLAINED
+from tools.cards.clients import PAGE, Client, page
 
 
 def _report(client: str, rule_id: str) -> tuple[Client, list[Report]]:

@@ -1,6 +1,6 @@
 """Programs for ``kwire conform --client``: consumers and producers on Python's Kafka libraries.
 
-    python -m tools.client_programs kafka-python consume BOOTSTRAP TOPIC GROUP
+    python -m tools.cards.client_programs kafka-python consume BOOTSTRAP TOPIC GROUP
 
 Each is what the manual of its library shows. A consumer prints the value of every record; a
 producer writes thirty records and ends. GROUP ``-`` means: assign partition 0. With ``sasl`` behind

@@ -1,10 +1,7 @@
-"""Grades the clients that are installed here and writes ``docs/conformance-clients.md``.
+"""Grades clients by the rules of ``kwire conform --client`` and writes
+``docs/conformance-clients.md``.
 
-    python -m tools.client_cards            # every client; takes some minutes
-    python -m tools.client_cards kcat java  # only these, to standard output
-
-Needs kcat, Java and Maven, and the extra ``test``. It ends with status 1 if a client does not keep
-a rule for which ``EXPLAINED`` has no sentence: the page lists nothing that was not looked into.
+Each runs as a consumer in a group and as an idempotent producer, both with SASL/PLAIN.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,9 +24,10 @@ from kwire.conformance.outcome import Outcome, Report
 from kwire.conformance.runner import Options, run_rules
 from kwire.protocol import ApiKey
 from tools import java
-from tools.client_explained import EXPLAINED
+from tools.cards.client_explained import EXPLAINED
+from tools.peers import build
 
-PAGE: Final = Path(__file__).resolve().parent.parent / "docs/conformance-clients.md"
+PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs/conformance-clients.md"
 _ABOUT: Final = (
     "This page has the results of `kwire conform --client` ([Conformance](conformance.md)) for"
     " clients in wide use, each as a consumer in a group and as an idempotent producer, both with"
@@ -67,12 +65,6 @@ class Client:
     producer: Sequence[str]
 
 
-def clients(directory: Path) -> list[Client]:
-    """The clients of the page. ``directory`` gets their files."""
-    return [_java(directory), *map(_python, ("confluent-kafka", "kafka-python", "aiokafka")),
-            _kcat(directory)]  # fmt: skip
-
-
 def _java(directory: Path) -> Client:
     lines = [
         "security.protocol=SASL_PLAINTEXT",
@@ -94,12 +86,30 @@ def _java(directory: Path) -> Client:
     )
 
 
-def _python(library: str) -> Client:
-    def words(way: str) -> list[str]:
-        program = [sys.executable, "-m", "tools.client_programs", library, way]
-        return [*program, "{bootstrap}", "{topic}", "{group}", "sasl"]
+def _python(library: str) -> Callable[[Path], Client]:
+    program = [sys.executable, "-m", "tools.cards.client_programs", library]
+    return lambda directory: _program(library, importlib.metadata.version(library), program, "sasl")
 
-    return Client(library, importlib.metadata.version(library), words("consume"), words("produce"))
+
+def _go(name: str, module: str, program: str) -> Callable[[Path], Client]:
+    def made(directory: Path) -> Client:
+        words = [str(build.go_program(program, directory))]
+        return _program(name, build.go_version(module), words)
+
+    return made
+
+
+def _kafkajs(directory: Path) -> Client:
+    return _program(
+        "kafkajs", build.node_version("kafkajs"), ["node", str(build.node_program(directory))]
+    )
+
+
+def _program(name: str, version: str, start: Sequence[str], *more: str) -> Client:
+    def words(way: str) -> list[str]:
+        return [*start, way, "{bootstrap}", "{topic}", "{group}", *more]
+
+    return Client(name, version, words("consume"), words("produce"))
 
 
 def _kcat(directory: Path) -> Client:
@@ -118,6 +128,17 @@ def _kcat(directory: Path) -> Client:
         [*common, *reset, "-u", "-f", "%s\\n", "-G", "{group}", "{topic}"],
         [*common, *idempotent, "-P", "-t", "{topic}", "-l", str(values)],
     )
+
+
+#: The clients of the page, in its order. Each function takes a directory for files.
+CLIENTS: Final[Mapping[str, Callable[[Path], Client]]] = {
+    "java": _java,
+    **{name: _python(name) for name in ("confluent-kafka", "kafka-python", "aiokafka")},
+    "franz-go": _go("franz-go", build.FRANZ_GO, "franz"),
+    "sarama": _go("sarama", build.SARAMA, "sarama"),
+    "kafkajs": _kafkajs,
+    "kcat": _kcat,
+}
 
 
 def grade(words: Sequence[str], *, reads: bool) -> Report:
@@ -150,7 +171,7 @@ def _wrapped(text: str) -> list[str]:
 def page(graded: Mapping[str, tuple[Client, Sequence[Report]]]) -> tuple[str, list[str]]:
     """Return the page and a line for each rule that is not kept and not explained."""
     lines = ["# Cards of clients", "", *_wrapped(_ABOUT), "", "```bash"]
-    lines += ["python -m tools.client_cards", "```", ""]
+    lines += ["python -m tools.cards clients", "```", ""]
     lines += ["| Client | Version | Rules kept | Advice | Not kept | Not applicable |"]
     lines += ["|---|---|---|---|---|---|"]
     for client, reports in graded.values():
@@ -180,10 +201,9 @@ def main(names: Sequence[str]) -> int:
     """Grade the clients, and write the page if no name was given. Returns the exit status."""
     graded = {}
     with tempfile.TemporaryDirectory(prefix="client-cards-") as directory:
-        for client in clients(Path(directory)):
-            if names and client.name not in names:
-                continue
-            print(f"{client.name} ...", file=sys.stderr, flush=True)
+        for name in names or CLIENTS:
+            client = CLIENTS[name](Path(directory))
+            print(f"{name} ...", file=sys.stderr, flush=True)
             reports = (grade(client.consumer, reads=True), grade(client.producer, reads=False))
             graded[client.name] = client, reports
             for report in reports:
@@ -197,7 +217,3 @@ def main(names: Sequence[str]) -> int:
     for line in unexplained:
         print(line, file=sys.stderr)
     return 1 if unexplained else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

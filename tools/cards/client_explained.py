@@ -1,4 +1,4 @@
-"""Explains the rules that a client does not keep, for ``tools.client_cards``.
+"""Explains the rules that a client does not keep, for ``tools.cards.clients``.
 
 Each failure was repeated by hand with Kafka 4.3.1 behind a proxy that changes one answer in the
 same way, so that the scripted cluster is not the only source.

@@ -1,0 +1,1 @@
+"""Grades servers and clients of several makes, and writes the pages with their cards."""

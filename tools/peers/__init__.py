@@ -1,0 +1,1 @@
+"""Builds and starts Kafka servers and clients of other makes, for cards and benchmarks."""
