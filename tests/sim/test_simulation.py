@@ -22,7 +22,7 @@ from tests.sim.scenario import SCENARIOS
 from tests.sim.scenarios import scenario_of
 from tests.sim.schedule import Failed, Tally, replay_line, run, shrink, world_of
 
-SCHEDULES = int(os.environ.get("KWIRE_SIM_SCHEDULES", "600"))
+SCHEDULES = int(os.environ.get("KWIRE_SIM_SCHEDULES", "400"))
 PROCESSES = 2
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORPUS = Path(__file__).with_name("corpus.txt")

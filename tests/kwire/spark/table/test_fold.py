@@ -122,7 +122,7 @@ def nodes(logs: Any, name: str) -> Sequence[Path]:
 @needs_shared
 @pytest.mark.parametrize("name", LOG_NAMES)
 def test_changes_and_history_lead_to_the_image_at_any_offset(name: str, logs: Any) -> None:
-    """At a hundred random offsets of each log, shared among its nodes; at 25 of a large one."""
+    """At a hundred random offsets of each log, shared among its nodes; at ten of a large one."""
     rng = random.Random(name)
     directories = nodes(logs, name)
     count = 100 // len(directories) + 1
@@ -131,7 +131,7 @@ def test_changes_and_history_lead_to_the_image_at_any_offset(name: str, logs: An
         fold = Fold()
         fold.take(records)
         assert not fold.folded.errors
-        size = count if len(records) < _LARGE else count // 4
+        size = count if len(records) < _LARGE else count // 10
         asked = {row.offset + 1 for row in rng.sample(records, size)} | {records[-1].offset + 1}
         loader, replay, history = Loader(), Replay(fold), History(fold)
         known: dict[int, Any] = {}
