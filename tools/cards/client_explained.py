@@ -1,7 +1,7 @@
 """Explains the rules that a client does not keep, for ``tools.cards.clients``.
 
-Each failure was repeated by hand with Kafka 4.3.1 behind a proxy that changes one answer in the
-same way, so that the scripted cluster is not the only source.
+Failures were repeated by hand with Kafka 4.3.1 behind a proxy that changes one answer in the same
+way, where that can show them, so that the scripted cluster is not the only source.
 """
 
 from __future__ import annotations
@@ -63,6 +63,68 @@ _AIOKAFKA: Final = {
     " again after the broker closed it",
     "client-throttle.Fetch": _AIO_THROTTLE,
     "client-throttle.ListOffsets": _AIO_THROTTLE,
+    "client-throttle.Produce": _AIO_THROTTLE,
+}
+_FRANZ_GO: Final = {
+    "client-fetch.unknown-topic-id": "it fetches again, and asks for no metadata. Behind the proxy"
+    " three answers with UNKNOWN_TOPIC_ID were followed by Fetch requests only",
+    "client-metadata.leader-is-gone": "it asks for no other coordinator as long as the old one"
+    " accepts connections and closes them. Behind the proxy it did not in 32 s",
+    "client-versions.newer-server": "it sends SaslHandshake in the highest version that the broker"
+    " offers. Behind the proxy, which offered version 21, it sent SaslHandshake 21",
+}
+_SARAMA: Final = {
+    "client-answers.unknown-tags-in-header": "it takes tagged fields in the header of an answer for"
+    " the body. Behind the proxy, which put one into the answer to Metadata, it ended with"
+    " insufficient data to decode packet",
+    "client-fetch.position-validated": "it does not use OffsetForLeaderEpoch (KIP-320)",
+}
+_JS_HALF: Final = (
+    "the part of an answer that came before the connection closed is left in front of the answers"
+    " of the next connection. Behind the proxy half an answer to ApiVersions was followed by"
+    " another ApiVersions, whose answer had no match, and by nothing"
+)
+_JS_START: Final = (
+    "`connect()`, `subscribe()` or `run()` rejects, behind the proxy as well; the application"
+    " starts again"
+)
+_JS_FIND: Final = (
+    "the consumer stops, and tells it by an event only. Behind the proxy it stopped with"
+    " KafkaJSGroupCoordinatorNotFound"
+)
+_JS_EMPTY: Final = (
+    "it asks for the same offset again and again"
+    " ([kafkajs 1072](https://github.com/tulios/kafkajs/issues/1072))"
+)
+_KAFKAJS: Final = {
+    "client-close.ApiVersions-half": _JS_HALF,
+    "client-close.OffsetCommit-half": _JS_HALF,
+    "client-close.SaslHandshake-half": _JS_HALF,
+    "client-close.FindCoordinator": _JS_FIND,
+    "client-close.FindCoordinator-half": _JS_FIND,
+    "client-close.InitProducerId": _JS_START,
+    "client-close.InitProducerId-half": _JS_START,
+    "client-close.Metadata": _JS_START,
+    "client-close.Metadata-half": _JS_START,
+    "client-close.SaslAuthenticate": "`connect()` rejects; the application starts again",
+    "client-close.SaslAuthenticate-half": "`connect()` rejects; the application starts again",
+    "client-fetch.unknown-error": "the consumer stops, and tells it by an event only. Behind the"
+    " proxy it stopped with Unknown error code 999",
+    "client-group.coordinator-loading-find": _JS_FIND,
+    "client-metadata.dead-nodes": "by chance, it goes on to connect to a node that refuses"
+    " connections",
+    "client-metadata.leader-is-gone": "at the new leader it sends one Fetch in about 6 s; the rule"
+    " has 25 s",
+    "client-metadata.unknown-error": _JS_START,
+    "client-metadata.unknown-topic": _JS_START,
+    "client-produce.duplicate-sequence": "`send()` rejects, behind the proxy as well",
+    "client-records.crc": "CRCs are not checked. Behind the proxy, which changed a byte of the"
+    " records, it took them",
+    "client-records.empty-batch": _JS_EMPTY,
+    "client-records.empty-batch-at-end": _JS_EMPTY,
+    "client-records.lz4": _CODEC,
+    "client-records.snappy": _CODEC,
+    "client-records.zstd": _CODEC,
 }
 _KCAT: Final = {
     "client-answers.unknown-tags-in-header": _RDKAFKA_TAGS,
@@ -87,6 +149,9 @@ EXPLAINED: Final[dict[tuple[str, str], str]] = {
         ("confluent-kafka", _CONFLUENT),
         ("kafka-python", _KAFKA_PYTHON),
         ("aiokafka", _AIOKAFKA),
+        ("franz-go", _FRANZ_GO),
+        ("sarama", _SARAMA),
+        ("kafkajs", _KAFKAJS),
         ("kcat", _KCAT),
     )
     for rule, why in rules.items()

@@ -32,8 +32,8 @@ _ABOUT: Final = (
     "This page has the results of `kwire conform --client` ([Conformance](conformance.md)) for"
     " clients in wide use, each as a consumer in a group and as an idempotent producer, both with"
     " SASL/PLAIN."
-    " Each rule that is not kept was broken as well with Kafka 4.3.1 behind a proxy that changes"
-    " one answer. This command makes the page:"
+    " Rules that are not kept were broken as well with Kafka 4.3.1 behind a proxy that changes one"
+    " answer, where that can show them. This command makes the page:"
 )
 _COUNTS: Final = (
     "There are {} rules; the consumer and the producer are counted together. *Advice* is a *should*"

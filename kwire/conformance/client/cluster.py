@@ -131,7 +131,8 @@ class _Serving:
         self._cluster, self._connection, self._link = cluster, connection, link
         self._waiting: queue.Queue[Seen | None] = queue.Queue(_WAITING_MAX)
         self._sasl = SaslState()
-        self._unanswered = 0
+        # Each is written by one thread only.
+        self._read = self._finished = 0
 
     def read(self) -> None:
         """Note requests until the client closes the connection, or sends what is no request."""
@@ -149,11 +150,11 @@ class _Serving:
         form = request_type(api)
         too_new = api == ApiKey.API_VERSIONS and version not in form.VERSIONS
         request = form() if too_new else form.decode(data[start:], version)
-        self._unanswered += 1
+        self._read += 1
         return self._cluster.traffic.add(
             lambda number: Seen(
                 number, time.monotonic(), self._link, api, version, header.correlation_id,
-                header.client_id, request, data, in_flight=self._unanswered,
+                header.client_id, request, data, in_flight=self._read - self._finished,
             )
         )  # fmt: skip
 
@@ -165,7 +166,6 @@ class _Serving:
                 if not self._answered(seen):
                     by_cluster = True
                     break
-                self._unanswered -= 1
         except OSError:
             pass  # the client closed it
         except Exception as error:
@@ -186,6 +186,7 @@ class _Serving:
         faults = cluster.faults.of(seen)
         body = self._body(seen, next((fault.error for fault in faults if fault.error), 0))
         if body is None:
+            self._finished += 1
             return True
         answer = Answer(seen, body)
         for fault in faults:
@@ -216,6 +217,7 @@ class _Serving:
             data = data[: answer.cut]
         if data:
             seen.answer, seen.answered_at = data[4:], time.monotonic()
+        self._finished += 1  # before it is sent: then the client may send the next request
         step = answer.piece or max(len(data), 1)
         for start in range(0, len(data), step):
             self._connection.sendall(data[start : start + step])

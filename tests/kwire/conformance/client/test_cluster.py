@@ -232,6 +232,19 @@ def test_a_batch_that_comes_twice_is_in_the_log_once(cluster: Cluster) -> None:
     assert cluster.state.written == [b"a", b"b"]
 
 
+def test_a_request_behind_an_answer_is_the_only_one_in_flight(cluster: Cluster) -> None:
+    host, _, port = cluster.bootstrap.rpartition(":")
+    head = encode_request_header(ApiKey.METADATA, 8, 9, "test")
+    request = frame(head, MetadataRequest(topics=[]).encode(8))
+    splitter = FrameSplitter(1 << 20)
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        for _ in range(300):
+            connection.sendall(request)
+            while splitter.next_frame() is None:
+                splitter.feed(connection.recv(65536))
+    assert {seen.in_flight for seen in cluster.traffic.all()} == {1}
+
+
 def test_an_exception_in_a_fault_is_kept_and_closes_the_connection(cluster: Cluster) -> None:
     def fail(answer: object) -> None:
         raise LookupError("no such thing")
