@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from gateway.config_values import LISTENER_MAX_CONNECTIONS, SOURCE_NAMES, SourceKind
@@ -89,6 +90,8 @@ def _contradictions(config: LimitKeys) -> list[str]:
         problems.append("first.request.max.bytes: larger than socket.request.max.bytes")
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         problems.append("group.min.session.timeout.ms: larger than group.max.session.timeout.ms")
+    if config.workers > 1 and sys.platform != "linux":
+        problems.append("workers: more than one needs Linux, which shares the port among them")
     return problems
 
 

@@ -347,3 +347,10 @@ def test_source_observer_and_quorum_select_the_same_kind_and_name_themselves_in_
         }
     )
     assert (config.source_kind, f"{config.source_kind}") == (SourceKind.OBSERVER, "quorum")
+
+
+def test_more_than_one_worker_needs_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert Config(workers=1).workers == 1
+    with pytest.raises(ConfigError, match="workers: more than one needs Linux"):
+        Config(workers=2)

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.config import MIB, Config, ConfigError
+from gateway.config import MIB, Config
 from gateway.server.workers.messages import NodeState, Start
 from gateway.sources.audit_partition import DIRECTORY as AUDIT_DIRECTORY
 from gateway.sources.followed_log import LogFacts
@@ -50,12 +49,10 @@ def shared_listeners(config: Config) -> list[str]:
 def workers_of(
     node: Gateway, server_context: ServerContext, bound_listeners: Sequence[BoundListener]
 ) -> WorkerProcesses | None:
-    """Return the further workers, not started; None without any. Raises ConfigError."""
+    """Return the further workers, not started; None without any."""
     config = node.config
     if config.workers == 1:
         return None
-    if sys.platform != "linux":
-        raise ConfigError("workers: more than one needs Linux, which shares the port among them")
     # Imported on first use: most servers have one process.
     from gateway.server.workers.worker_processes import WorkerProcesses
 
