@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -171,7 +172,9 @@ def types(_fix: bool) -> str:
 def unit_tests(_fix: bool) -> str:
     """Run the unit tests on every core; then run those that measure waiting times alone."""
     command = [sys.executable, "-m", "pytest", "-q", "-m"]
-    on_every_core = ["not interop and not alone", "-n", "auto", "--dist", "loadscope"]
+    # One process more than there are cores: many tests wait for a process or a timeout.
+    processes = str((os.cpu_count() or 1) + 1)
+    on_every_core = ["not interop and not alone", "-n", processes, "--dist", "loadscope"]
     failed = [
         subprocess.run(command + more, cwd=ROOT, check=False).returncode
         for more in (on_every_core, ["alone", "tests/hostile"])
