@@ -159,10 +159,9 @@ def test_kafka_loads_a_snapshot_of_every_area(tmp_path: Path) -> None:
     before = state_of(image_of_snapshot(cluster.nodes[0].metadata_log_dir / kwires.name, tmp_path))
     written = of_kafka(cluster, tmp_path)
     gone, come = kinds(before - written), kinds(written - before)
-    assert (gone, come) == (
-        {"REGISTER_CONTROLLER_RECORD": 1},
-        {"REGISTER_CONTROLLER_RECORD": 1, "CONFIG_RECORD": 1},
-    )
+    # Kafka's first snapshot may come before it has registered itself in the place of kwire's node.
+    assert gone in ({}, {"REGISTER_CONTROLLER_RECORD": 1})
+    assert come == {**gone, "CONFIG_RECORD": 1}
     FIGURES.append(
         f"snapshot of our quorum: {before.total()} records of {len(kinds(before))} types loaded "
         "by Kafka, and all written again"

@@ -96,7 +96,8 @@ def _all_levels_have_the_quorums_bytes(cluster: Cluster, levels: list[Relay], to
     start = _quorum(levels[0])["high_watermark"]
     make_topics(cluster, [topic])
     leader = cluster.wait_for_leader()
-    end = _quorum(levels[0])["high_watermark"] + 1
+    _until(levels[0], lambda now: now["high_watermark"] > start, "the topic is at the first level")
+    end = _quorum(levels[0])["high_watermark"]
     expected = [batch for batch in wait_for_segments(leader, end) if batch.base_offset >= start]
     assert expected
     for level in levels:
