@@ -34,7 +34,6 @@ from gateway.server.source_supervisor import SourceSupervisor
 from gateway.server.views.view_partition import ViewTopics, view_topics_of
 from gateway.server.workers.of_node import limits_of_worker, shared_listeners, workers_of
 from gateway.sources.log_partition import LogPartition
-from gateway.version import installed_version
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -160,9 +159,9 @@ def check(config: Config) -> None:
     source = metadata_source(config)
     _listener_auths(config, source)
     if config.management_listener is not None:
-        from gateway.server.management.management import management_address
+        from gateway.server.management.start import check_management
 
-        management_address(config.management_listener)
+        check_management(config)
     source.check()
 
 
@@ -186,7 +185,12 @@ async def serve(
             stack.callback(bound_listener.sock.close)
         endpoints = endpoints_of(config, bound_listeners)
         source.open(endpoints, reports, stack)
-        management = _open_management(config, stack)
+        management: BoundListener | None = None
+        if config.management_listener is not None:
+            # Imports h11 and prometheus_client on first use: a server without them starts faster.
+            from gateway.server.management.start import listen
+
+            management = listen(config, stack)
         state_dir = config.state_dir or source.default_state_dir()
         groups = GroupDriver(
             state_dir, settings_of(config), node_id=config.node_id, reports=reports
@@ -239,7 +243,9 @@ async def _run(
 
         coordinating = trio.CancelScope()
         if ready.management is not None:
-            await _start_management(nursery, ready, server_context, groups, stop)
+            from gateway.server.management.start import start_management
+
+            await start_management(nursery, ready, server_context, groups, stop)
         nursery.start_soon(_hand_over, ready, stop, draining)
         if views := ready.services.views:
             nursery.start_soon(views.run)
@@ -321,65 +327,6 @@ def listener_auths_of_config(
         return listener_auths_of(listeners, image, token_secret(config.security), cluster_id)
     except OSError as error:  # ssl.SSLError among them
         raise ConfigError(f"listeners: their keys cannot be used: {error}") from None
-
-
-def _open_management(config: Config, stack: contextlib.ExitStack) -> BoundListener | None:
-    if config.management_listener is None:
-        return None
-    # Imports h11 and prometheus_client on first use: a server without this listener starts faster.
-    from gateway.server.management.management import open_management
-
-    bound_listener = open_management(config.management_listener)
-    stack.callback(bound_listener.sock.close)
-    return bound_listener
-
-
-async def _start_management(
-    nursery: trio.Nursery,
-    ready: RunningServer,
-    server_context: ServerContext,
-    groups: GroupDriver,
-    stop: trio.Event,
-) -> None:
-    from gateway.server.management.facts import Facts
-    from gateway.server.management.management import serve_management
-
-    services, quorum = ready.services, ready.services.quorum
-    assert ready.management is not None
-    facts = Facts(
-        version=installed_version(),
-        node_id=services.node_id,
-        source=services.config.source_kind,
-        listeners=ready.listeners(),
-        partition=services.partition,
-        server_context=server_context,
-        groups=groups.count_by_state,
-        group_usage=lambda: groups.usage,
-        group_refusals=lambda: groups.refusals,
-        problems=services.problems,
-        quorum=quorum.status if quorum is not None else None,
-        stopping=stop.is_set,
-        own_snapshot=lambda: quorum.own_snapshot if quorum is not None else None,
-        metadata_version=lambda: services.source.image.metadata_version or None,
-        forwarding=services.controller.forwarding if services.controller is not None else None,
-        controlling=services.controller.facts if services.controller is not None else None,
-        worker_processes=ready.workers,
-    )
-    await nursery.start(
-        serve_management, ready.management.sock, facts, _management_hosts(services.config)
-    )
-
-
-def _management_hosts(config: Config) -> frozenset[str]:
-    """The host names that requests to the management port may name."""
-    from gateway.server.management.management import management_address
-
-    own = (
-        management_address(config.management_listener).host
-        if config.management_listener is not None
-        else "localhost"
-    )
-    return config.management_allowed_hosts | {own}
 
 
 def endpoints_of(

@@ -35,9 +35,13 @@ LISTENER_KEYS: Final = (
 )
 #: After the prefixes of a listener and a mechanism (``listener.name.NAME.plain.``).
 MECHANISM_KEYS: Final = ("sasl.jaas.config", "connections.max.reauth.ms")
-#: Keys of the node, not of a listener: its credentials at other nodes, and the secret of delegation
-#: tokens.
-NODE_KEYS: Final = ("sasl.mechanism.controller.protocol", "delegation.token.secret.key")
+#: Keys of the node, not of a listener: its credentials at other nodes, the secret of delegation
+#: tokens, and the token of the management port.
+NODE_KEYS: Final = (
+    "sasl.mechanism.controller.protocol",
+    "delegation.token.secret.key",
+    "management.token",
+)
 MECHANISMS: Final = ("plain", "scram-sha-256", "scram-sha-512")
 
 _SUFFIXES: Final = (

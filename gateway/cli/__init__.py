@@ -32,6 +32,7 @@ COMMANDS = (
     "views",
     "state",
     "diff",
+    "report",
     "spark",
     "quorum",
     "decode",

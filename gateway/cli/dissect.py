@@ -2,7 +2,7 @@
 ranges.
 
 Takes a frame or message in hex, base64 or a file, or a packet capture. Reads with
-``kwire.reference``, whose parsers know the place of every value; ``dissect_inside`` opens records
+``kwire.reference``, whose parsers know the place of every value; ``gateway.dissect`` opens records
 and Envelope requests inside messages.
 """
 
@@ -135,8 +135,8 @@ def command(
     input. Frames may have their four size bytes or not. The exit status is 1 if something did not
     decode: the tree then ends with the fault and its place.
     """
-    from gateway.cli.dissect_inside import hide_secrets, open_records
     from gateway.cli.dissect_output import json_line, tree_text
+    from gateway.dissect.inside import hide_secrets, open_records
 
     as_json = wants_json(output)
     broken = False

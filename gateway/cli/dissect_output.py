@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from gateway.dissect.node_json import node_json
 from kwire.records.redact import REDACTED
-from kwire.reference.tree_text import TreeText, plain_value
+from kwire.reference.tree_text import TreeText
 
 if TYPE_CHECKING:
     from gateway.cli.dissection import Dissection
-    from kwire.reference.trail import Node
 
 _STYLES: Final[dict[str, dict[str, Any]]] = {
     "branch": {"fg": "cyan", "bold": True},
@@ -39,7 +39,7 @@ def json_line(found: Dissection, show_secrets: bool) -> str:
         about["time"] = _time(about["time"])
     if show_secrets:
         about["hex"] = found.data.hex()
-    return json.dumps({**about, "ok": found.tree.failure() is None, "tree": _node_json(found.tree)})
+    return json.dumps({**about, "ok": found.tree.failure() is None, "tree": node_json(found.tree)})
 
 
 def _headline(found: Dissection) -> str:
@@ -63,19 +63,3 @@ def _time(seconds: float) -> str:
 
 def _style(text: str, role: str) -> str:
     return click.style(text, **_STYLES[role])
-
-
-def _node_json(node: Node) -> dict[str, Any]:
-    line: dict[str, Any] = {"name": node.name, "type": node.type}
-    if node.start >= 0:
-        line |= {"start": node.start, "end": node.end}
-    if node.children:
-        line["children"] = [_node_json(child) for child in node.children]
-        if node.value is None and {child.type for child in node.children} <= {"length", "marker"}:
-            line["value"] = None  # a null array or struct has only a length or marker
-    elif node.error is None:
-        line["value"] = REDACTED if node.hidden else plain_value(node.value)
-    if node.error is not None:
-        e = node.error
-        line["error"] = {"reason": e.reason, "rule": e.rule, "path": e.path, "offset": e.offset}
-    return line

@@ -67,6 +67,11 @@ class Browser:
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
+        if "#" in url:  # a link within the page that is open would load nothing
+            self._load("about:blank")
+        self._load(url)
+
+    def _load(self, url: str) -> None:
         self._is_loaded = False
         self._call("Page.navigate", url=url)
         deadline = time.monotonic() + _WAIT_S
@@ -81,6 +86,11 @@ class Browser:
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"]))
         return answer["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """Press and release a key that has no character, such as ArrowDown."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self._call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
 
     def screenshot(self, path: Path, *, height: int = _HEIGHT, scale: float = 1) -> None:
         """Write the upper ``height`` pixels of the page as a PNG file, ``scale`` times as large."""

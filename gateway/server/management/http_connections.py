@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 CONNECTIONS_MAX: Final = 32
 #: Bytes of a request's line and headers together.
 HEAD_MAX: Final = 8 * KIB
-#: Time from the first byte of a request to its end; between two requests (scrapes are a minute
-#: apart at most); and for sending a response, s.
+#: Time from the first byte of a request's head to its end; for its body; between two requests
+#: (scrapes are a minute apart at most); and for sending a response, s.
 HEAD_TIMEOUT_S: Final = 5.0
+BODY_TIMEOUT_S: Final = 5.0
 IDLE_TIMEOUT_S: Final = 75.0
 SEND_TIMEOUT_S: Final = 10.0
 #: Time, s, and bytes for which input is discarded after the last response: closing a socket with
@@ -42,11 +43,24 @@ class Answer(NamedTuple):
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     more: tuple[tuple[str, str], ...] = ()  #: further headers
+    cache: str = "no-store"  #: the value of Cache-Control
 
 
-#: Makes the response to the head of a request; the bool says whether a body follows, which is not
-#: read.
-Answering = Callable[[h11.Request, bool], Awaitable[Answer]]
+class RequestBody:
+    """The body of a request, which is read if :meth:`read` is called. ``follows``: there is one."""
+
+    def __init__(self, first: object, read: Callable[[object, int], Awaitable[bytes | None]]):
+        self.follows: Final = not isinstance(first, h11.EndOfMessage)
+        self._first = first
+        self._read = read
+
+    async def read(self, bytes_max: int) -> bytes | None:
+        """Return the body; None if it has more bytes than that, comes too slowly or is invalid."""
+        return await self._read(self._first, bytes_max) if self.follows else b""
+
+
+#: Makes the response to a request.
+Answering = Callable[[h11.Request, RequestBody], Awaitable[Answer]]
 
 
 class HttpConnections:
@@ -123,8 +137,9 @@ class HttpConnection:
                 self._waits(self, False)
                 if request is None:
                     return
+                body = RequestBody(self._next_part(), self._read_body)
                 goes_on = await self._send(
-                    await answer(request, self._has_body()), with_body=request.method != b"HEAD"
+                    await answer(request, body), with_body=request.method != b"HEAD"
                 )
             except h11.RemoteProtocolError as error:
                 self._waits(self, False)
@@ -153,11 +168,31 @@ class HttpConnection:
             if not began:
                 began, deadline = True, trio.current_time() + HEAD_TIMEOUT_S
 
-    def _has_body(self) -> bool:
+    def _next_part(self) -> object:
+        """The next event of the request's body; None where it is invalid."""
         try:
-            return not isinstance(self._http.next_event(), h11.EndOfMessage)
+            return self._http.next_event()
         except h11.RemoteProtocolError:
-            return True
+            return None
+
+    async def _read_body(self, part: object, bytes_max: int) -> bytes | None:
+        """The body that begins with ``part``; None as :meth:`RequestBody.read`."""
+        data = b""
+        with trio.move_on_after(BODY_TIMEOUT_S):
+            if self._http.they_are_waiting_for_100_continue:
+                more = h11.InformationalResponse(status_code=100, headers=[])
+                await self.stream.send_all(self._http.send(more) or b"")
+            while len(data) <= bytes_max:
+                if isinstance(part, h11.EndOfMessage):
+                    return data
+                if isinstance(part, h11.Data):
+                    data += part.data
+                elif part is h11.NEED_DATA:
+                    self._http.receive_data(await self.stream.receive_some(_RECEIVE_BYTES))
+                else:
+                    break
+                part = self._next_part()
+        return None
 
     async def _send(self, answer: Answer, *, with_body: bool) -> bool:
         """Send a response; True if another request may follow it."""
@@ -166,7 +201,7 @@ class HttpConnection:
             ("Content-Type", answer.content_type),
             ("Content-Length", str(len(answer.body))),
             ("Date", email.utils.formatdate(usegmt=True)),
-            ("Cache-Control", "no-store"),
+            ("Cache-Control", answer.cache),
             ("X-Content-Type-Options", "nosniff"),
             *answer.more,
         ]

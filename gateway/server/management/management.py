@@ -1,15 +1,17 @@
-"""Serves ``/metrics``, ``/livez``, ``/readyz`` and ``/status`` over HTTP/1.1, on a port of its own.
+"""Serves ``/metrics``, ``/livez``, ``/readyz``, ``/status`` and the page over HTTP/1.1, on a port
+of its own.
 
-Only GET and HEAD are served, without bodies, and no request changes anything. At most one page is
-made in a turn of the event loop, so that many scrapers do not delay Kafka's clients. The content of
-the pages is made by ``metrics`` and ``status``.
+No request changes anything. At most one response with counts is made in a turn of the event loop,
+so that many scrapers do not delay Kafka's clients. The content is made by ``metrics``, ``status``
+and ``page_api``; ``access`` decides which requests are answered.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import h11
@@ -19,18 +21,24 @@ from gateway.address import Address, parse_address, shown
 from gateway.config import ConfigError
 from gateway.server.clients.bound_listener import BoundListener
 from gateway.server.http_hosts import AllowedHosts
-from gateway.server.management.http_connections import CONNECTIONS_MAX, Answer, HttpConnections
+from gateway.server.management.access import LOGIN_PATH, Access
+from gateway.server.management.http_connections import (
+    CONNECTIONS_MAX,
+    Answer,
+    HttpConnections,
+    RequestBody,
+)
 from gateway.server.management.metrics import Metrics
 from gateway.server.management.status import readyz, status
 from gateway.server.slices_task import carried_out
 
 if TYPE_CHECKING:
     from gateway.server.management.facts import Facts
+    from gateway.server.management.page_api import PageApi
 
-_MISDIRECTED: Final = (
-    b"The host %s is not served here: ask for an IP address or localhost, or name the host in"
-    b" management.allowed.hosts.\n"
-)
+#: Paths that are answered without the token, for probes: whether, and not why not.
+_OPEN: Final = ("/livez", "/readyz")
+_NEEDS_TOKEN: Final = b"The page is served on loopback, or with a token: set management.token.\n"
 #: Pages with counts, which are those of all workers together.
 _WITH_COUNTS: Final = ("/metrics", "/status")
 #: Delay after an accept that failed, s.
@@ -82,20 +90,27 @@ async def serve_management(
     facts: Facts,
     allowed_hosts: Collection[str] = (),
     *,
+    token: str | None = None,
+    page: PageApi | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the listening socket ``sock`` until cancelled, then close it.
 
-    ``allowed_hosts``: host names that a request may name (``AllowedHosts``).
+    ``allowed_hosts``: host names that a request may name (``AllowedHosts``). ``token``: the token
+    that requests must have, None for none.
     """
     reports = facts.server_context.reports
+    host, port = sock.getsockname()[:2]
+    access = Access(AllowedHosts(allowed_hosts), token, port)
+    is_private = token is not None or ipaddress.ip_address(host).is_loopback
     async with (
         trio.open_nursery() as nursery,
         trio.SocketListener(trio.socket.from_stdlib_socket(sock)) as listener,
     ):
-        http_connections = HttpConnections(
-            nursery, Pages(facts, AllowedHosts(allowed_hosts)).answer, reports
-        )
+        pages = Pages(facts, access, page, shows_page=is_private)
+        http_connections = HttpConnections(nursery, pages.answer, reports)
+        if page is not None:
+            nursery.start_soon(page.run)
         task_status.started()
         while True:
             try:
@@ -113,9 +128,13 @@ async def serve_management(
 class Pages:
     """Answers requests for the pages."""
 
-    def __init__(self, facts: Facts, hosts: AllowedHosts) -> None:
+    def __init__(
+        self, facts: Facts, access: Access, page: PageApi | None, *, shows_page: bool
+    ) -> None:
         self._facts = facts
-        self._hosts = hosts
+        self._access = access
+        self._page = page
+        self._shows_page = shows_page
         self._metrics = Metrics(facts)
         self._one = trio.Lock()  # held while a page is made
         self._pages: dict[str, Callable[[h11.Request, Facts], Answer]] = {
@@ -125,33 +144,52 @@ class Pages:
             "/status": self._show_status,
         }
 
-    async def answer(self, request: h11.Request, has_body: bool) -> Answer:
+    async def answer(self, request: h11.Request, body: RequestBody) -> Answer:
         """The page, or a response with an HTTP status and the reason."""
-        host = self._hosts.refused(request)
-        if host is not None:
-            return Answer(421, _MISDIRECTED % shown(host).encode("ascii", "backslashreplace"))
-        if request.method not in (b"GET", b"HEAD"):
-            return Answer(
-                405, b"Only GET and HEAD are served here.\n", more=(("Allow", "GET, HEAD"),)
-            )
-        if has_body:
+        refusal = self._access.refusal(request)
+        if refusal is not None:
+            return refusal
+        path, query = _path_and_query(request.target)
+        methods = self._methods(path)
+        if request.method not in methods:
+            allowed = b", ".join(methods)
+            says = b"Only %s is served here.\n" % allowed.replace(b",", b" and")
+            return Answer(405, says, more=(("Allow", allowed.decode()),))
+        if body.follows and b"POST" not in methods:
             return Answer(400, b"No request here has a body.\n")
-        path = _path(request.target)
+        if path == LOGIN_PATH:
+            return await self._access.log_in(request, body)
+        if path not in _OPEN and not self._access.is_authenticated(request):
+            return self._access.unauthorized(request)
+        try:
+            if self._page is not None and self._page.serves(path):
+                if not self._shows_page:
+                    return Answer(403, _NEEDS_TOKEN)
+                return await self._page.answer(request, path, query, body)
+            return await self._counted(request, path)
+        except Exception as error:
+            self._facts.server_context.reports.bug(
+                "internal error", error, listener="management", path=path
+            )
+            return Answer(500, b"This page cannot be made; the log of the server says why.\n")
+
+    def _methods(self, path: str) -> Sequence[bytes]:
+        if path == LOGIN_PATH:
+            return (b"POST",)
+        if self._page is not None and self._page.serves(path):
+            return self._page.methods(path)
+        return (b"GET", b"HEAD")
+
+    async def _counted(self, request: h11.Request, path: str) -> Answer:
         page = self._pages.get(path)
         if page is None:
             return Answer(404, f"There is nothing here but {', '.join(self._pages)}.\n".encode())
         async with self._one:
-            try:
-                if self._facts.controlling is not None:
-                    await carried_out(self._facts.controlling.count())
-                counts = path in _WITH_COUNTS
-                facts = await self._facts.of_all_workers() if counts else self._facts
-                return page(request, facts)
-            except Exception as error:
-                self._facts.server_context.reports.bug(
-                    "internal error", error, listener="management", path=path
-                )
-                return Answer(500, b"This page cannot be made; the log of the server says why.\n")
+            if self._facts.controlling is not None:
+                await carried_out(self._facts.controlling.count())
+            counts = path in _WITH_COUNTS
+            facts = await self._facts.of_all_workers() if counts else self._facts
+            return page(request, facts)
 
     def _show_metrics(self, request: h11.Request, facts: Facts) -> Answer:
         self._metrics.read(facts)
@@ -164,21 +202,24 @@ class Pages:
 
     def _show_readyz(self, request: h11.Request, facts: Facts) -> Answer:
         ready, document = readyz(facts)
+        if not self._access.is_authenticated(request):
+            document = {"ready": ready}
         return _json(200 if ready else 503, document)
 
     def _show_status(self, request: h11.Request, facts: Facts) -> Answer:
         return _json(200, status(facts))
 
 
-def _path(target: bytes) -> str:
-    """The path of a request target, without its query.
+def _path_and_query(target: bytes) -> tuple[str, str]:
+    """The path and the query of a request target.
 
     Proxies send the absolute form, which every server must accept (RFC 9112, 3.2.2).
     """
     text = target.decode("ascii", "replace")
     if not text.startswith("/"):
         text = "/" + text.partition("://")[2].partition("/")[2]
-    return text.partition("?")[0]
+    path, _, query = text.partition("?")
+    return path, query
 
 
 def _json(status_code: int, document: dict[str, Any]) -> Answer:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.dissect import Dissection  # type: ignore[attr-defined]
-from gateway.cli.dissect_inside import hide_secrets, open_records
 from gateway.cli.dissect_output import json_line, tree_text
+from gateway.dissect.inside import hide_secrets, open_records
 from kwire.errors import UnsupportedVersion
 from kwire.reference import reference
 from tests.gateway.cli.dissect_runs import (

@@ -100,7 +100,7 @@ def test_asterisk_allows_every_host() -> None:
     assert AllowedHosts(["*"]).refused(request("evil.example")) is None
 
 
-def test_every_page_is_refused_with_421_and_names_the_key() -> None:
+def test_every_page_is_refused_with_403_and_names_the_key() -> None:
     async def ask(allowed: Collection[str], host: str) -> list[tuple[int, bytes]]:
         bound_listener = open_management("127.0.0.1:0")
         async with trio.open_nursery() as nursery:
@@ -116,7 +116,7 @@ def test_every_page_is_refused_with_421_and_names_the_key() -> None:
 
     async def main() -> None:
         for status, body in await ask((), "evil.example:9464"):
-            assert status == 421 and b"management.allowed.hosts" in body and b"node" not in body
+            assert status == 403 and b"management.allowed.hosts" in body and b"node" not in body
         assert all(
             status in (200, 503) for status, _ in await ask(["evil.example"], "evil.example:9464")
         )
@@ -135,7 +135,7 @@ def test_server_takes_the_allowed_hosts_of_its_configuration(tmp_path: Path) -> 
             client = Client(
                 await trio.open_tcp_stream(node.ready.management.host, node.ready.management.port)
             )
-            for host, status in (("ops.example", 200), ("localhost", 200), ("evil.example", 421)):
+            for host, status in (("ops.example", 200), ("localhost", 200), ("evil.example", 403)):
                 await client.send(f"GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
                 assert (await client.reply()).status == status
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import trio
@@ -15,6 +16,7 @@ from gateway.server.management.management import (
     open_management,
     serve_management,
 )
+from gateway.server.management.page_api import PageApi
 from tests.gateway.server.harness import run
 from tests.gateway.server.watched import facts
 
@@ -94,10 +96,17 @@ class Port:
 
 
 @contextlib.asynccontextmanager
-async def served(shown: Facts | None = None) -> AsyncIterator[Port]:
-    bound_listener = open_management("127.0.0.1:0")
+async def served(
+    shown: Facts | None = None,
+    *,
+    token: str | None = None,
+    page: PageApi | None = None,
+    host: str = "127.0.0.1",
+) -> AsyncIterator[Port]:
+    bound_listener = open_management(f"{host}:0")
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve_management, bound_listener.sock, shown or facts())
+        serve = partial(serve_management, token=token, page=page)
+        await nursery.start(serve, bound_listener.sock, shown or facts())
         yield Port(bound_listener.port)
         nursery.cancel_scope.cancel()
 

@@ -1,0 +1,75 @@
+"""Writes the present as the page shows it: the answer of ``/api/now``, the facts of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gateway.page.rows import KIND_NAMES, offset_text
+from kwire.cluster.tree import release_of
+
+if TYPE_CHECKING:
+    from gateway.page.change_index import ChangeIndex
+    from gateway.page.quorum import Leader
+    from gateway.views.cursor import ViewCursor
+
+
+class About(NamedTuple):
+    """The server, and where its log comes from. ``node`` is None in a report."""
+
+    version: str
+    node: int | None
+    cluster: str
+    source: str
+
+
+class LogEnd(NamedTuple):
+    """The first offset, the end, and the epoch of the last record."""
+
+    start: int
+    end: int
+    epoch: int
+
+
+def now_json(
+    about: About,
+    time_ms: int,
+    readiness: Mapping[str, Any],
+    log: LogEnd,
+    level: int,
+    leaders: Iterable[Leader],
+    changes: Mapping[str, Any] | None,
+    *,
+    available: bool = True,
+    quorum: Mapping[str, Any] | None = None,
+    problem: str | None = None,
+) -> dict[str, Any]:
+    """Return the document. ``level`` is that of metadata.version, 0 for none. ``available``: the
+    log leads to a state. ``quorum`` is described, or ``problem`` says why not.
+    """
+    return {
+        **about._asdict(),
+        "time": time_ms,
+        "readiness": readiness,
+        "log": log._asdict(),
+        "metadataVersion": (release_of(level) or str(level)) if level else None,
+        "available": available,
+        "changes": changes,
+        "kinds": KIND_NAMES,
+        "quorum": quorum,
+        "quorumProblem": problem,
+        "leaders": [one._asdict() for one in leaders],
+    }
+
+
+def followed(cursor: ViewCursor, changes: ChangeIndex, number: int) -> dict[str, Any]:
+    """Return how far the log was folded: ``number`` names the fold, ``offset`` is its end,
+    ``start`` and ``last`` are the first kept and the last change.
+    """
+    return {
+        "number": number,
+        "offset": cursor.next_offset,
+        "start": offset_text(changes.start),
+        "last": offset_text(changes.last),
+        "counts": dict(changes.counts),
+    }

@@ -1,0 +1,902 @@
+// The page of kwire: the metadata log of a Kafka cluster, as it is now and as it became so.
+//
+// It reads JSON of the server that served it, or of the file that it is part of (kwire report), and
+// asks nothing else. Text of the cluster is set as text, never as markup.
+"use strict";
+
+// ---------------------------------------------------------------------------- elements and text
+
+const $ = (id) => document.getElementById(id);
+
+/** An element: el("td", {class: "number", on: {click}}, "text", child, ...). */
+function el(tag, given = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(given)) {
+    if (name === "on") for (const [type, run] of Object.entries(value)) made.addEventListener(type, run);
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+const number = (value) => (value === null || value === undefined ? "unknown" : value.toLocaleString("en-US"));
+const pad = (value, size = 2) => String(value).padStart(size, "0");
+
+/** A time in UTC, as kwire's commands print it. */
+function clock(ms, withDate = true) {
+  if (ms === null || ms === undefined || ms < 0) return "unknown";
+  const text = new Date(ms).toISOString();
+  return withDate ? text.replace("T", " ").slice(0, 19) : text.slice(11, 23);
+}
+
+function age(ms) {
+  if (ms < 1000) return "now";
+  if (ms < 120e3) return `${Math.round(ms / 1000)} s ago`;
+  if (ms < 7200e3) return `${Math.round(ms / 60e3)} min ago`;
+  return `${Math.round(ms / 3600e3)} h ago`;
+}
+
+function span(ms) {
+  if (ms < 1000) return `${Math.max(1, Math.round(ms))} ms`;
+  if (ms < 120e3) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 7200e3) return `${(ms / 60e3).toFixed(1)} min`;
+  if (ms < 172800e3) return `${(ms / 3600e3).toFixed(1)} h`;
+  return `${(ms / 86400e3).toFixed(1)} days`;
+}
+
+const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Runs a function once in the next frame, however often it is asked for. */
+function inFrame(run) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => { asked = false; run(); });
+  };
+}
+
+/** The drawing context of a canvas, in CSS pixels; the canvas is cleared. */
+function drawing(canvas, height) {
+  const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  return { context, width, height };
+}
+
+// ---------------------------------------------------------------------------- where the data is
+
+/** A server. Every method rejects with an Error whose message is a sentence. */
+const server = {
+  isLive: true,
+  now: () => ask("api/now"),
+  changes: (after) => ask("api/changes", { after }),
+  change: (index) => ask("api/change", { offset: changes.place(index) }),
+  state: (path, { at = "", start = 0, text = "" } = {}) => ask("api/state", { path: JSON.stringify(path), at, start, text }),
+  difference: (before, after) => ask("api/difference", { before, after }),
+  apis: () => ask("api/apis"),
+  fields: (api, version) => ask("api/fields", { api, version }),
+  dissect: (asked) => ask("api/dissect", {}, JSON.stringify(asked)),
+};
+
+async function ask(path, query = {}, body = undefined) {
+  const target = `${path}?${new URLSearchParams(query)}`;
+  const patience = path === "api/now" || path === "api/changes" ? 4000 : 120000;
+  const response = await fetch(target, {
+    method: body === undefined ? "GET" : "POST", body, signal: AbortSignal.timeout(patience), cache: "no-store",
+  });
+  if (response.status === 401) throw new Error("Log in again: load the page anew.");
+  if (!response.headers.get("content-type").startsWith("application/json")) throw new Error(await response.text());
+  const found = await response.json();
+  if (!response.ok) throw new Error(found.error);
+  return found;
+}
+
+/** The elements of this file that hold packed texts. */
+const report = {
+  isLive: false,
+  now: () => unpacked("facts"),
+  changes: async () => ({ ...(await unpacked("rows")), more: false }),
+  async change(index) {
+    const lines = await unpacked(`lines-${Math.floor(index / 1000)}`, (text) => text.split("\n"));
+    return JSON.parse(lines[index % 1000]);
+  },
+  async state(path, { start = 0, text = "" } = {}) {
+    let node = await unpacked("tree");
+    for (const name of path) node = node[name];
+    const sought = text.toLowerCase();
+    const names = Object.keys(node).filter((name) => name.toLowerCase().includes(sought));
+    const entries = names.slice(start, start + 500).map((name) => {
+      const value = node[name];
+      return value !== null && typeof value === "object" && !Array.isArray(value)
+        ? [name, null, Object.keys(value).length] : [name, value];
+    });
+    return { path, offset: now.log.end, total: names.length, start, entries };
+  },
+};
+
+const kept = new Map();
+
+/** The text of an element, unpacked and parsed once. */
+function unpacked(id, parse = JSON.parse) {
+  if (!kept.has(id)) {
+    const bytes = Uint8Array.from(atob($(`data-${id}`).textContent), (letter) => letter.charCodeAt(0));
+    const text = new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+    kept.set(id, text.then(parse));
+  }
+  return kept.get(id);
+}
+
+const source = $("data-facts") ? report : server;
+
+// ---------------------------------------------------------------------------- changes
+
+/** All changes, in columns: there may be a million. */
+class Changes {
+  constructor() {
+    this.count = 0;
+    this.last = "";
+    this.names = [];
+    this.numbers = new Map();
+    this.details = new Map(); // of partitions and brokers: index -> the rest of the row
+    this.grow(4096);
+  }
+
+  grow(size) {
+    for (const [name, type] of [["offset", Float64Array], ["part", Uint32Array], ["time", Float64Array],
+      ["kind", Uint8Array], ["op", Uint8Array], ["name", Uint32Array]]) {
+      const before = this[name];
+      this[name] = new type(size);
+      if (before) this[name].set(before);
+    }
+  }
+
+  add(row) {
+    const index = this.count;
+    if (index === this.offset.length) this.grow(2 * index);
+    const [offset, part, time, kind, op, name] = row;
+    let known = this.numbers.get(name);
+    if (known === undefined) {
+      known = this.names.push(name) - 1;
+      this.numbers.set(name, known);
+    }
+    this.offset[index] = offset;
+    this.part[index] = part;
+    this.time[index] = time;
+    this.kind[index] = kind;
+    this.op[index] = "cudr".indexOf(op);
+    this.name[index] = known;
+    if (row.length > 6) this.details.set(index, row.slice(6));
+    this.count = index + 1;
+  }
+
+  place(index) { return `${this.offset[index]}.${this.part[index]}`; }
+
+  /** The index of the change at a place, or of the first one at its offset; -1 if there is none. */
+  at(place) {
+    const [offset, part] = String(place).split(".").map(Number);
+    let low = 0, high = this.count;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const before = this.offset[middle] - offset || this.part[middle] - (part || 0);
+      if (before < 0) low = middle + 1; else high = middle;
+    }
+    return low < this.count && this.offset[low] === offset ? low : -1;
+  }
+
+  /** The first and the last time, ms. */
+  span() {
+    let first = Infinity, last = -Infinity;
+    for (let i = 0; i < this.count; i++) {
+      const time = this.time[i];
+      if (time >= 0 && time < first) first = time;
+      if (time > last) last = time;
+    }
+    return first > last ? [0, 1] : [first, Math.max(last, first + 1)];
+  }
+}
+
+const OPS = ["c", "u", "d", "r"], SIGNS = ["+", "~", "\u2212", "="];
+const LANES = [
+  ["topics", ["topic"]], ["partitions", ["partition"]], ["configs", ["config"]], ["ACLs", ["acl"]],
+  ["brokers", ["broker", "controller"]], ["quotas", ["quota"]], ["features", ["feature", "producer_ids"]],
+  ["users", ["user", "token"]],
+];
+
+let now = null; // the newest answer of the source
+let changes = new Changes();
+let changesNumber = null; // of the server's fold that the changes are of
+const watchers = []; // run when there are other changes
+
+/** Fetches the changes that the server has and the page has not. */
+async function fetchChanges() {
+  const told = now.changes;
+  if (told === null) return false;
+  if (told.number !== changesNumber) {
+    changes = new Changes();
+    changesNumber = told.number;
+    timeline.selected = -1;
+    watchers.forEach((run) => run());
+  }
+  let fetched = 0;
+  while (changes.last !== told.last) {
+    const found = await source.changes(changes.last);
+    if (found.number !== changesNumber) return true;
+    found.rows.forEach((row) => changes.add(row));
+    if (found.last === changes.last) break;
+    changes.last = found.last;
+    fetched += found.rows.length;
+    if (found.more) watchers.forEach((run) => run());
+    else break;
+  }
+  if (fetched) watchers.forEach((run) => run());
+  return told.offset < now.log.end - 1000; // the server still reads
+}
+
+// ---------------------------------------------------------------------------- health and polling
+
+const INTERVAL_MS = 500;
+let timer = null, answeredAt = 0, isPolling = false;
+
+async function poll() {
+  clearTimeout(timer);
+  if (isPolling) return;
+  isPolling = true;
+  let isBehind = false;
+  try {
+    now = await source.now();
+    answeredAt = Date.now();
+    isBehind = await fetchChanges();
+    showHealth(null);
+    showAbout();
+    showQuorum();
+  } catch (error) {
+    showHealth(error);
+  }
+  isPolling = false;
+  if (source.isLive && document.visibilityState === "visible") timer = setTimeout(poll, isBehind ? 50 : INTERVAL_MS);
+}
+
+function showHealth(error) {
+  let kind = "live", text = "live";
+  if (!source.isLive) text = `report of ${clock(now.time)} UTC`;
+  else if (error) {
+    kind = "stale";
+    const why = ["TypeError", "TimeoutError", "AbortError"].includes(error.name) ? "The server does not answer." : error.message;
+    text = answeredAt ? `stale since ${clock(answeredAt)} UTC: ${why}` : why;
+  } else if (!now.readiness.ready) {
+    kind = now.readiness.state === "loading" ? "loading" : "stale";
+    text = `${now.readiness.state}: ${now.readiness.reason || ""}`;
+  } else if (now.changes && now.changes.offset < now.log.end - 1000) {
+    kind = "loading";
+    text = `reading the log: offset ${number(now.changes.offset)} of ${number(now.log.end)}`;
+  }
+  const health = $("health");
+  health.className = kind;
+  if (health.textContent !== text) health.textContent = text;
+}
+
+function showAbout() {
+  const where = source.isLive ? `node ${now.node}, source ${now.source}` : now.source;
+  const text = `cluster ${now.cluster}, ${where}, offset ${number(now.log.end)}, kwire ${now.version}`;
+  if ($("about").textContent !== text) $("about").textContent = text;
+}
+
+// ---------------------------------------------------------------------------- quorum
+
+function showQuorum() {
+  if (current.view !== "quorum") return;
+  const quorum = now.quorum, counts = now.changes ? now.changes.counts : {};
+  const count = (name) => counts[name] || 0;
+  const figures = [
+    ["leader", "leader", quorum && quorum.leader >= 0 ? quorum.leader : now.leaders[0] ? now.leaders[0].leader : null],
+    ["epoch", "epoch", quorum ? quorum.epoch : now.log.epoch],
+    ["end", "high watermark", now.log.end],
+    ["version", "metadata.version", now.metadataVersion],
+    ["topic", "topics", count("topic")],
+    ["partition", "partitions", count("partition")],
+    ["leaderless", "without a leader", count("leaderless")],
+    ["under_replicated", "under-replicated", count("under_replicated")],
+    ["broker", "brokers", count("broker")],
+    ["fenced", "fenced brokers", count("fenced")],
+    ["config", "resources with configs", count("config")],
+    ["acl", "ACLs", count("acl")],
+    ["user", "SCRAM users", count("user")],
+    ["quota", "quotas", count("quota")],
+    ["token", "delegation tokens", count("token")],
+  ];
+  const bad = new Set(["leaderless", "under_replicated", "fenced"]);
+  $("figures").replaceChildren(...figures.map(([key, label, value]) => el("div",
+    { "data-figure": key, class: bad.has(key) && value > 0 ? "problem" : null },
+    el("b", {}, typeof value === "number" ? (key === "leader" ? String(value) : number(value)) : value || "none"), el("span", {}, label))));
+  const problem = now.available ? now.quorumProblem : "The log begins after offset 0, and is served without a snapshot: there is no state.";
+  $("quorum-problem").textContent = problem || "";
+  $("quorum-problem").hidden = !problem;
+  showReplicas(quorum);
+  $("leader-table").tBodies[0].replaceChildren(...now.leaders.map((one) => el("tr", {},
+    el("td", { class: "number" }, String(one.epoch)), el("td", {}, one.leader === null ? "not recorded" : `node ${one.leader}`),
+    el("td", { class: "number" }, number(one.offset)), el("td", {}, clock(one.time)))));
+}
+
+function showReplicas(quorum) {
+  const replicas = quorum ? [...quorum.voters.map((one) => [one, one.id === quorum.leader ? "leader" : "voter"]),
+    ...quorum.observers.map((one) => [one, "observer"])] : [];
+  $("replica-table").hidden = replicas.length === 0;
+  const longest = Math.max(1, ...replicas.map(([one]) => one.lag || 0));
+  $("replica-table").tBodies[0].replaceChildren(...replicas.map(([one, role]) => {
+    const bar = el("i", { class: one.lag ? "behind" : null });
+    bar.style.width = `${one.lag === null ? 0 : Math.max(one.lag ? 4 : 100, 100 * one.lag / longest)}%`;
+    return el("tr", { "data-node": one.id }, el("td", {}, String(one.id)), el("td", {}, role),
+      el("td", { class: "number" }, one.end < 0 ? "unknown" : number(one.end)), el("td", { class: "number" }, number(one.lag)),
+      el("td", {}, el("div", { class: "bar" }, bar)),
+      el("td", {}, role === "leader" ? "" : one.fetched === null ? "unknown" : age(now.time - one.fetched)));
+  }));
+}
+
+// ---------------------------------------------------------------------------- timeline
+
+const LANE_HEIGHT = 22, ROW_HEIGHT = 24;
+const timeline = { from: null, to: null, name: "", found: new Uint32Array(0), selected: -1, lanes: [] };
+
+/** The span that is shown: chosen, or all. */
+function timelineSpan() {
+  return timeline.from === null ? changes.span() : [timeline.from, timeline.to];
+}
+
+/** Finds the changes of the span and the name; draws them. */
+function filterTimeline() {
+  const sought = timeline.name.toLowerCase();
+  const matches = changes.names.map((name) => !sought || name.toLowerCase().includes(sought));
+  const [from, to] = timelineSpan(), all = timeline.from === null;
+  const found = new Uint32Array(changes.count);
+  let count = 0;
+  for (let i = 0; i < changes.count; i++) {
+    if (matches[changes.name[i]] && (all || (changes.time[i] >= from && changes.time[i] <= to))) found[count++] = i;
+  }
+  timeline.found = found.subarray(0, count);
+  const seen = new Set(changes.kind.subarray(0, changes.count));
+  timeline.lanes = LANES.map(([label, kinds]) => [label, kinds.map((kind) => now.kinds.indexOf(kind))])
+    .filter(([, kinds]) => kinds.some((kind) => seen.has(kind)));
+  drawLanes();
+  $("found").textContent = `${number(count)} of ${number(changes.count)} changes`;
+  $("span").textContent = changes.count ? `${clock(from)} to ${clock(to)} UTC (${span(to - from)})` : "";
+  $("list-space").style.height = `${count * ROW_HEIGHT}px`;
+  drawList();
+}
+
+function drawLanes() {
+  const lanes = timeline.lanes;
+  $("lane-names").replaceChildren(...lanes.map(([label]) => el("div", {}, label)));
+  const { context, width, height } = drawing($("canvas"), Math.max(1, lanes.length) * LANE_HEIGHT);
+  const columns = Math.max(1, Math.floor(width)), [from, to] = timelineSpan();
+  const lane = new Int8Array(now.kinds.length).fill(-1);
+  lanes.forEach(([, kinds], y) => kinds.forEach((kind) => { if (kind >= 0) lane[kind] = y; }));
+  // The operations of a column and lane as bits, and their number.
+  const ops = new Uint8Array(columns * lanes.length), counts = new Uint32Array(columns * lanes.length);
+  const scale = (columns - 1) / (to - from);
+  for (const i of timeline.found) {
+    const y = lane[changes.kind[i]];
+    if (y < 0) continue;
+    const cell = y * columns + Math.min(columns - 1, Math.max(0, Math.round((changes.time[i] - from) * scale)));
+    ops[cell] |= 1 << changes.op[i];
+    counts[cell]++;
+  }
+  const [created, updated, deleted, read] = ["--good", "--accent", "--bad", "--soft"].map(colour);
+  for (let cell = 0; cell < ops.length; cell++) {
+    if (!ops[cell]) continue;
+    context.fillStyle = ops[cell] & 4 ? deleted : ops[cell] & 1 ? created : ops[cell] & 2 ? updated : read;
+    const size = Math.min(LANE_HEIGHT - 4, 6 + 3 * Math.log2(counts[cell]));
+    context.fillRect(cell % columns, (Math.floor(cell / columns) + 1) * LANE_HEIGHT - 2 - size, 2, size);
+  }
+  if (timeline.selected >= 0) {
+    context.fillStyle = colour("--ink");
+    context.fillRect((changes.time[timeline.selected] - from) * scale, 0, 1, height);
+  }
+}
+
+/** Draws the rows of the list that can be seen, and no others. */
+function drawList() {
+  const list = $("list"), rows = [];
+  const first = Math.max(0, Math.floor(list.scrollTop / ROW_HEIGHT) - 4);
+  const last = Math.min(timeline.found.length, first + Math.ceil(list.clientHeight / ROW_HEIGHT) + 8);
+  for (let position = first; position < last; position++) {
+    const i = timeline.found[position], op = changes.op[i];
+    const row = el("div", { class: "row", role: "option", id: `change-${i}`, "aria-selected": String(i === timeline.selected),
+      on: { click: () => select(position) } },
+      el("span", { class: "time" }, clock(changes.time[i], false)), el("span", { class: `op-${OPS[op]}` }, SIGNS[op]),
+      el("span", { class: "what" }, now.kinds[changes.kind[i]]), el("span", { class: "name" }, changes.names[changes.name[i]]),
+      el("span", { class: "offset" }, String(changes.offset[i])));
+    row.style.top = `${position * ROW_HEIGHT}px`;
+    rows.push(row);
+  }
+  $("list-space").replaceChildren(...rows);
+  if (timeline.selected >= 0) list.setAttribute("aria-activedescendant", `change-${timeline.selected}`);
+}
+
+/** Selects the change at a position of the list, and shows it in full. */
+async function select(position, { link = true } = {}) {
+  const i = timeline.found[position];
+  if (i === undefined) return;
+  timeline.selected = i;
+  const list = $("list"), top = position * ROW_HEIGHT;
+  if (top < list.scrollTop || top + ROW_HEIGHT > list.scrollTop + list.clientHeight) {
+    list.scrollTop = Math.max(0, top - list.clientHeight / 2);
+  }
+  drawList();
+  drawLanes();
+  if (link) writeHash();
+  try {
+    const found = await source.change(i);
+    if (timeline.selected === i) showDetail(found, changes.names[changes.name[i]]);
+  } catch (error) {
+    if (timeline.selected === i) $("detail").replaceChildren(el("p", { class: "problem" }, error.message));
+  }
+}
+
+function showDetail(change, name) {
+  const origin = change.source, before = change.before || {}, after = change.after || {};
+  const what = { c: "created", u: "changed", d: "deleted", r: "in the snapshot" }[change.op];
+  const record = origin.record_type === null ? `the snapshot that ends behind offset ${origin.offset}`
+    : `${origin.record_type} v${origin.record_version} at offset ${origin.offset}, epoch ${origin.epoch}`
+    + (origin.transaction_end === null ? "" : `, in a transaction that ends at ${origin.transaction_end}`);
+  const rows = [...new Set([...Object.keys(before), ...Object.keys(after)])].map((field) => {
+    const [was, is] = [before, after].map((side) => (Object.hasOwn(side, field) ? shown(side[field]) : ""));
+    return el("tr", { class: change.op === "u" && was !== is ? "changed" : null },
+      el("th", {}, field), el("td", {}, was), el("td", {}, is));
+  });
+  const who = change.who ? `, asked for by ${change.who.principal} from ${change.who.host} (${change.who.api})` : "";
+  $("detail").replaceChildren(
+    el("h2", {}, `${change.kind} ${name} ${what}`),
+    el("p", {}, `${clock(change.ts_ms)} UTC, by ${record}${who}`),
+    el("div", { class: "wide" }, el("table", {},
+      el("thead", {}, el("tr", {}, el("th", {}, "Field"), el("th", {}, "Before"), el("th", {}, "After"))), el("tbody", {}, ...rows))));
+}
+
+/** Shows a span of time; null for all. */
+function look(from, to) {
+  const [first, last] = changes.span();
+  if (from !== null && (to - from >= last - first || from >= last || to <= first)) from = to = null;
+  timeline.from = from;
+  timeline.to = to;
+  redrawTimeline();
+  writeHash();
+}
+
+function zoom(factor, around = 0.5) {
+  const [from, to] = timelineSpan(), middle = from + around * (to - from), size = Math.max(10, (to - from) * factor);
+  look(middle - around * size, middle + (1 - around) * size);
+}
+
+function move(part) {
+  const [from, to] = timelineSpan(), by = part * (to - from);
+  if (timeline.from !== null) look(from + by, to + by);
+}
+
+const redrawTimeline = inFrame(() => { if (current.view === "timeline" && now) filterTimeline(); });
+
+function startTimeline() {
+  const canvas = $("canvas"), list = $("list");
+  let wait = null, dragged = null;
+  $("timeline-form").addEventListener("submit", (event) => event.preventDefault());
+  $("name").addEventListener("input", () => {
+    timeline.name = $("name").value;
+    clearTimeout(wait);
+    wait = setTimeout(() => { redrawTimeline(); writeHash(); }, 120);
+  });
+  $("zoom-in").addEventListener("click", () => zoom(0.5));
+  $("zoom-out").addEventListener("click", () => zoom(2));
+  $("earlier").addEventListener("click", () => move(-0.5));
+  $("later").addEventListener("click", () => move(0.5));
+  $("all").addEventListener("click", () => look(null, null));
+  const keys = { ArrowLeft: () => move(-0.2), ArrowRight: () => move(0.2), "+": () => zoom(0.5), "=": () => zoom(0.5),
+    "-": () => zoom(2), Home: () => look(null, null) };
+  canvas.addEventListener("keydown", (event) => {
+    if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+  });
+  canvas.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.shiftKey) return; // the page scrolls
+    event.preventDefault();
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, event.offsetX / canvas.clientWidth);
+  }, { passive: false });
+  canvas.addEventListener("pointerdown", (event) => {
+    dragged = { x: event.offsetX, span: timelineSpan() };
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!dragged || timeline.from === null || Math.abs(event.offsetX - dragged.x) < 4) return;
+    const [from, to] = dragged.span, by = (dragged.x - event.offsetX) / canvas.clientWidth * (to - from);
+    look(from + by, to + by);
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    if (dragged && Math.abs(event.offsetX - dragged.x) < 4) pick(event.offsetX, event.offsetY);
+    dragged = null;
+  });
+  list.addEventListener("scroll", inFrame(drawList));
+  list.addEventListener("keydown", (event) => {
+    const page = Math.floor(list.clientHeight / ROW_HEIGHT) - 1;
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page }[event.key];
+    const position = timeline.found.indexOf(timeline.selected);
+    if (step !== undefined) {
+      event.preventDefault();
+      select(position < 0 ? 0 : Math.max(0, Math.min(timeline.found.length - 1, position + step)));
+    } else if (event.key === "Home" || event.key === "End") {
+      event.preventDefault();
+      select(event.key === "Home" ? 0 : timeline.found.length - 1);
+    }
+  });
+}
+
+/** Selects the change that is nearest to a point of the lanes. */
+function pick(x, y) {
+  const [from, to] = timelineSpan(), time = from + x / $("canvas").clientWidth * (to - from);
+  const lane = timeline.lanes[Math.min(timeline.lanes.length - 1, Math.max(0, Math.floor(y / LANE_HEIGHT)))];
+  let best = -1, distance = Infinity;
+  timeline.found.forEach((i, position) => {
+    const far = Math.abs(changes.time[i] - time);
+    if (lane[1].includes(changes.kind[i]) && far < distance) [best, distance] = [position, far];
+  });
+  select(best);
+}
+
+// ---------------------------------------------------------------------------- replicas and brokers
+
+const STRIPS_MAX = 60;
+const BROKER_STATES = ["absent", "fenced", "active", "leaving"];
+const BROKER_COLOURS = ["--line", "--bad", "--good", "--warn"];
+
+/** The lives of brokers, moves of leaders, and partitions that lacked replicas, from all changes. */
+function replicaHistory() {
+  const brokers = new Map(), partitions = new Map(), moves = [], kinds = now.kinds;
+  const flapping = new Map(); // broker -> {left, returned}
+  const flaps = (id) => flapping.get(id) || flapping.set(id, { left: 0, returned: 0 }).get(id);
+  for (const [i, detail] of changes.details) {
+    const time = changes.time[i], name = changes.names[changes.name[i]];
+    if (kinds[changes.kind[i]] === "broker") {
+      if (!brokers.has(name)) brokers.set(name, []);
+      brokers.get(name).push([time, detail[1]]);
+      continue;
+    }
+    const [leaderBefore, leaderAfter, isrBefore, isrAfter, replicas] = detail;
+    if (leaderBefore !== null && leaderAfter !== null && leaderBefore !== leaderAfter) moves.push(time);
+    const lacks = isrAfter === null ? 0 : replicas - isrAfter.length;
+    if (lacks > 0 || partitions.has(name)) {
+      if (!partitions.has(name)) partitions.set(name, { changes: [], brokers: new Set() });
+      partitions.get(name).changes.push([time, lacks]);
+    }
+    if (isrBefore === null || isrAfter === null) continue;
+    for (const id of isrBefore) if (!isrAfter.includes(id)) { flaps(id).left++; partitions.get(name)?.brokers.add(id); }
+    for (const id of isrAfter) if (!isrBefore.includes(id)) { flaps(id).returned++; partitions.get(name)?.brokers.add(id); }
+  }
+  return { brokers, partitions, moves, flapping };
+}
+
+function drawReplicas() {
+  const history = replicaHistory(), [from, to] = changes.span();
+  const byNumber = ([a], [b]) => a.localeCompare(b, "en", { numeric: true });
+  $("lifelines").replaceChildren();
+  for (const [name, states] of [...history.brokers].sort(byNumber)) {
+    const state = BROKER_STATES[states.at(-1)[1]];
+    const fenced = states.filter(([, one], i) => one === 1 && i > 0 && states[i - 1][1] > 1).length;
+    strip($("lifelines"), `${name}: ${state === "leaving" ? "shutting down" : state === "absent" ? "not registered" : state}, fenced ${fenced} times`,
+      states, from, to, (one) => colour(BROKER_COLOURS[one]), null);
+  }
+  drawMoves(history.moves, from, to);
+  drawHeat(history, from, to);
+}
+
+/** A label and a canvas with a colour for each value, from its time to the next. */
+function strip(into, label, values, from, to, paint, run) {
+  const text = run ? el("button", { class: "link label", title: label, on: { click: run } }, label) : el("span", { class: "label", title: label }, label);
+  const canvas = el("canvas", { role: "img", "aria-label": label });
+  into.append(text, canvas);
+  const { context, width, height } = drawing(canvas, 14);
+  const x = (time) => (Math.max(from, time) - from) / (to - from) * width;
+  values.forEach(([time, value], i) => {
+    const end = i + 1 < values.length ? values[i + 1][0] : to;
+    context.fillStyle = paint(value);
+    if (context.fillStyle && value !== null) context.fillRect(x(time), 0, Math.max(1.5, x(end) - x(time)), height);
+  });
+}
+
+function drawMoves(moves, from, to) {
+  const hour = 3600e3, hours = Math.max(1, Math.ceil((to - from) / hour)), counts = new Uint32Array(Math.min(hours, 2000));
+  const first = to - counts.length * hour;
+  let inSight = 0;
+  for (const time of moves) {
+    const slot = Math.floor((time - first) / hour);
+    if (slot >= 0) { counts[Math.min(slot, counts.length - 1)]++; inSight++; }
+  }
+  const most = counts.reduce((a, b) => Math.max(a, b), 0);
+  $("moves-total").textContent = `${number(moves.length)} moves in ${number(hours)} hours; at most ${number(most)} in an hour`
+    + (inSight < moves.length ? `; the last ${number(counts.length)} hours are drawn` : "");
+  const { context, width, height } = drawing($("moves"), 80), step = width / counts.length;
+  context.fillStyle = colour("--accent");
+  counts.forEach((count, i) => {
+    if (count) context.fillRect(i * step, height - (height - 4) * count / most, Math.max(1, step - 1), (height - 4) * count / most);
+  });
+}
+
+function drawHeat({ partitions, flapping }, from, to) {
+  const out = new Map();
+  const ranked = [...flapping].sort((a, b) => b[1].left - a[1].left || a[0] - b[0]);
+  const rank = new Map(ranked.map(([id], i) => [id, i]));
+  const best = (one) => Math.min(...[...one.brokers].map((id) => rank.get(id)), Infinity);
+  const rows = [...partitions].sort((a, b) => best(a[1]) - best(b[1]) || b[1].changes.length - a[1].changes.length);
+  const lacking = rows.filter(([, one]) => one.changes.at(-1)[1] > 0).length;
+  for (const [id, one] of flapping) out.set(id, one.left - one.returned);
+  $("heat-total").textContent = `${number(rows.length)} partitions lacked a replica at some time, ${number(lacking)} lack one now`
+    + (rows.length > STRIPS_MAX ? `; the first ${STRIPS_MAX} are drawn` : "");
+  $("flapping").hidden = ranked.length === 0;
+  $("flapping").tBodies[0].replaceChildren(...ranked.slice(0, STRIPS_MAX).map(([id, one]) => el("tr", {},
+    el("td", {}, String(id)), el("td", { class: "number" }, number(one.left)), el("td", { class: "number" }, number(one.returned)),
+    el("td", { class: "number" }, number(Math.max(0, out.get(id)))))));
+  $("heat").replaceChildren();
+  const [warn, bad] = [colour("--warn"), colour("--bad")];
+  for (const [name, one] of rows.slice(0, STRIPS_MAX)) {
+    strip($("heat"), name, one.changes, from, to, (lacks) => (lacks > 1 ? bad : lacks === 1 ? warn : "transparent"),
+      () => open({ view: "timeline", name }));
+  }
+}
+
+const redrawReplicas = inFrame(() => { if (current.view === "replicas" && now) drawReplicas(); });
+
+// ---------------------------------------------------------------------------- state
+
+let stateAt = "";
+
+/** An offset or a time as the server takes it. Throws an Error for another text. */
+function moment(text) {
+  const plain = text.trim();
+  if (plain === "" || plain === "now") return "";
+  if (/^[0-9]+$/.test(plain)) return plain;
+  const time = Date.parse(/Z$|[+-][0-9]{2}:?[0-9]{2}$/.test(plain) ? plain : `${plain.replace(" ", "T")}Z`);
+  if (Number.isNaN(time)) throw new Error(`${plain} is neither an offset nor a time such as 2026-11-21T03:18:00Z`);
+  return String(time);
+}
+
+async function showState() {
+  const said = $("state-said");
+  said.className = "";
+  try {
+    stateAt = moment($("state-at").value);
+    said.textContent = "loading";
+    const root = await source.state([], { at: stateAt });
+    said.textContent = `the state before offset ${number(root.offset)}`;
+    $("tree").replaceChildren(level([], root));
+  } catch (error) {
+    said.className = "problem";
+    said.textContent = error.message;
+  }
+}
+
+/** The entries of an answer as a list; objects open when they are asked for. */
+function level(path, found) {
+  const list = el("ul", { role: "group" });
+  append(list, path, found, "");
+  if (found.total > found.entries.length) {
+    const filter = el("input", { type: "search", placeholder: `filter ${number(found.total)} names`, "aria-label": "Filter" });
+    filter.addEventListener("change", async () => {
+      const other = await source.state(path, { at: stateAt, text: filter.value });
+      list.replaceChildren(el("li", {}, filter));
+      append(list, path, other, filter.value);
+    });
+    list.prepend(el("li", {}, filter));
+  }
+  return list;
+}
+
+function append(list, path, found, text) {
+  for (const [name, value, size] of found.entries) {
+    list.append(size === undefined
+      ? el("li", {}, `${name}: `, el("span", { class: "value" }, shown(value)))
+      : branch([...path, name], size));
+  }
+  const next = found.start + found.entries.length;
+  if (next < found.total) {
+    const more = el("button", {}, `${number(found.total - next)} more`);
+    const item = el("li", {}, more);
+    more.addEventListener("click", async () => {
+      const rest = await source.state(path, { at: stateAt, start: next, text });
+      item.remove();
+      append(list, path, rest, text);
+    });
+    list.append(item);
+  }
+}
+
+function branch(path, size) {
+  const button = el("button", { class: "node", "aria-expanded": "false" }, path.at(-1));
+  const item = el("li", {}, button, el("span", { class: "dim" }, ` ${number(size)}`));
+  button.addEventListener("click", async () => {
+    const isOpen = button.getAttribute("aria-expanded") === "true";
+    button.setAttribute("aria-expanded", String(!isOpen));
+    if (isOpen) { item.querySelector("ul")?.remove(); return; }
+    try {
+      item.append(level(path, await source.state(path, { at: stateAt })));
+    } catch (error) {
+      item.append(el("ul", {}, el("li", { class: "problem" }, error.message)));
+    }
+  });
+  return item;
+}
+
+async function showDifference() {
+  const said = $("state-said");
+  said.className = "";
+  try {
+    const [before, after] = [moment($("state-before").value), moment($("state-at").value)];
+    said.textContent = "comparing";
+    const found = await source.difference(before, after);
+    said.textContent = `${found.more ? "more than " : ""}${number(found.differences.length)} differences between offsets`
+      + ` ${number(found.before)} and ${number(found.after)}`;
+    const signs = { added: "+", removed: "\u2212", changed: "~" }, classes = { added: "op-c", removed: "op-d", changed: "op-u" };
+    $("tree").replaceChildren(el("ul", {}, ...found.differences.map((one) => {
+      const before = one.before || {}, after = one.after || {};
+      const fields = [...new Set([...Object.keys(before), ...Object.keys(after)])].map((name) => el("li", {}, `${name}: `,
+        el("span", { class: "value" }, [before, after].filter((side) => Object.hasOwn(side, name)).map((side) => shown(side[name])).join(" \u2192 "))));
+      return el("li", { class: "difference" }, el("span", { class: classes[one.change] }, `${signs[one.change]} /${one.path.join("/")}`), el("ul", {}, ...fields));
+    })));
+  } catch (error) {
+    said.className = "problem";
+    said.textContent = error.message;
+  }
+}
+
+function startState() {
+  $("state-form").addEventListener("submit", (event) => { event.preventDefault(); showState(); });
+  $("compare").addEventListener("click", showDifference);
+  if (!source.isLive) $("state-form").hidden = true; // a report has the state at its end
+}
+
+// ---------------------------------------------------------------------------- wire
+
+let apis = null;
+
+async function showWire() {
+  if (apis || !source.isLive) return;
+  apis = await source.apis();
+  $("api").replaceChildren(...apis.map((one) => el("option", { value: one.key }, `${one.name} (${one.key})`)));
+  chooseApi();
+}
+
+function chooseApi() {
+  const api = apis.find((one) => one.key === Number($("api").value));
+  const versions = Array.from({ length: api.last - api.first + 1 }, (_, i) => api.last - i);
+  $("version").replaceChildren(...versions.map((one) => el("option", {}, String(one))));
+  return showFields();
+}
+
+async function showFields() {
+  const found = await source.fields($("api").value, $("version").value);
+  $("fields").replaceChildren(...["request", "response"].map((kind) => el("div", {}, el("h2", {}, kind),
+    el("ul", {}, ...found[kind].map((field) => {
+      const about = [field.type, field.nullable ? "or null" : "", field.tag === null ? "" : `tag ${field.tag}`].filter(Boolean).join(" ");
+      const item = el("li", {}, el("code", {}, field.name), " ", el("span", { class: "dim" }, about));
+      item.style.paddingLeft = `${16 * field.depth}px`;
+      return item;
+    })))));
+}
+
+async function dissect() {
+  const said = $("wire-said"), kind = $("wire-kind").value;
+  said.className = "";
+  try {
+    const asked = { hex: $("hex").value, kind, api: Number($("api").value), version: Number($("version").value) };
+    const found = await source.dissect(asked);
+    said.textContent = `${number(found.bytes)} bytes${found.ok ? "" : ": something does not decode"}`;
+    $("dissected").replaceChildren(el("ul", {}, ...nodes(found.tree)));
+  } catch (error) {
+    said.className = "problem";
+    said.textContent = error.message;
+  }
+}
+
+function nodes(node) {
+  const place = node.start === undefined ? "" : ` ${node.start}-${node.end}`;
+  const item = el("li", {}, el("b", {}, node.name), el("span", { class: "dim" }, ` ${node.type}${place}`));
+  if ("value" in node) item.append(` = ${shown(node.value)}`);
+  if (node.error) item.append(el("span", { class: "problem" }, ` ${node.error.reason}`));
+  if (node.children) item.append(el("ul", {}, ...node.children.flatMap(nodes)));
+  return [item];
+}
+
+function startWire() {
+  $("wire-form").addEventListener("submit", (event) => { event.preventDefault(); dissect(); });
+  $("api").addEventListener("change", chooseApi);
+  $("version").addEventListener("change", showFields);
+  if (!source.isLive) $("tab-wire").hidden = true; // a report has no server that dissects
+}
+
+// ---------------------------------------------------------------------------- sections and links
+
+const VIEWS = ["quorum", "timeline", "replicas", "state", "wire"];
+const current = { view: "quorum" };
+
+function show(view) {
+  current.view = view;
+  for (const one of VIEWS) {
+    const isShown = one === view;
+    $(one).hidden = !isShown;
+    $(`tab-${one}`).setAttribute("aria-selected", String(isShown));
+    $(`tab-${one}`).tabIndex = isShown ? 0 : -1;
+  }
+  if (!now) return;
+  if (view === "quorum") showQuorum();
+  if (view === "timeline") redrawTimeline();
+  if (view === "replicas") redrawReplicas();
+  if (view === "state" && !$("tree").firstChild) showState();
+  if (view === "wire") showWire();
+}
+
+function open({ view, name = "" }) {
+  timeline.name = $("name").value = name;
+  show(view);
+  writeHash();
+}
+
+/** Writes what is shown into the link of the page: a copy of the link shows the same. */
+function writeHash() {
+  const hash = new URLSearchParams({ view: current.view });
+  if (current.view === "timeline") {
+    if (timeline.selected >= 0) hash.set("at", changes.place(timeline.selected));
+    if (timeline.name) hash.set("name", timeline.name);
+    if (timeline.from !== null) { hash.set("from", Math.round(timeline.from)); hash.set("to", Math.round(timeline.to)); }
+  }
+  if (current.view === "state" && $("state-at").value) hash.set("at", $("state-at").value);
+  history.replaceState(null, "", `#${hash}`);
+}
+
+/** Shows what the link of the page says; ``#at=OFFSET`` alone is a change. */
+function readHash() {
+  const hash = new URLSearchParams(location.hash.slice(1));
+  const given = hash.get("view") || (hash.has("at") || hash.has("name") ? "timeline" : "quorum");
+  const view = VIEWS.includes(given) ? given : "quorum";
+  if (view === "timeline") {
+    timeline.name = $("name").value = hash.get("name") || "";
+    const from = Number(hash.get("from")), to = Number(hash.get("to"));
+    [timeline.from, timeline.to] = hash.has("from") && from < to ? [from, to] : [null, null];
+    wanted = hash.get("at");
+  }
+  if (view === "state") $("state-at").value = hash.get("at") || "";
+  show(view);
+}
+
+let wanted = null; // the place of the change that the link names, until it is there
+
+function showWanted() {
+  if (wanted === null || current.view !== "timeline" || changes.at(wanted) < 0) return;
+  const index = changes.at(wanted);
+  wanted = null;
+  filterTimeline();
+  select(timeline.found.indexOf(index), { link: false });
+}
+
+function start() {
+  startTimeline();
+  startState();
+  startWire();
+  for (const view of VIEWS) {
+    $(`tab-${view}`).addEventListener("click", () => { show(view); writeHash(); });
+    $(`tab-${view}`).addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const shownTabs = VIEWS.filter((one) => !$(`tab-${one}`).hidden);
+      const next = shownTabs[(shownTabs.indexOf(view) + step + shownTabs.length) % shownTabs.length];
+      $(`tab-${next}`).focus();
+      $(`tab-${next}`).click();
+    });
+  }
+  watchers.push(redrawTimeline, redrawReplicas, showWanted);
+  window.addEventListener("resize", () => { redrawTimeline(); redrawReplicas(); });
+  window.addEventListener("hashchange", () => { readHash(); showWanted(); });
+  document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") poll(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { redrawTimeline(); redrawReplicas(); });
+  readHash();
+  poll().then(() => { if (now) { show(current.view); showWanted(); } });
+}
+
+start();

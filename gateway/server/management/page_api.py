@@ -1,0 +1,256 @@
+"""Answers the requests of the page: its files, and JSON of the log, the quorum and the protocol.
+
+Every response is bounded, and what takes long is made in a thread. ``gateway.page`` makes the
+content.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
+
+import trio
+
+from gateway.page import wire
+from gateway.page.assets import CSS, HTML, JS, POLICY, asset
+from gateway.page.now import About, LogEnd, followed, now_json
+from gateway.page.quorum import described
+from gateway.page.rows import offset_text, parse_offset
+from gateway.page.state_browser import NoSuchPath, browse, differences
+from gateway.server.management.http_connections import Answer, RequestBody
+from gateway.server.management.page_log import PageLog
+from gateway.server.management.requester import requester_of
+from gateway.server.management.status import readyz
+from gateway.sizes import KIB
+
+if TYPE_CHECKING:
+    import h11
+
+    from gateway.ports import Quorum
+    from gateway.server.management.facts import Facts
+    from gateway.sources.log_partition import LogPartition
+    from kwire.messages.describe_quorum_response import DescribeQuorumResponse
+
+#: Rows of one response, about: some 300 KB.
+_ROWS_MAX: Final = 5000
+_BODY_BYTES_MAX: Final = 80 * KIB
+#: The longest wait for the leader's answer, and the time for which it is shown again, s.
+_DESCRIBED_S: Final = 1.0
+_KEPT_S: Final = 0.4
+#: Larger numbers are times, as in ``kwire state --at``.
+_FIRST_TIME_MS: Final = 10**12
+_JSON: Final = "application/json; charset=utf-8"
+_FILE_PATHS: Final = {"/": HTML, f"/{CSS}": CSS, f"/{JS}": JS}
+
+_Query = Mapping[str, str]
+
+
+class BadRequest(ValueError):
+    """A parameter is missing or invalid; the text says which."""
+
+
+class PageApi:
+    """The paths of the page. ``quorum`` is the one behind the log, if there is one; ``audit`` this
+    node's audit log.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        log: PageLog,
+        quorum: Quorum | None,
+        audit: LogPartition | None = None,
+    ) -> None:
+        self._facts = facts
+        self._log = log
+        self._quorum = quorum
+        self._audit = audit
+        self._described: tuple[float, dict[str, Any] | None, str | None] = (-1.0, None, None)
+        self._describing = trio.Lock()
+        self._get: dict[str, Callable[[_Query], Awaitable[Answer]]] = {
+            "/api/now": self._now,
+            "/api/changes": self._changes,
+            "/api/change": self._change,
+            "/api/state": self._state,
+            "/api/difference": self._difference,
+            "/api/apis": self._apis,
+            "/api/fields": self._fields,
+        }
+
+    async def run(self) -> None:
+        """Follow the log while a page is open, for ever."""
+        await self._log.run()
+
+    def serves(self, path: str) -> bool:
+        """Whether ``path`` is one of the page."""
+        return path in _FILE_PATHS or path in self._get or path == "/api/dissect"
+
+    def methods(self, path: str) -> Sequence[bytes]:
+        """Return the methods that ``path`` is served with."""
+        return (b"POST",) if path == "/api/dissect" else (b"GET", b"HEAD")
+
+    async def answer(
+        self, request: h11.Request, path: str, query: str, body: RequestBody
+    ) -> Answer:
+        """Return the response to a request of a path that is served, with a method of it."""
+        if path in _FILE_PATHS:
+            return _file(request, _FILE_PATHS[path])
+        try:
+            if path == "/api/dissect":
+                return await self._dissect(body)
+            given = parse_qs(query, keep_blank_values=True, max_num_fields=10)
+            return await self._get[path]({name: values[0] for name, values in given.items()})
+        except ValueError as error:  # of a parameter, a path or an offset
+            return _json({"error": str(error)}, 404 if isinstance(error, NoSuchPath) else 400)
+
+    # --- the log
+    # ---------------------------------------------------------------------------------------------
+
+    async def _now(self, query: _Query) -> Answer:
+        follower = await self._log.follow()
+        facts, partition = self._facts.at_one_moment(), self._facts.partition
+        quorum, problem = await self._quorum_now()
+        level = facts.metadata_version() or 0
+        if follower is not None:
+            level = follower.cursor.image.metadata_version
+        return _json(
+            now_json(
+                About(facts.version, facts.node_id, partition.cluster_id, facts.source),
+                round(1000 * facts.wall()),
+                readyz(facts)[1],
+                LogEnd(
+                    partition.log_start_offset, partition.high_watermark, partition.leader_epoch
+                ),
+                level,
+                await self._log.leaders(),
+                None if follower is None else followed(*follower[:2], follower.number),
+                available=self._log.available,
+                quorum=quorum,
+                problem=problem,
+            )
+        )
+
+    async def _changes(self, query: _Query) -> Answer:
+        after = parse_offset(query["after"]) if query.get("after") else -1
+        follower = self._log.follower
+        if follower is None:
+            return _json({"number": None, "rows": [], "more": True})
+        number = follower.number
+        found = await self._log.in_thread(partial(follower.changes.rows, after, _ROWS_MAX))
+        head = json.dumps({"number": number, "last": offset_text(found.last), "more": found.more})
+        return Answer(
+            200, head[:-1].encode() + b',"rows":[' + b",".join(found.texts) + b"]}\n", _JSON
+        )
+
+    async def _change(self, query: _Query) -> Answer:
+        follower, offset = self._log.follower, parse_offset(query.get("offset", ""))
+        line = None
+        if follower is not None:
+            line = await self._log.in_thread(partial(follower.changes.line, offset))
+        if line is None:
+            return _json({"error": "This change is no longer kept."}, 404)
+        change = json.loads(line)
+        if self._audit is not None:
+            at, time = change["source"]["offset"], change["ts_ms"]
+            change["who"] = requester_of(self._audit, at, time)
+        return _json(change)
+
+    async def _state(self, query: _Query) -> Answer:
+        image = await self._log.state(self._offset(query, "at"))
+        path, text = json.loads(query.get("path", "[]")), query.get("text", "")
+        if not isinstance(path, list) or not all(isinstance(name, str) for name in path):
+            raise BadRequest("path is a JSON array of names")
+        start = int(query.get("start", "0"))
+        work = partial(browse, image, path, start=max(0, start), text=text)
+        return _json(await self._log.in_thread(work))
+
+    async def _difference(self, query: _Query) -> Answer:
+        before = await self._log.state(self._offset(query, "before"))
+        after = await self._log.state(self._offset(query, "after"))
+        return _json(await self._log.in_thread(partial(differences, before, after)))
+
+    def _offset(self, query: _Query, name: str) -> int | None:
+        """The offset that a parameter names, itself or by a time in ms; None for now."""
+        text = query.get(name, "")
+        if not text:
+            return None
+        number = int(text)
+        return number if number < _FIRST_TIME_MS else self._log.offset_at(number)
+
+    # --- the quorum
+    # ---------------------------------------------------------------------------------------------
+
+    async def _quorum_now(self) -> tuple[dict[str, Any] | None, str | None]:
+        """The described quorum, or why there is none. All pages together ask the leader once."""
+        if self._quorum is None:
+            return None, None
+        async with self._describing:
+            if trio.current_time() - self._described[0] >= _KEPT_S:
+                found = await _describe(self._quorum)
+                known = None if isinstance(found, str) else described(found)
+                problem = found if isinstance(found, str) else None
+                self._described = trio.current_time(), known, problem
+            return self._described[1:]
+
+    # --- the protocol
+    # ---------------------------------------------------------------------------------------------
+
+    async def _apis(self, query: _Query) -> Answer:
+        return _json(await self._log.in_thread(wire.apis))
+
+    async def _fields(self, query: _Query) -> Answer:
+        key, version = int(query.get("api", "")), int(query.get("version", ""))
+        return _json(await self._log.in_thread(partial(wire.api, key, version)))
+
+    async def _dissect(self, body: RequestBody) -> Answer:
+        text = await body.read(_BODY_BYTES_MAX)
+        if text is None:
+            return Answer(413, b"The request is too large, or came too slowly.\n")
+        try:
+            asked = json.loads(text)
+        except RecursionError:
+            asked = None
+        if not isinstance(asked, dict):
+            raise BadRequest("a JSON object is needed")
+        return _json(await self._log.in_thread(partial(wire.dissected, asked)))
+
+
+async def _describe(quorum: Quorum) -> DescribeQuorumResponse | str:
+    """Return the leader's description, or a sentence."""
+    found: list[DescribeQuorumResponse | str] = []
+    answered = trio.Event()
+
+    def respond(response: DescribeQuorumResponse | str) -> None:
+        found.append(response)
+        answered.set()
+
+    quorum.describe(respond)
+    with trio.move_on_after(_DESCRIBED_S):
+        await answered.wait()
+    if not found:
+        return "The leader does not answer."
+    if not isinstance(found[0], str) and not (found[0].topics and found[0].topics[0].partitions):
+        return "There is no leader."
+    return found[0]
+
+
+def _file(request: h11.Request, name: str) -> Answer:
+    """A file of the page; the browser keeps it as long as it is the same."""
+    content_type, data, etag = asset(name)
+    more = (
+        ("ETag", etag),
+        ("Content-Security-Policy", POLICY),
+        ("Referrer-Policy", "no-referrer"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+    )
+    known = [value for header, value in request.headers if header == b"if-none-match"]
+    if etag.encode() in known:
+        return Answer(304, b"", content_type, more, cache="no-cache")
+    return Answer(200, data, content_type, more, cache="no-cache")
+
+
+def _json(document: Any, status: int = 200) -> Answer:
+    return Answer(status, json.dumps(document).encode("ascii") + b"\n", _JSON)

@@ -1,0 +1,49 @@
+"""Finds the client that asked for a change, in this node's audit log."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.ports import FileRange, OffsetOutOfRange
+from gateway.sizes import KIB
+from kwire.errors import DecodeError
+from kwire.records import decode_batches
+
+if TYPE_CHECKING:
+    from gateway.sources.log_partition import LogPartition
+
+#: Bytes of the audit log that are searched behind the time of the change.
+_SEARCHED: Final = 64 * KIB
+_SHOWN: Final = ("principal", "host", "client_id", "api", "time")
+
+
+def requester_of(audit: LogPartition, offset: int, timestamp: int) -> dict[str, Any] | None:
+    """Return principal, host, client id, API and time of the request that made the record of the
+    metadata log at ``offset``; None if this node did not carry it out. ``timestamp`` is the
+    record's, ms.
+    """
+    begin = audit.offset_for_timestamp(timestamp)  # an entry is written when its records are
+    if begin is None:
+        return None
+    try:
+        read = audit.read(begin.offset, _SEARCHED)
+    except OffsetOutOfRange:
+        return None
+    try:
+        data = b"".join(
+            os.pread(one.fd, one.length, one.position) if isinstance(one, FileRange) else one
+            for one in read.chunks
+        )
+    finally:
+        read.release()
+    try:
+        for batch in decode_batches(data):
+            for record in batch.records:
+                entry = json.loads(record.value or b"{}")
+                if entry.get("offset", -1) <= offset <= entry.get("last_offset", -1):
+                    return {name: entry.get(name) for name in _SHOWN}
+    except (DecodeError, ValueError):
+        return None
+    return None

@@ -1,0 +1,92 @@
+"""Opens the management port and starts its tasks, with the facts of a running server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.server.management.access import management_token
+from gateway.server.management.facts import Facts
+from gateway.server.management.management import (
+    management_address,
+    open_management,
+    serve_management,
+)
+from gateway.server.management.page_api import PageApi
+from gateway.server.management.page_log import PageLog
+from gateway.version import installed_version
+
+if TYPE_CHECKING:
+    import contextlib
+
+    import trio
+
+    from gateway.app import RunningServer
+    from gateway.config import Config
+    from gateway.server.clients.bound_listener import BoundListener
+    from gateway.server.groups.group_driver import GroupDriver
+    from gateway.server.server_context import ServerContext
+
+
+def check_management(config: Config) -> None:
+    """Check the keys of the management port. Raises ConfigError."""
+    assert config.management_listener is not None
+    management_address(config.management_listener)
+    management_token(config.security)
+
+
+def listen(config: Config, stack: contextlib.ExitStack) -> BoundListener:
+    """Listen at the configured address; ``stack`` closes the socket. Raises ConfigError."""
+    check_management(config)
+    assert config.management_listener is not None
+    bound_listener = open_management(config.management_listener)
+    stack.callback(bound_listener.sock.close)
+    return bound_listener
+
+
+async def start_management(
+    nursery: trio.Nursery,
+    ready: RunningServer,
+    server_context: ServerContext,
+    groups: GroupDriver,
+    stop: trio.Event,
+) -> None:
+    """Serve the port in ``nursery``."""
+    services, quorum = ready.services, ready.services.quorum
+    config = services.config
+    assert ready.management is not None and config.management_listener is not None
+    facts = Facts(
+        version=installed_version(),
+        node_id=services.node_id,
+        source=config.source_kind,
+        listeners=ready.listeners(),
+        partition=services.partition,
+        server_context=server_context,
+        groups=groups.count_by_state,
+        group_usage=lambda: groups.usage,
+        group_refusals=lambda: groups.refusals,
+        problems=services.problems,
+        quorum=quorum.status if quorum is not None else None,
+        stopping=stop.is_set,
+        own_snapshot=lambda: quorum.own_snapshot if quorum is not None else None,
+        metadata_version=lambda: services.source.image.metadata_version or None,
+        forwarding=services.controller.forwarding if services.controller is not None else None,
+        controlling=services.controller.facts if services.controller is not None else None,
+        worker_processes=ready.workers,
+    )
+    own_name = management_address(config.management_listener).host
+    page_log = PageLog(services.partition, server_context.reports)
+    audit = services.audit.partition if services.audit is not None else None
+    page = PageApi(facts, page_log, quorum, audit)
+
+    async def serve(*, task_status: trio.TaskStatus[None]) -> None:
+        assert ready.management is not None
+        await serve_management(
+            ready.management.sock,
+            facts,
+            config.management_allowed_hosts | {own_name},
+            token=management_token(config.security),
+            page=page,
+            task_status=task_status,
+        )
+
+    await nursery.start(serve)

@@ -1,0 +1,19 @@
+"""The page over a log directory, for tests of the management port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from gateway.server.logs import Reports
+from gateway.server.management.page_api import PageApi
+from gateway.server.management.page_log import PageLog
+from gateway.server.metadata_source import SAMPLE
+from tests.gateway.server.watched import facts
+from tests.gateway.views.view_reading import opened
+
+
+def page(directory: Path = SAMPLE) -> PageApi:
+    """The page over the log of a directory, which is not followed."""
+    log = opened(directory)
+    return PageApi(facts(cast(Any, log)), PageLog(log, Reports()), None)

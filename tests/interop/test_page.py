@@ -1,0 +1,235 @@
+"""The page in Chromium over an own quorum whose brokers come and go: figures, changes within a
+second, links, keyboard, narrow windows, and a server that stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.address import parse_address
+from gateway.cli.state_at import At
+from gateway.cli.state_server import load_server
+from kwire.cluster import Image
+from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from tests.interop.browser import Browser, browser
+from tests.interop.conftest import FIGURES
+from tests.interop.page_view import (
+    TOO_WIDE,
+    expected_figures,
+    figures,
+    health,
+    shows,
+    url,
+    wait_for,
+    wait_for_all,
+    wait_until,
+)
+from tools.admin import Admin
+from tools.gateway_process import Gateway, gateway
+from tools.simulated_brokers import FIRST_ID, SimulatedBrokers, simulated_brokers
+
+_VIEWS = ("quorum", "timeline", "replicas", "state", "wire")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    data = tmp_path_factory.mktemp("page") / "data"
+    arguments = ["--data-dir", str(data), "--management-listener", "127.0.0.1:0"]
+    with gateway(*arguments, "--broker-session-timeout-ms", "60000") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def brokers(server: Gateway) -> Iterator[SimulatedBrokers]:
+    controller = server.ready["listeners"]["CONTROLLER"]
+    with simulated_brokers(lambda: controller, server.ready["cluster_id"], 3) as running:
+        create(server, "orders", partitions=12, replicas=3)
+        yield running
+
+
+def create(server: Gateway, name: str, *, partitions: int = 1, replicas: int = 1) -> None:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+    with Admin([server.bootstrap]) as admin:
+        admin.send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+
+
+def image(server: Gateway) -> Image:
+    return load_server(parse_address(server.bootstrap), At()).image
+
+
+def test_figures_are_those_of_the_state(
+    server: Gateway, brokers: SimulatedBrokers, chromium: Browser
+) -> None:
+    chromium.open(url(server))
+    wait_for_all(chromium)
+    wait_until(lambda: shows(chromium, image(server)))
+    expected = image(server)
+    assert expected_figures(expected)["partition"] == "12"
+    assert figures(chromium)["leader"] == "1" and health(chromium) == "live"
+    for fence in (True, False):
+        brokers.heartbeat(FIRST_ID, fence=fence)
+        expected = image(server)
+        wait_until(lambda state=expected: shows(chromium, state))  # type: ignore[misc]
+        assert figures(chromium)["fenced"] == ("1" if fence else "0")
+    assert chromium.errors == []
+
+
+def test_change_is_shown_within_a_second(
+    server: Gateway, brokers: SimulatedBrokers, chromium: Browser
+) -> None:
+    chromium.open(url(server, "#view=timeline"))
+    wait_for_all(chromium)
+    times = []
+    for number in range(3):
+        name = f"new-{number}"
+        create(server, name)
+        began = time.monotonic()
+        wait_for(chromium, f"changes.names.includes('{name}')")
+        times.append(time.monotonic() - began)
+    FIGURES.append(f"page: changes are shown after {', '.join(f'{one:.2f}' for one in times)} s")
+    assert max(times) < 1
+
+
+def test_click_and_keys_show_a_change_and_the_link_keeps_it(
+    server: Gateway, brokers: SimulatedBrokers, chromium: Browser
+) -> None:
+    create(server, "linked", partitions=2)
+    chromium.open(url(server, "#view=timeline&name=linked"))
+    wait_for_all(chromium)
+    wait_for(chromium, "document.querySelectorAll('#list .row').length === 3")
+    chromium.evaluate("document.querySelector('#list .row').click()")
+    wait_for(chromium, "document.querySelector('#detail h2')?.textContent.includes('linked')")
+    first = chromium.evaluate("document.querySelector('#detail h2').textContent")
+    chromium.evaluate("document.getElementById('list').focus()")
+    chromium.press("ArrowDown")
+    wait_for(chromium, f"document.querySelector('#detail h2').textContent !== '{first}'")
+    shown = chromium.evaluate("document.getElementById('detail').textContent")
+    assert "PARTITION_RECORD" in shown
+    link = chromium.evaluate("location.href")
+    chromium.open("about:blank")
+    chromium.open(link)
+    wait_for(chromium, "document.querySelector('#detail h2') !== null")
+    assert chromium.evaluate("document.getElementById('detail').textContent") == shown
+
+
+def test_tabs_move_by_keys(server: Gateway, brokers: SimulatedBrokers, chromium: Browser) -> None:
+    chromium.open(url(server))
+    wait_for_all(chromium)
+    chromium.evaluate("document.getElementById('tab-quorum').focus()")
+    seen = []
+    for _ in _VIEWS:
+        chromium.press("ArrowRight")
+        seen.append(chromium.evaluate("current.view"))
+    assert seen == [*_VIEWS[1:], _VIEWS[0]]
+
+
+def test_state_and_difference_are_shown(
+    server: Gateway, brokers: SimulatedBrokers, chromium: Browser
+) -> None:
+    chromium.open(url(server, "#view=state"))
+    wait_for(chromium, "document.querySelectorAll('#tree button.node').length > 5")
+    for name in ("topics", "byName", "orders", "0"):
+        chromium.evaluate(
+            "[...document.querySelectorAll('#tree button.node')]"
+            f".filter(one => one.textContent === '{name}').at(-1).click()"
+        )
+        wait_for(
+            chromium,
+            f"[...document.querySelectorAll('#tree button.node')].some(one => "
+            f"one.textContent === '{name}' && one.parentElement.querySelector('ul'))",
+        )
+    text = chromium.evaluate("document.getElementById('tree').textContent")
+    topic_id = image(server).topic_ids["orders"]
+    partition = image(server).partitions[topic_id][0]
+    assert f"replicas: {list(partition.replicas)}".replace(" ", "") in text.replace(" ", "")
+    with Admin([server.bootstrap]) as admin:
+        begin = chromium.evaluate("now.log.end")
+        create(server, "gone")
+        admin.send(DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")], timeout_ms=10_000))
+        create(server, "stays")
+    chromium.evaluate(f"document.getElementById('state-before').value = '{begin}'")
+    chromium.evaluate("document.getElementById('compare').click()")
+    wait_for(chromium, "document.querySelector('#tree .difference') !== null")
+    lines = chromium.evaluate(
+        "[...document.querySelectorAll('#tree .difference > span')].map(one => one.textContent)"
+    )
+    assert "+ /topics/byName/stays" in lines and not any("gone" in line for line in lines)
+
+
+def test_bytes_are_dissected_on_the_page(server: Gateway, chromium: Browser) -> None:
+    chromium.open(url(server, "#view=wire"))
+    wait_for(chromium, "document.querySelectorAll('#fields li').length > 0")
+    chromium.evaluate("document.getElementById('hex').value = '00120000000000070003666f6f'")
+    chromium.evaluate("document.querySelector('#wire-form button').click()")
+    wait_for(chromium, "document.getElementById('dissected').textContent.includes('foo')")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_sections_fit_their_window(
+    server: Gateway, brokers: SimulatedBrokers, chromium: Browser, width: int, dark: bool
+) -> None:
+    for view in _VIEWS:
+        chromium.open(url(server, f"#view={view}"), width=width, dark=dark)
+        wait_for_all(chromium)
+        assert chromium.evaluate(TOO_WIDE) <= 0, view
+    assert chromium.errors == []
+
+
+def test_page_asks_only_its_server(
+    server: Gateway, brokers: SimulatedBrokers, chromium: Browser
+) -> None:
+    chromium.loaded.clear()
+    chromium.open(url(server))
+    wait_for_all(chromium)
+    assert all(one.startswith((url(server), "data:,")) for one in chromium.loaded)
+
+
+def test_stale_is_said_when_the_server_is_gone(tmp_path: Path, chromium: Browser) -> None:
+    with contextlib.ExitStack() as stack:
+        arguments = ["--data-dir", str(tmp_path / "data"), "--management-listener", "127.0.0.1:0"]
+        running = stack.enter_context(gateway(*arguments))
+        chromium.open(url(running))
+        wait_for(chromium, "document.getElementById('health').className === 'live'")
+        stack.close()
+        began = time.monotonic()
+        wait_for(chromium, "document.getElementById('health').className === 'stale'", 5)
+        assert time.monotonic() - began < 5
+    assert health(chromium).startswith("stale since ")
+    chromium.errors.clear()  # the browser notes the requests that failed
+
+
+def test_open_page_costs_next_to_nothing(
+    server: Gateway, brokers: SimulatedBrokers, chromium: Browser
+) -> None:
+    chromium.open("about:blank")
+    span_s = 4.0
+    costs = []
+    for page in ("about:blank", url(server, "#view=timeline")):
+        chromium.open(page)
+        if page.startswith("http"):
+            wait_for_all(chromium)
+        time.sleep(0.5)
+        before = _processor_s(server.pid)
+        time.sleep(span_s)
+        costs.append((_processor_s(server.pid) - before) / span_s)
+    share = costs[1] - costs[0]
+    FIGURES.append(f"page: an open page takes {100 * share:.1f} % of a core of the server")
+    assert share < 0.03  # the clock of processor time ticks every 10 ms
+
+
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100

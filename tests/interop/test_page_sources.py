@@ -1,0 +1,176 @@
+"""The page in Chromium over logs of Kafka: a large one, an observed quorum, a report as a file, and
+a log whose names are markup.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.cli.state_at import At
+from gateway.cli.state_files import load_files
+from kwire.cluster.tree import tree
+from tests.gateway.cli.test_report import report
+from tests.gateway.page.hostile_log import NAMES, write_hostile_log
+from tests.interop.browser import Browser, browser
+from tests.interop.conftest import FIGURES
+from tests.interop.page_view import (
+    TOO_WIDE,
+    figures,
+    health,
+    shows,
+    url,
+    wait_for,
+    wait_for_all,
+    wait_until,
+)
+from tests.interop.quorum import make_topics, need_kafka, observing
+from tests.shared import needs_shared
+from tools.gateway_process import gateway
+from tools.kafka import FAST_START, kafka
+
+#: Scrolls the list from its begin to its end, and zooms, a step in each frame. The result has the
+#: longest time between two frames, ms, and the number of frames.
+_SCROLL = """
+new Promise(done => {
+  const list = document.getElementById("list"), steps = 120;
+  let step = 0, before = performance.now(), longest = 0;
+  const frame = (time) => {
+    if (step > 2) longest = Math.max(longest, performance.now() - before);
+    before = performance.now();
+    list.scrollTop = list.scrollHeight * step / steps;
+    if (step === steps / 3) document.getElementById("zoom-in").click();
+    if (step === steps / 2) document.getElementById("all").click();
+    if (step++ < steps) requestAnimationFrame(frame); else done([longest, step]);
+  };
+  requestAnimationFrame(frame);
+})
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as running:
+        yield running
+
+
+@needs_shared
+def test_a_large_log_is_shown_whole_and_scrolls(logs: Any, chromium: Browser) -> None:
+    directory = logs("p-large") / "nodes/1/__cluster_metadata-0"
+    arguments = ["--source", "log", "--log-dir", str(directory)]
+    with gateway(*arguments, "--management-listener", "127.0.0.1:0") as server:
+        began = time.monotonic()
+        chromium.open(url(server, "#view=timeline"))
+        wait_for_all(chromium, 60)
+        read_s = time.monotonic() - began
+        assert chromium.evaluate("changes.count") > 130_000
+        wait_for(chromium, "timeline.found.length === changes.count")
+        longest, frames = chromium.evaluate(_SCROLL)
+        FIGURES.append(
+            f"page: the changes of p-large are there after {read_s:.1f} s;"
+            f" {frames} frames of scrolling take at most {longest:.0f} ms"
+        )
+        assert longest < 100
+        chromium.open(url(server))
+        image = load_files([directory], At()).image
+        wait_for_all(chromium, 60)
+        wait_until(lambda: shows(chromium, image))
+        chromium.open(url(server, "#view=replicas"))
+        wait_for(chromium, "document.querySelectorAll('#heat canvas').length > 0")
+    assert chromium.errors == []
+
+
+def test_an_observed_kafka_is_shown(tmp_path: Path, chromium: Browser) -> None:
+    need_kafka()
+    with kafka(options=FAST_START, kill_at_end=True) as cluster:
+        arguments = observing(cluster, tmp_path / "data", "--management-listener", "127.0.0.1:0")
+        with gateway(*arguments) as server:
+            chromium.open(url(server))
+            wait_for_all(chromium)
+            make_topics(cluster, ["orders", "payments"])
+            began = time.monotonic()
+            wait_until(lambda: figures(chromium)["topic"] == "2")
+            assert time.monotonic() - began < 1
+            shown = figures(chromium)
+            assert (shown["partition"], shown["broker"], shown["leader"]) == ("8", "1", "1")
+            rows = chromium.evaluate(
+                "document.querySelectorAll('#replica-table [data-node]').length"
+            )
+            assert rows >= 1 and health(chromium) == "live"
+    chromium.errors.clear()  # the browser notes the requests that failed when the server ended
+
+
+@needs_shared
+def test_a_report_shows_a_log_without_a_server(
+    logs: Any, tmp_path: Path, chromium: Browser
+) -> None:
+    directory = logs("p-quorum") / "nodes/1/__cluster_metadata-0"
+    target = tmp_path / "report.html"
+    result = report(str(directory), "--html", str(target))
+    assert result.exception is None, result.output
+    chromium.loaded.clear()
+    chromium.open(target.as_uri())
+    wait_for(chromium, "now && changes.count > 0 && changes.last === now.changes.last")
+    image = load_files([directory], At()).image
+    assert shows(chromium, image)
+    assert chromium.loaded == [target.as_uri()] or all(
+        one.startswith(("file:", "data:")) for one in chromium.loaded
+    )
+    chromium.evaluate("document.getElementById('tab-timeline').click()")
+    wait_for(chromium, "document.querySelectorAll('#list .row').length > 5")
+    chromium.evaluate("document.querySelectorAll('#list .row')[3].click()")
+    wait_for(chromium, "document.querySelector('#detail table') !== null")
+    chromium.evaluate("document.getElementById('tab-state').click()")
+    wait_for(chromium, "document.querySelectorAll('#tree button.node').length > 5")
+    names = chromium.evaluate(
+        "[...document.querySelectorAll('#tree > ul > li > button')].map(one => one.textContent)"
+    )
+    assert names == [name for name, value in tree(image).items() if isinstance(value, dict)]
+    assert chromium.errors == []
+
+
+@pytest.mark.parametrize("kind", ["served", "report"])
+def test_markup_in_names_is_shown_as_text(kind: str, tmp_path: Path, chromium: Browser) -> None:
+    directory = write_hostile_log(tmp_path)
+    target = tmp_path / "report.html"
+    if kind == "report":
+        assert report(str(directory), "--html", str(target)).exception is None
+        _look_for_markup(chromium, target.as_uri())
+        return
+    arguments = ["--source", "log", "--log-dir", str(directory)]
+    with gateway(*arguments, "--management-listener", "127.0.0.1:0") as server:
+        _look_for_markup(chromium, url(server))
+
+
+def _look_for_markup(chromium: Browser, page: str) -> None:
+    chromium.errors.clear()
+    for view in ("timeline", "replicas", "state", "quorum"):
+        chromium.open("about:blank")
+        chromium.open(f"{page}#view={view}", width=400)
+        wait_for(chromium, f"now && changes.count === {4 * len(NAMES) + 1}")
+        if view == "timeline":
+            for position in range(4 * len(NAMES) + 1):
+                chromium.evaluate(f"select({position})")
+                wait_for(chromium, "document.querySelector('#detail table') !== null")
+            names = chromium.evaluate("changes.names")
+            assert set(NAMES) <= set(names)
+        if view == "state":
+            wait_for(chromium, "document.querySelectorAll('#tree button.node').length > 3")
+            for name in ("topics", "byName", *NAMES, "acls", "byId", "configs"):
+                chromium.evaluate(
+                    "[...document.querySelectorAll('#tree button.node')].filter(one =>"
+                    f" one.textContent === {json.dumps(name)}).forEach(one => one.click())"
+                )
+                time.sleep(0.05)
+        assert chromium.evaluate("document.title") == "kwire"
+        assert (
+            chromium.evaluate("document.querySelectorAll('main img, main svg, main script').length")
+            == 0
+        )
+        assert chromium.evaluate(TOO_WIDE) <= 0, view
+    assert chromium.errors == []
