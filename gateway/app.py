@@ -248,7 +248,7 @@ async def _run(
             await start_management(nursery, ready, server_context, groups, stop)
         nursery.start_soon(_hand_over, ready, stop, draining)
         if views := ready.services.views:
-            nursery.start_soon(views.run, server_context.counts.views)
+            nursery.start_soon(views.run)
         if not source.listens_before_loaded:
             await nursery.start(supervisor.follow, source)
         await _start_groups(nursery, groups, coordinating)

@@ -240,7 +240,7 @@ class _Worker:
             async with trio.open_nursery() as nursery:
                 await nursery.start(_follow, node)
                 if views is not None:
-                    nursery.start_soon(views.run, self._context.counts.views)
+                    nursery.start_soon(views.run)
                 bound = bind_listeners(config, ports=listeners)
                 for one in bound:
                     stack.callback(one.sock.close)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,24 +107,34 @@ def _fold(log: LogPartition, cursor: ViewCursor, changes: ChangeIndex) -> None:
 
 def _leaders(log: LogPartition) -> list[Leader]:
     """Return the leaders of all epochs, the newest first."""
-    from gateway.page.quorum import leader_of
+    from gateway.page.quorum import Leader, leader_of
+    from kwire.errors import DecodeError
     from kwire.records.batch import decode_batch
 
-    batches = [decode_batch(_bytes(log, offset, 1), 0) for _, offset in log.served.epochs]
-    return [leader_of(one.header, one.records) for one in reversed(batches)]
+    found = []
+    for epoch, offset in reversed(log.served.epochs):
+        try:
+            batch = decode_batch(_bytes(log, offset, 1), 0)
+            found.append(leader_of(batch.header, batch.records))
+        except DecodeError:
+            found.append(Leader(epoch, offset, None, None))
+    return found
 
 
 def _bytes(log: LogPartition, offset: int, bytes_max: int) -> bytes:
-    from gateway.ports import FileRange
+    """Return whole batches. Raises click.ClickException where the log has changed meanwhile."""
+    from gateway.ports import OffsetOutOfRange
+    from gateway.sources.log_reader import content
 
-    read = log.read(offset, bytes_max)
-    try:
-        return b"".join(
-            os.pread(one.fd, one.length, one.position) if isinstance(one, FileRange) else one
-            for one in read.chunks
-        )
-    finally:
-        read.release()
+    with contextlib.suppress(OffsetOutOfRange):
+        read = log.read(offset, bytes_max)
+        try:
+            data = content(read.chunks)
+        finally:
+            read.release()
+        if data:
+            return data
+    raise click.ClickException("the log was truncated while it was read: run this again")
 
 
 def _texts(cursor: ViewCursor, changes: ChangeIndex, state: dict[str, Any]) -> dict[str, bytes]:

@@ -3,8 +3,8 @@
 A row is short, because the page holds all rows: ``[offset, number, time, kind, op, name, ...]``.
 ``offset`` and ``number`` are the two parts of the change's offset in the view topics, ``time`` is
 in ms since 1970, ``kind`` the position in ``KIND_NAMES``. A partition's row goes on with the leader
-before and after, the ISR before and after, and the number of replicas; a broker's with its state
-before and after. In full a change is the value of ``__cluster_metadata.changes``.
+before and after, the ISR before and after, and the replicas; a broker's with its state before and
+after. In full a change is the value of ``__cluster_metadata.changes``.
 """
 
 from __future__ import annotations
@@ -113,5 +113,5 @@ def _partition(before: State | None, after: State | None) -> list[Any]:
         None if now is None else now.leader,
         None if was is None else list(was.isr),
         None if now is None else list(now.isr),
-        0 if known is None else len(known.replicas),
+        [] if known is None else list(known.replicas),
     ]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
+from gateway.slices import in_order, run
 from kwire.cluster import Image
 from kwire.cluster.difference import Change, difference
 from kwire.cluster.topic_changes import TopicChanges
@@ -55,9 +56,11 @@ def _topics(image: Image, place: tuple[str, ...]) -> list[list[Any]]:
     by_id = place == _BY_ID
     return [
         [name, None, len(image.partitions[topic_id]) + 2]
-        for name, topic_id in sorted(
-            (str(topic_id) if by_id else name, topic_id)
-            for name, topic_id in image.topic_ids.items()
+        for name, topic_id in run(
+            in_order(
+                (str(topic_id) if by_id else name, topic_id)
+                for name, topic_id in image.topic_ids.items()
+            )
         )
     ]
 
@@ -82,7 +85,7 @@ def _members(image: Image, place: tuple[str, ...], time: str | None) -> list[lis
 def _below(image: Image, place: tuple[str, ...]) -> Image:
     """Return an image with everything that is shown at ``place``: one topic, or no topic."""
     if place[:2] not in (_BY_NAME, _BY_ID) or len(place) < 3:
-        return replace(_without_topics(image))
+        return _without_topics(image)
     by_name = place[:2] == _BY_NAME
     for name, topic_id in image.topic_ids.items() if not by_name else ():
         if str(topic_id) == place[2]:
@@ -135,7 +138,7 @@ def _differences(before: Image, after: Image) -> Iterator[Change]:
     """
     for one in difference(_without_topics(before), _without_topics(after)):
         yield one.without_secrets()
-    names = sorted(before.topic_ids.keys() | after.topic_ids.keys())
+    names = list(run(in_order(before.topic_ids.keys() | after.topic_ids.keys())))
     for at in range(0, len(names), _COMPARED):
         some = names[at : at + _COMPARED]
         for one in difference(_of_topics(before, some), _of_topics(after, some)):

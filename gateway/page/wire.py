@@ -23,7 +23,7 @@ from kwire.reference.trail import Node
 #: Bytes that the page dissects: a tree takes some hundred times as many.
 BYTES_MAX: Final = 32 * KIB
 #: Fields of a tree that is shown.
-NODES_MAX: Final = 20_000
+NODES_MAX: Final = 10_000
 _SIZE_BYTES: Final = 4
 
 

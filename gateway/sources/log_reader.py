@@ -8,8 +8,9 @@ batch. Source: ``UnifiedLog.read``, ``fetchOffsetByTimestamp``.
 from __future__ import annotations
 
 import bisect
+import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from gateway.log.batch_index import Slot
@@ -23,6 +24,14 @@ from kwire.records.header import BATCH_OVERHEAD, read_header
 _OFFSET: Final = struct.Struct(">q")
 #: Maximum batches of a snapshot prefix in one read: each takes two chunks of the response.
 _PREFIX_BATCHES_MAX: Final = 512
+
+
+def content(chunks: Sequence[Chunk]) -> bytes:
+    """Return the bytes of a :class:`gateway.ports.Read`. Raises OSError."""
+    return b"".join(
+        os.pread(one.fd, one.length, one.position) if isinstance(one, FileRange) else bytes(one)
+        for one in chunks
+    )
 
 
 class _FileHolder:

@@ -29,11 +29,9 @@ _LOG = "p-one-basic"
 _IN_GROUPS = tuple(way for way in WAYS if way.mode == GROUP)
 
 
-def expected_records(
-    directory: Path, view: str, cluster_id: str, *, schemas: bool = False
-) -> list[Record]:
+def expected_records(directory: Path, view: str, cluster_id: str) -> list[Record]:
     """The view's records as the fold gives them without a server."""
-    encoder = ViewEncoder(cluster_id, schemas=schemas)
+    encoder = ViewEncoder(cluster_id)
     return [
         Record(one.offset, one.timestamp, one.key, one.value)
         for one in view_records(opened(directory), view, encoder)

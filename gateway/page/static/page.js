@@ -140,6 +140,9 @@ class Changes {
   constructor() {
     this.count = 0;
     this.last = "";
+    this.first = Infinity; // the first and the latest time, ms
+    this.latest = -Infinity;
+    this.kinds = new Set();
     this.names = [];
     this.numbers = new Map();
     this.details = new Map(); // of partitions and brokers: index -> the rest of the row
@@ -171,6 +174,9 @@ class Changes {
     this.op[index] = "cudr".indexOf(op);
     this.name[index] = known;
     if (row.length > 6) this.details.set(index, row.slice(6));
+    if (time >= 0 && time < this.first) this.first = time;
+    if (time > this.latest) this.latest = time;
+    this.kinds.add(kind);
     this.count = index + 1;
   }
 
@@ -190,13 +196,7 @@ class Changes {
 
   /** The first and the last time, ms. */
   span() {
-    let first = Infinity, last = -Infinity;
-    for (let i = 0; i < this.count; i++) {
-      const time = this.time[i];
-      if (time >= 0 && time < first) first = time;
-      if (time > last) last = time;
-    }
-    return first > last ? [0, 1] : [first, Math.max(last, first + 1)];
+    return this.first > this.latest ? [0, 1] : [this.first, Math.max(this.latest, this.first + 1)];
   }
 }
 
@@ -323,6 +323,7 @@ function showQuorum() {
 }
 
 function showReplicas(quorum) {
+  $("quorum-none").hidden = quorum !== null || now.quorumProblem !== null;
   const replicas = quorum ? [...quorum.voters.map((one) => [one, one.id === quorum.leader ? "leader" : "voter"]),
     ...quorum.observers.map((one) => [one, "observer"])] : [];
   $("replica-table").hidden = replicas.length === 0;
@@ -340,6 +341,7 @@ function showReplicas(quorum) {
 // ---------------------------------------------------------------------------- timeline
 
 const LANE_HEIGHT = 22, ROW_HEIGHT = 24;
+const MINUTE_MS = 60e3, HOUR_MS = 3600e3, DAY_MS = 86400e3;
 const timeline = { from: null, to: null, name: "", found: new Uint32Array(0), selected: -1, lanes: [] };
 
 /** The span that is shown: chosen, or all. */
@@ -358,9 +360,8 @@ function filterTimeline() {
     if (matches[changes.name[i]] && (all || (changes.time[i] >= from && changes.time[i] <= to))) found[count++] = i;
   }
   timeline.found = found.subarray(0, count);
-  const seen = new Set(changes.kind.subarray(0, changes.count));
   timeline.lanes = LANES.map(([label, kinds]) => [label, kinds.map((kind) => now.kinds.indexOf(kind))])
-    .filter(([, kinds]) => kinds.some((kind) => seen.has(kind)));
+    .filter(([, kinds]) => kinds.some((kind) => changes.kinds.has(kind)));
   drawLanes();
   $("found").textContent = `${number(count)} of ${number(changes.count)} changes`;
   $("span").textContent = changes.count ? `${clock(from)} to ${clock(to)} UTC (${span(to - from)})` : "";
@@ -400,14 +401,15 @@ function drawLanes() {
 
 /** Draws the rows of the list that can be seen, and no others. */
 function drawList() {
-  const list = $("list"), rows = [];
+  const list = $("list"), rows = [], [from, to] = timelineSpan(), isLong = to - from > DAY_MS;
   const first = Math.max(0, Math.floor(list.scrollTop / ROW_HEIGHT) - 4);
   const last = Math.min(timeline.found.length, first + Math.ceil(list.clientHeight / ROW_HEIGHT) + 8);
   for (let position = first; position < last; position++) {
     const i = timeline.found[position], op = changes.op[i];
+    const time = isLong ? clock(changes.time[i]) : clock(changes.time[i], false);
     const row = el("div", { class: "row", role: "option", id: `change-${i}`, "aria-selected": String(i === timeline.selected),
       on: { click: () => select(position) } },
-      el("span", { class: "time" }, clock(changes.time[i], false)), el("span", { class: `op-${OPS[op]}` }, SIGNS[op]),
+      el("span", { class: "time" }, time), el("span", { class: `op-${OPS[op]}` }, SIGNS[op]),
       el("span", { class: "what" }, now.kinds[changes.kind[i]]), el("span", { class: "name" }, changes.names[changes.name[i]]),
       el("span", { class: "offset" }, String(changes.offset[i])));
     row.style.top = `${position * ROW_HEIGHT}px`;
@@ -545,32 +547,37 @@ function pick(x, y) {
 // ---------------------------------------------------------------------------- replicas and brokers
 
 const STRIPS_MAX = 60;
-const BROKER_STATES = ["absent", "fenced", "active", "leaving"];
+const BROKER_STATES = ["not registered", "fenced", "active", "shutting down"];
 const BROKER_COLOURS = ["--line", "--bad", "--good", "--warn"];
 
 /** The lives of brokers, moves of leaders, and partitions that lacked replicas, from all changes. */
 function replicaHistory() {
-  const brokers = new Map(), partitions = new Map(), moves = [], kinds = now.kinds;
-  const flapping = new Map(); // broker -> {left, returned}
-  const flaps = (id) => flapping.get(id) || flapping.set(id, { left: 0, returned: 0 }).get(id);
+  const brokers = new Map(), partitions = new Map(), moves = [], flapping = new Map();
+  const flaps = (id) => flapping.get(id) || flapping.set(id, { left: 0, returned: 0, out: 0 }).get(id);
   for (const [i, detail] of changes.details) {
     const time = changes.time[i], name = changes.names[changes.name[i]];
-    if (kinds[changes.kind[i]] === "broker") {
+    if (now.kinds[changes.kind[i]] === "broker") {
       if (!brokers.has(name)) brokers.set(name, []);
       brokers.get(name).push([time, detail[1]]);
       continue;
     }
     const [leaderBefore, leaderAfter, isrBefore, isrAfter, replicas] = detail;
     if (leaderBefore !== null && leaderAfter !== null && leaderBefore !== leaderAfter) moves.push(time);
-    const lacks = isrAfter === null ? 0 : replicas - isrAfter.length;
-    if (lacks > 0 || partitions.has(name)) {
-      if (!partitions.has(name)) partitions.set(name, { changes: [], brokers: new Set() });
-      partitions.get(name).changes.push([time, lacks]);
-    }
+    const out = isrAfter === null ? [] : replicas.filter((id) => !isrAfter.includes(id));
+    if (out.length === 0 && !partitions.has(name)) continue;
+    if (!partitions.has(name)) partitions.set(name, { changes: [], brokers: new Set() });
+    const partition = partitions.get(name);
+    partition.changes.push([time, out.length]);
+    partition.out = out;
+    partition.replicas = isrAfter === null ? 0 : replicas.length;
     if (isrBefore === null || isrAfter === null) continue;
-    for (const id of isrBefore) if (!isrAfter.includes(id)) { flaps(id).left++; partitions.get(name)?.brokers.add(id); }
-    for (const id of isrAfter) if (!isrBefore.includes(id)) { flaps(id).returned++; partitions.get(name)?.brokers.add(id); }
+    for (const id of replicas) { // a replica that was removed has not left
+      if (isrBefore.includes(id) === isrAfter.includes(id)) continue;
+      partition.brokers.add(id);
+      if (isrAfter.includes(id)) flaps(id).returned++; else flaps(id).left++;
+    }
   }
+  for (const { out } of partitions.values()) out.forEach((id) => flaps(id).out++);
   return { brokers, partitions, moves, flapping };
 }
 
@@ -579,40 +586,35 @@ function drawReplicas() {
   const byNumber = ([a], [b]) => a.localeCompare(b, "en", { numeric: true });
   $("lifelines").replaceChildren();
   for (const [name, states] of [...history.brokers].sort(byNumber)) {
-    const state = BROKER_STATES[states.at(-1)[1]];
     const fenced = states.filter(([, one], i) => one === 1 && i > 0 && states[i - 1][1] > 1).length;
-    strip($("lifelines"), `${name}: ${state === "leaving" ? "shutting down" : state === "absent" ? "not registered" : state}, fenced ${fenced} times`,
+    strip($("lifelines"), name, `${BROKER_STATES[states.at(-1)[1]]}, times fenced: ${number(fenced)}`,
       states, from, to, (one) => colour(BROKER_COLOURS[one]), null);
   }
   drawMoves(history.moves, from, to);
   drawHeat(history, from, to);
 }
 
-/** A label and a canvas with a colour for each value, from its time to the next. */
-function strip(into, label, values, from, to, paint, run) {
-  const text = run ? el("button", { class: "link label", title: label, on: { click: run } }, label) : el("span", { class: "label", title: label }, label);
-  const canvas = el("canvas", { role: "img", "aria-label": label });
-  into.append(text, canvas);
+/** A label, a canvas with a colour for each value, from its time to the next, and a note. */
+function strip(into, label, note, values, from, to, paint, run) {
+  const canvas = el("canvas", { role: "img", "aria-label": `${label}: ${note}`, title: note });
+  into.append(run ? el("button", { class: "link label", title: label, on: { click: run } }, label)
+    : el("span", { class: "label" }, label), canvas, el("span", { class: "note" }, note));
   const { context, width, height } = drawing(canvas, 14);
-  const x = (time) => (Math.max(from, time) - from) / (to - from) * width;
+  const x = (time) => Math.round((Math.max(from, time) - from) / (to - from) * width);
   values.forEach(([time, value], i) => {
-    const end = i + 1 < values.length ? values[i + 1][0] : to;
+    const left = x(time), right = x(i + 1 < values.length ? values[i + 1][0] : to);
     context.fillStyle = paint(value);
-    if (context.fillStyle && value !== null) context.fillRect(x(time), 0, Math.max(1.5, x(end) - x(time)), height);
+    context.fillRect(left, 0, Math.max(1, right - left), height);
   });
 }
 
+/** Bars of the leader moves in every minute, hour or day: as many as can be told apart. */
 function drawMoves(moves, from, to) {
-  const hour = 3600e3, hours = Math.max(1, Math.ceil((to - from) / hour)), counts = new Uint32Array(Math.min(hours, 2000));
-  const first = to - counts.length * hour;
-  let inSight = 0;
-  for (const time of moves) {
-    const slot = Math.floor((time - first) / hour);
-    if (slot >= 0) { counts[Math.min(slot, counts.length - 1)]++; inSight++; }
-  }
+  const [unit, size] = to - from <= 3 * HOUR_MS ? ["a minute", MINUTE_MS] : to - from <= 60 * DAY_MS ? ["an hour", HOUR_MS] : ["a day", DAY_MS];
+  const first = Math.floor(from / size), counts = new Uint32Array(Math.floor(to / size) - first + 1);
+  for (const time of moves) counts[Math.max(0, Math.floor(time / size) - first)]++;
   const most = counts.reduce((a, b) => Math.max(a, b), 0);
-  $("moves-total").textContent = `${number(moves.length)} moves in ${number(hours)} hours; at most ${number(most)} in an hour`
-    + (inSight < moves.length ? `; the last ${number(counts.length)} hours are drawn` : "");
+  $("moves-total").textContent = `${number(moves.length)} moves, at most ${number(most)} in ${unit}`;
   const { context, width, height } = drawing($("moves"), 80), step = width / counts.length;
   context.fillStyle = colour("--accent");
   counts.forEach((count, i) => {
@@ -621,23 +623,22 @@ function drawMoves(moves, from, to) {
 }
 
 function drawHeat({ partitions, flapping }, from, to) {
-  const out = new Map();
   const ranked = [...flapping].sort((a, b) => b[1].left - a[1].left || a[0] - b[0]);
   const rank = new Map(ranked.map(([id], i) => [id, i]));
   const best = (one) => Math.min(...[...one.brokers].map((id) => rank.get(id)), Infinity);
   const rows = [...partitions].sort((a, b) => best(a[1]) - best(b[1]) || b[1].changes.length - a[1].changes.length);
-  const lacking = rows.filter(([, one]) => one.changes.at(-1)[1] > 0).length;
-  for (const [id, one] of flapping) out.set(id, one.left - one.returned);
+  const lacking = rows.filter(([, one]) => one.out.length > 0).length;
   $("heat-total").textContent = `${number(rows.length)} partitions lacked a replica at some time, ${number(lacking)} lack one now`
     + (rows.length > STRIPS_MAX ? `; the first ${STRIPS_MAX} are drawn` : "");
   $("flapping").hidden = ranked.length === 0;
-  $("flapping").tBodies[0].replaceChildren(...ranked.slice(0, STRIPS_MAX).map(([id, one]) => el("tr", {},
+  $("flapping").tBodies[0].replaceChildren(...ranked.slice(0, STRIPS_MAX).map(([id, one]) => el("tr", { "data-node": id },
     el("td", {}, String(id)), el("td", { class: "number" }, number(one.left)), el("td", { class: "number" }, number(one.returned)),
-    el("td", { class: "number" }, number(Math.max(0, out.get(id)))))));
+    el("td", { class: "number" }, number(one.out)))));
   $("heat").replaceChildren();
   const [warn, bad] = [colour("--warn"), colour("--bad")];
   for (const [name, one] of rows.slice(0, STRIPS_MAX)) {
-    strip($("heat"), name, one.changes, from, to, (lacks) => (lacks > 1 ? bad : lacks === 1 ? warn : "transparent"),
+    const note = one.replicas ? `${one.replicas - one.out.length} of ${one.replicas} in the ISR` : "deleted";
+    strip($("heat"), name, note, one.changes, from, to, (lacks) => (lacks > 1 ? bad : lacks === 1 ? warn : "transparent"),
       () => open({ view: "timeline", name }));
   }
 }

@@ -165,12 +165,12 @@ class PageApi:
             raise BadRequest("path is a JSON array of names")
         start = int(query.get("start", "0"))
         work = partial(browse, image, path, start=max(0, start), text=text)
-        return _json(await self._log.in_thread(work))
+        return await self._made(work)
 
     async def _difference(self, query: _Query) -> Answer:
         before = await self._log.state(self._offset(query, "before"))
         after = await self._log.state(self._offset(query, "after"))
-        return _json(await self._log.in_thread(partial(differences, before, after)))
+        return await self._made(partial(differences, before, after))
 
     def _offset(self, query: _Query, name: str) -> int | None:
         """The offset that a parameter names, itself or by a time in ms; None for now."""
@@ -199,11 +199,11 @@ class PageApi:
     # ---------------------------------------------------------------------------------------------
 
     async def _apis(self, query: _Query) -> Answer:
-        return _json(await self._log.in_thread(wire.apis))
+        return await self._made(wire.apis)
 
     async def _fields(self, query: _Query) -> Answer:
         key, version = int(query.get("api", "")), int(query.get("version", ""))
-        return _json(await self._log.in_thread(partial(wire.api, key, version)))
+        return await self._made(partial(wire.api, key, version))
 
     async def _dissect(self, body: RequestBody) -> Answer:
         text = await body.read(_BODY_BYTES_MAX)
@@ -215,7 +215,11 @@ class PageApi:
             asked = None
         if not isinstance(asked, dict):
             raise BadRequest("a JSON object is needed")
-        return _json(await self._log.in_thread(partial(wire.dissected, asked)))
+        return await self._made(partial(wire.dissected, asked))
+
+    async def _made(self, work: Callable[[], Any]) -> Answer:
+        """The JSON of what a thread makes."""
+        return await self._log.in_thread(lambda: _json(work()))
 
 
 async def _describe(quorum: Quorum) -> DescribeQuorumResponse | str:

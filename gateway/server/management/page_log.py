@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import trio
@@ -17,9 +17,10 @@ import trio
 from gateway.page.change_index import ChangeIndex
 from gateway.page.quorum import Leader, leader_of
 from gateway.page.state_fold import StateFold
-from gateway.ports import FileRange, OffsetOutOfRange, State
+from gateway.ports import OffsetOutOfRange, State
 from gateway.sizes import KIB
 from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
+from gateway.sources.log_reader import content
 from gateway.views.cursor import ViewCursor
 from gateway.views.encode import ViewEncoder
 from kwire.errors import DecodeError
@@ -278,7 +279,7 @@ class PageLog:
         except OffsetOutOfRange:
             return b""
         try:
-            return await trio.to_thread.run_sync(_content, read.chunks)
+            return await trio.to_thread.run_sync(content, read.chunks)
         finally:
             read.release()
 
@@ -286,10 +287,3 @@ class PageLog:
 def _take(fold: StateFold, data: bytes) -> None:
     with collector_paused():
         fold.take(data)
-
-
-def _content(chunks: Sequence[FileRange | bytes | memoryview]) -> bytes:
-    return b"".join(
-        os.pread(one.fd, one.length, one.position) if isinstance(one, FileRange) else bytes(one)
-        for one in chunks
-    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.ports import FileRange, OffsetOutOfRange
+from gateway.ports import OffsetOutOfRange
 from gateway.sizes import KIB
+from gateway.sources.log_reader import content
 from kwire.errors import DecodeError
 from kwire.records import decode_batches
 
@@ -32,10 +32,7 @@ def requester_of(audit: LogPartition, offset: int, timestamp: int) -> dict[str, 
     except OffsetOutOfRange:
         return None
     try:
-        data = b"".join(
-            os.pread(one.fd, one.length, one.position) if isinstance(one, FileRange) else one
-            for one in read.chunks
-        )
+        data = content(read.chunks)
     finally:
         read.release()
     try:

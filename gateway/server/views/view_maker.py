@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from gateway.ports import FileRange, OffsetOutOfRange
-from gateway.server.counts import ViewCounts
 from gateway.sizes import KIB
 from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
 from gateway.view_topics import VIEWS
@@ -46,8 +45,6 @@ _FAILED_DELAY_S: Final = 1.0
 _TRUNCATED_DELAY_S: Final = 0.02
 #: Changes after which what they hold is frozen for the garbage collector.
 _LOOSE_CHANGES_MAX: Final = 4000
-#: Positions that are known to have been missing, at most. Readers that left are among them.
-_MISSED_MAX: Final = 1000
 
 _Made = tuple[Piece, dict[str, list[EncodedBatch]]]
 
@@ -68,7 +65,6 @@ class ViewMaker:
         schemas: bool = False,
     ) -> None:
         self.partition: Final = partition
-        self.counts = ViewCounts()
         self._reports = reports
         self._made = made
         self._schemas = schemas
@@ -78,7 +74,6 @@ class ViewMaker:
         #: Folds of the log, the least recently used first.
         self.cursors: list[ViewCursor] = []
         self._demands: dict[tuple[str, int], None] = {}
-        self._missed: dict[tuple[str, int], None] = {}  # positions of reads that were no hits
         self._wake = trio.Event()
         self._read_at: dict[str, float] = {}  # view -> when it was read last
         # The log that the chunks were made of: its start, and the last record before an offset.
@@ -115,28 +110,7 @@ class ViewMaker:
         if found.end < end and not found.is_full and not self.failed:
             self._demands.setdefault((view, found.end))
             self._wake.set()
-            if not found.batches:
-                self._count_miss(view, offset)
         return found
-
-    def read(self, view: str, offset: int, bytes_max: int) -> Collected:
-        """As :meth:`collect`, for a response to the reader. It counts as a hit if the reader did
-        not wait for it.
-        """
-        found = self.collect(view, offset, bytes_max)
-        if found.batches:
-            waited = (view, offset) in self._missed
-            self._missed.pop((view, offset), None)
-            self.counts.hits += not waited
-        return found
-
-    def _count_miss(self, view: str, offset: int) -> None:
-        """Count a read that waits once, however often it is tried."""
-        if (view, offset) not in self._missed:
-            if len(self._missed) >= _MISSED_MAX:
-                self._missed.clear()
-            self._missed[view, offset] = None
-            self.counts.misses += 1
 
     async def run(self) -> None:
         """Make what is asked for, for ever."""
@@ -152,20 +126,14 @@ class ViewMaker:
                     self._reports.bug("view not made", error)
                     await self._release(self.cursors)
                     await trio.sleep(_FAILED_DELAY_S)
-                self._count_kept()
                 self._made()
             if not self._read_at:
                 self._chunks.clear()
-                self._missed.clear()
                 await self._release(self.cursors)
-            self._count_kept()
 
     def _forget_views(self) -> None:
         now = trio.current_time()
         self._read_at = {view: last for view, last in self._read_at.items() if now - last < IDLE_S}
-
-    def _count_kept(self) -> None:
-        self.counts.entries, self.counts.size = len(self._chunks), self._chunks.size
 
     # --- one piece
     # ---------------------------------------------------------------------------------------------
@@ -219,11 +187,7 @@ class ViewMaker:
         finally:
             if read is not None:
                 read.release()
-        self._check()
-        # A piece of a log that began elsewhere may extend over the state of the snapshot that the
-        # log begins with now, which it does not have.
-        is_of_this_log = cursor.origin == self._origin or piece.first >= self.start
-        if encoder is self._encoder and is_of_this_log:
+        if encoder is self._encoder:
             self._chunks.add(Chunk(piece.first, piece.end, batches))
             if cursor.next_offset > self._end:
                 self._end, self._end_epoch = cursor.next_offset, cursor.epoch
@@ -283,13 +247,8 @@ class ViewMaker:
         )
 
     def _is_valid(self, cursor: ViewCursor) -> bool:
-        if cursor.origin != self._origin:
-            # The records below the end of a snapshot are others now, perhaps of the same epoch.
-            read_up_to = max(*cursor.origin, *self._origin)
-            if cursor.next_offset < read_up_to or cursor.position < self.start:
-                return False
-        elif cursor.next_offset < max(cursor.origin):
-            return True  # it is still in the snapshot
+        if cursor.next_offset < max(cursor.origin):  # it is still in the snapshot
+            return cursor.origin == self._origin
         return cursor.epoch < 0 or self._has(cursor.next_offset, cursor.epoch)
 
     async def _cursor(self, offset: int) -> ViewCursor:

@@ -289,3 +289,53 @@ def test_directory_is_named_by_no_response() -> None:
         assert str(SAMPLE) not in json.dumps(await until_read(client))
 
     with_page(talk)
+
+
+def test_log_that_was_truncated_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = page()
+
+    async def talk(client: Client) -> None:
+        before = (await until_read(client))["changes"]
+        partition = shown._log.partition
+        follower = shown._log.follower
+        assert follower is not None
+        monkeypatch.setattr(follower.cursor, "epoch", partition.leader_epoch + 1)
+        after = (await until_read(client))["changes"]
+        while after["number"] == before["number"]:
+            after = (await until_read(client))["changes"]
+        assert {**after, "number": 0} == {**before, "number": 0}
+        found = await get(client, "/api/changes", after=before["last"])
+        assert found["number"] == after["number"]
+
+    with_page(talk, shown)
+
+
+def test_log_without_its_begin_has_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_log.PageLog, "available", False)
+
+    async def talk(client: Client) -> None:
+        now = await get(client, "/api/now")
+        assert now["changes"] is None and not now["available"]
+        reply = await client.get("/api/state")
+        assert reply.status == 400 and "begins after offset 0" in reply.json["error"]
+
+    with_page(talk)
+
+
+def test_failed_fold_is_reported_and_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_log, "_FAILED_DELAY_S", 0.05)
+    shown, fail = page(), [True]
+    step = shown._log._step
+
+    async def once(follower: Any) -> bool:
+        if fail.pop() if fail else False:
+            raise RuntimeError("fails once")
+        return await step(follower)
+
+    monkeypatch.setattr(shown._log, "_step", once)
+
+    async def talk(client: Client) -> None:
+        assert (await until_read(client))["changes"]["last"]
+        assert shown._log._reports.counts["internal error"] == 1
+
+    with_page(talk, shown)

@@ -15,7 +15,6 @@ import trio
 import trio.testing
 
 from gateway.ports import OffsetOutOfRange, State
-from gateway.server.counts import ViewCounts
 from gateway.server.views import view_maker
 from gateway.view_topics import CHANGES, VIEWS
 from gateway.views import cursor, offsets
@@ -94,44 +93,6 @@ def test_nothing_is_made_before_a_client_reads(directory: Path) -> None:
     run(main)
 
 
-def test_reads_count_as_hits_and_misses(directory: Path) -> None:
-    write_segment(directory, 0, batch(0, topic(1)), batch(1, topic(2)))
-
-    async def main() -> None:
-        async with reading(opened(directory)) as reader:
-            counts = reader.maker.counts
-            assert counts == ViewCounts()
-            partition = reader.partition("topics")
-            for _ in range(3):  # a Fetch that waits is tried several times
-                assert partition.bytes_available(0, 1) == partition.read(0, 1000).size == 0
-            await reader.read("topics")
-            assert (counts.hits, counts.misses, counts.entries) == (0, 1, 1)
-            assert counts.size > 100
-            await reader.read("topics")
-            await reader.read("topics")
-            assert (counts.hits, counts.misses) == (2, 1)
-            await reader.read("acls")
-            assert (counts.hits, counts.misses) == (2, 1), "it has no record"
-
-    run(main)
-
-
-def test_positions_of_readers_that_left_are_forgotten(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(view_maker, "_MISSED_MAX", 5)
-    write_segment(directory, 0, *(batch(at, topic(at)) for at in range(20)))
-
-    async def main() -> None:
-        reader = ViewReader(opened(directory))  # nothing is made
-        for at in range(20):
-            reader.partition("topics").read(offsets.at(at), 1000)
-        assert reader.maker.counts.misses == 20
-        assert len(reader.maker._missed) <= 5
-
-    run(main)
-
-
 def test_reader_follows_what_is_appended(directory: Path) -> None:
     write_segment(directory, 0, batch(0, topic(1)))
     log = opened(directory)
@@ -191,6 +152,29 @@ def test_state_of_a_snapshot_is_in_the_second_half_below_its_end(directory: Path
             assert [one["op"] for one in values] == ["r", "r", "r", "c"]
             assert values[0]["source"]["offset"] == 19
             assert values[0]["source"]["record_type"] is None
+
+    run(main)
+
+
+def test_log_start_that_jumps_puts_readers_below_it_out_of_range(directory: Path) -> None:
+    """A snapshot with its header and footer takes some offsets below its end."""
+    idle = [batch(at, NoOpRecord()) for at in range(20, 30)]
+    write_segment(directory, 0, *(batch(at, topic(at)) for at in range(20)), *idle)
+    log = opened(directory)
+
+    async def main() -> None:
+        async with reading(log) as reader:
+            before = await reader.read("topics")
+            assert len(before) == 20
+            snapshot_of(directory, 30, *range(20))
+            (directory / "00000000000000000000.log").unlink()
+            write_segment(directory, 30, batch(30, topic(30)), batch(31, removed(3)))
+            grown(log)
+            with pytest.raises(OffsetOutOfRange):
+                await reader.fetch("topics", before[5].offset)
+            after = await reader.read("topics")
+            assert names(after) == [*sorted(names(before)), "+t30", "-t3"]
+            assert await reader.read("topics", offsets.at(30)) == after[20:]
 
     run(main)
 
