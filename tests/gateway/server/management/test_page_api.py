@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -339,3 +340,25 @@ def test_failed_fold_is_reported_and_begun_again(monkeypatch: pytest.MonkeyPatch
         assert shown._log._reports.counts["internal error"] == 1
 
     with_page(talk, shown)
+
+
+def test_secrets_are_in_no_response() -> None:
+    async def talk(client: Client) -> None:
+        await until_read(client)
+        rows = (await get(client, "/api/changes"))["rows"]
+        texts = [json.dumps(rows)]
+        for row in rows:
+            change = await get(client, "/api/change", offset=f"{row[0]}.{row[1]}")
+            texts.append(json.dumps(change))
+        found = await get(client, "/api/difference", before=0)
+        texts.append(json.dumps(found))
+        assert not found["more"]
+        shown = "".join(texts)
+        credentials = list(state().scram.values())
+        assert credentials and "storedKey" in shown
+        for one in credentials:
+            for secret in (one.salt, one.stored_key, one.server_key):
+                assert secret.hex() not in shown
+                assert base64.b64encode(secret).decode() not in shown
+
+    with_page(talk)

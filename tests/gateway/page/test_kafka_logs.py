@@ -1,0 +1,57 @@
+"""The figures and states of the page over every log of Kafka, also those that begin at a snapshot,
+are those of ``kwire state``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.cli.state_at import At
+from gateway.cli.state_files import load_files
+from gateway.page.change_index import ChangeIndex
+from gateway.page.state_browser import browse
+from gateway.page.state_fold import StateFold
+from kwire.cluster.tree import tree
+from tests.gateway.page.sample_log import ENCODER
+from tests.gateway.page.test_change_index import counted
+from tests.gateway.page.test_state_browser import whole
+from tests.gateway.views.view_reading import opened, pieces, served
+from tests.shared import LOG_NAMES, needs_shared
+
+pytestmark = needs_shared
+
+#: The large log is read in Chromium (tests/interop/test_page_sources.py).
+_NAMES = tuple(name for name in LOG_NAMES if name != "p-large")
+
+
+def first_directory(log: Path) -> Path:
+    return sorted(log.glob("nodes/*/__cluster_metadata-0"))[0]
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_counts_are_those_of_the_last_state(logs: Any, name: str) -> None:
+    directory = first_directory(logs(name))
+    kept = ChangeIndex(ENCODER)
+    for piece in pieces(opened(directory)):
+        for change in piece.changes:
+            kept.add(change)
+    expected = counted(load_files([directory], At()).image)
+    assert {figure: kept.counts[figure] for figure in expected} == expected
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_states_are_those_of_kwire_state(logs: Any, name: str) -> None:
+    directory = first_directory(logs(name))
+    log = opened(directory)
+    first, end = log.snapshot_end, log.high_watermark
+    for offset in (max(first, 1), (first + end) // 2, end - 1, end):
+        fold = StateFold(log.log_start_offset, offset)
+        while fold.next_offset < offset:
+            fold.take(served(log, fold.next_offset))
+        expected = load_files([directory], At(offset=offset)).image
+        assert tree(fold.image) == tree(expected), offset
+        assert whole(fold.image, []) == tree(expected)
+        assert browse(fold.image, [])["offset"] == expected.next_offset
