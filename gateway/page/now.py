@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.page.rows import KIND_NAMES, offset_text
+from gateway.views import offsets
 from kwire.cluster.tree import release_of
 
 if TYPE_CHECKING:
@@ -63,12 +64,14 @@ def now_json(
 
 
 def followed(cursor: ViewCursor, changes: ChangeIndex, number: int) -> dict[str, Any]:
-    """Return how far the log was folded: ``number`` names the fold, ``offset`` is its end,
-    ``start`` and ``last`` are the first kept and the last change.
+    """Return how far the log was folded: ``number`` names the fold, ``offset`` is the end of the
+    records whose changes are all there, ``start`` and ``last`` are the first kept and the last
+    change.
     """
     return {
         "number": number,
-        "offset": cursor.next_offset,
+        # Inside a batch of very many changes it is below the cursor's next offset.
+        "offset": offsets.log_offset(cursor.position),
         "start": offset_text(changes.start),
         "last": offset_text(changes.last),
         "counts": dict(changes.counts),

@@ -5,25 +5,33 @@ The reader is that of ``kwire dissect``; records inside messages are opened, sec
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from gateway.address import Address
 from gateway.dissect.inside import hide_secrets, open_records
 from gateway.dissect.node_json import node_json
 from gateway.sizes import KIB
-from kwire.errors import UnknownApi, UnsupportedVersion
+from kwire.errors import DecodeError, UnknownApi, UnsupportedVersion
 from kwire.protocol import ApiKey
 from kwire.reference import valid_versions
+from kwire.reference.capture import is_capture, packets
+from kwire.reference.conversation import conversation
 from kwire.reference.declare import spans
 from kwire.reference.facts import facts, name_by_key
 from kwire.reference.frames import dissect_metadata_record, dissect_request, dissect_response
+from kwire.reference.tcp import segments
 from kwire.reference.trail import Node
 
 #: Bytes that the page dissects: a tree takes some hundred times as many.
 BYTES_MAX: Final = 32 * KIB
 #: Fields of a tree that is shown.
 NODES_MAX: Final = 10_000
+#: Bytes and frames of a capture.
+CAPTURE_BYTES_MAX: Final = 256 * KIB
+FRAMES_MAX: Final = 200
 _SIZE_BYTES: Final = 4
 
 
@@ -46,6 +54,35 @@ def dissected(asked: Mapping[str, Any]) -> dict[str, Any]:
     if sum(1 for _ in tree.walk()) > NODES_MAX:
         raise BadInput(f"The tree has more than {NODES_MAX} fields: use kwire dissect.")
     return {"bytes": len(data), "ok": tree.failure() is None, "tree": node_json(tree)}
+
+
+def captured(data: bytes) -> dict[str, Any]:
+    """Return the frames of a packet capture (pcap, pcapng), each with its tree, and whether there
+    are ``more`` than can be shown. Raises BadInput.
+    """
+    if not is_capture(data[:_SIZE_BYTES]):
+        raise BadInput("That is no packet capture (pcap or pcapng).")
+    frames, fields = list[dict[str, Any]](), 0
+    try:
+        for one in conversation(segments(packets(io.BytesIO(data)))):
+            open_records(one.tree)
+            hide_secrets(one.tree)
+            fields += sum(1 for _ in one.tree.walk())
+            if len(frames) == FRAMES_MAX or fields > NODES_MAX:
+                return {"frames": frames, "more": True}
+            frames.append(
+                {
+                    "time": round(1000 * one.time),
+                    "source": str(Address(*one.source)),
+                    "target": str(Address(*one.target)),
+                    "title": f"{one.kind} {one.api} v{one.version}, {one.correlation_id}",
+                    "ok": one.tree.failure() is None,
+                    "tree": node_json(one.tree),
+                }
+            )
+    except DecodeError as error:
+        raise BadInput(f"The capture cannot be read: {error}.") from None
+    return {"frames": frames, "more": False}
 
 
 def _bytes(text: Any) -> bytes:

@@ -18,6 +18,7 @@ from gateway.cli.state_server import load_server
 from kwire.cluster import Image
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from tests.gateway.page.test_wire import capture
 from tests.interop.browser import Browser, browser
 from tests.interop.conftest import FIGURES
 from tests.interop.page_view import (
@@ -196,6 +197,11 @@ def test_bytes_are_dissected_on_the_page(server: Gateway, chromium: Browser) -> 
     chromium.evaluate("document.getElementById('hex').value = '00120000000000070003666f6f'")
     chromium.evaluate("document.querySelector('#wire-form button').click()")
     wait_for(chromium, "document.getElementById('dissected').textContent.includes('foo')")
+    script = f"showCapture(new File([Uint8Array.from({list(capture())})], 'x.pcap'))"
+    chromium.evaluate(script)
+    wait_for(chromium, "document.querySelectorAll('#dissected details').length > 2")
+    chromium.evaluate("document.querySelector('#dissected summary').click()")
+    wait_for(chromium, "document.querySelectorAll('#dissected details li').length > 2")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])

@@ -81,6 +81,7 @@ const server = {
   apis: () => ask("api/apis"),
   fields: (api, version) => ask("api/fields", { api, version }),
   dissect: (asked) => ask("api/dissect", {}, JSON.stringify(asked)),
+  capture: (file) => ask("api/capture", {}, file),
 };
 
 async function ask(path, query = {}, body = undefined) {
@@ -796,6 +797,25 @@ async function dissect() {
   }
 }
 
+/** Shows the frames of a packet capture. */
+async function showCapture(file) {
+  const said = $("wire-said");
+  said.className = "";
+  try {
+    const found = await source.capture(file);
+    said.textContent = `${found.more ? "the first " : ""}${number(found.frames.length)} frames of ${file.name}`;
+    $("dissected").replaceChildren(...found.frames.map((one) => {
+      const frame = el("details", {}, el("summary", { class: one.ok ? null : "problem" },
+        `${clock(one.time, false)} ${one.source} \u2192 ${one.target} ${one.title}`));
+      frame.addEventListener("toggle", () => frame.append(el("ul", {}, ...nodes(one.tree))), { once: true });
+      return frame;
+    }));
+  } catch (error) {
+    said.className = "problem";
+    said.textContent = error.message;
+  }
+}
+
 function nodes(node) {
   const place = node.start === undefined ? "" : ` ${node.start}-${node.end}`;
   const item = el("li", {}, el("b", {}, node.name), el("span", { class: "dim" }, ` ${node.type}${place}`));
@@ -807,6 +827,12 @@ function nodes(node) {
 
 function startWire() {
   $("wire-form").addEventListener("submit", (event) => { event.preventDefault(); dissect(); });
+  $("capture").addEventListener("change", () => { if ($("capture").files[0]) showCapture($("capture").files[0]); });
+  $("wire").addEventListener("dragover", (event) => event.preventDefault());
+  $("wire").addEventListener("drop", (event) => {
+    event.preventDefault();
+    if (event.dataTransfer.files[0]) showCapture(event.dataTransfer.files[0]);
+  });
   $("api").addEventListener("change", chooseApi);
   $("version").addEventListener("change", showFields);
   if (!source.isLive) $("tab-wire").hidden = true; // a report has no server that dissects

@@ -16,7 +16,7 @@ import trio
 
 from gateway.page import wire
 from gateway.page.assets import CSS, HTML, JS, POLICY, asset
-from gateway.page.now import About, LogEnd, followed, now_json
+from gateway.page.now import About, LogEnd, now_json
 from gateway.page.quorum import described
 from gateway.page.rows import offset_text, parse_offset
 from gateway.page.state_browser import NoSuchPath, browse, differences
@@ -43,6 +43,7 @@ _KEPT_S: Final = 0.4
 #: Larger numbers are times, as in ``kwire state --at``.
 _FIRST_TIME_MS: Final = 10**12
 _JSON: Final = "application/json; charset=utf-8"
+_TOO_LARGE: Final = Answer(413, b"The request is too large, or came too slowly.\n")
 _FILE_PATHS: Final = {"/": HTML, f"/{CSS}": CSS, f"/{JS}": JS}
 
 _Query = Mapping[str, str]
@@ -79,6 +80,10 @@ class PageApi:
             "/api/apis": self._apis,
             "/api/fields": self._fields,
         }
+        self._post: dict[str, Callable[[RequestBody], Awaitable[Answer]]] = {
+            "/api/dissect": self._dissect,
+            "/api/capture": self._capture,
+        }
 
     async def run(self) -> None:
         """Follow the log while a page is open, for ever."""
@@ -86,11 +91,11 @@ class PageApi:
 
     def serves(self, path: str) -> bool:
         """Whether ``path`` is one of the page."""
-        return path in _FILE_PATHS or path in self._get or path == "/api/dissect"
+        return path in _FILE_PATHS or path in self._get or path in self._post
 
     def methods(self, path: str) -> Sequence[bytes]:
         """Return the methods that ``path`` is served with."""
-        return (b"POST",) if path == "/api/dissect" else (b"GET", b"HEAD")
+        return (b"POST",) if path in self._post else (b"GET", b"HEAD")
 
     async def answer(
         self, request: h11.Request, path: str, query: str, body: RequestBody
@@ -99,8 +104,8 @@ class PageApi:
         if path in _FILE_PATHS:
             return _file(request, _FILE_PATHS[path])
         try:
-            if path == "/api/dissect":
-                return await self._dissect(body)
+            if path in self._post:
+                return await self._post[path](body)
             given = parse_qs(query, keep_blank_values=True, max_num_fields=10)
             return await self._get[path]({name: values[0] for name, values in given.items()})
         except ValueError as error:  # of a parameter, a path or an offset
@@ -126,7 +131,7 @@ class PageApi:
                 ),
                 level,
                 await self._log.leaders(),
-                None if follower is None else followed(*follower[:2], follower.number),
+                None if follower is None else follower.shown,
                 available=self._log.available,
                 quorum=quorum,
                 problem=problem,
@@ -208,7 +213,7 @@ class PageApi:
     async def _dissect(self, body: RequestBody) -> Answer:
         text = await body.read(_BODY_BYTES_MAX)
         if text is None:
-            return Answer(413, b"The request is too large, or came too slowly.\n")
+            return _TOO_LARGE
         try:
             asked = json.loads(text)
         except RecursionError:
@@ -216,6 +221,10 @@ class PageApi:
         if not isinstance(asked, dict):
             raise BadRequest("a JSON object is needed")
         return await self._made(partial(wire.dissected, asked))
+
+    async def _capture(self, body: RequestBody) -> Answer:
+        data = await body.read(wire.CAPTURE_BYTES_MAX)
+        return _TOO_LARGE if data is None else await self._made(partial(wire.captured, data))
 
     async def _made(self, work: Callable[[], Any]) -> Answer:
         """The JSON of what a thread makes."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
 from gateway.page.change_index import ChangeIndex
+from gateway.page.now import followed
 from gateway.page.quorum import Leader, leader_of
 from gateway.page.state_fold import StateFold
 from gateway.ports import OffsetOutOfRange, State
@@ -54,12 +56,25 @@ class NoState(ValueError):
     """There is no state at an offset; the text says why."""
 
 
-class Follower(NamedTuple):
-    """A fold up to the present end: the state, the changes, and a number that no other has."""
+@dataclass(slots=True)
+class Follower:
+    """A fold up to the present end: the state, the changes, and a number that no other has.
+
+    A thread may be changing ``cursor`` and ``changes``. ``shown`` is what they were after the last
+    step (``gateway.page.now.followed``).
+    """
 
     cursor: ViewCursor
     changes: ChangeIndex
     number: int
+    shown: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.show()
+
+    def show(self) -> None:
+        """Set ``shown``, between two steps."""
+        self.shown = followed(self.cursor, self.changes, self.number)
 
 
 class PageLog:
@@ -167,7 +182,7 @@ class PageLog:
         follower = self.follower
         return (
             follower is None
-            or follower.cursor.next_offset != self.partition.high_watermark
+            or follower.shown["offset"] != self.partition.high_watermark
             or not self._is_valid(follower.cursor)
         )
 
@@ -216,6 +231,7 @@ class PageLog:
             return len(piece.changes)
 
         self._loose += await self.in_thread(step)
+        follower.show()
         if self._loose >= _LOOSE_CHANGES_MAX:
             self._loose = 0
             await trio.to_thread.run_sync(freeze)

@@ -12,8 +12,11 @@ import pytest
 from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
 from gateway.page.change_index import ChangeIndex
+from gateway.page.now import followed
 from gateway.page.state_browser import browse
 from gateway.page.state_fold import StateFold
+from gateway.views import cursor as cursor_module
+from gateway.views.cursor import ViewCursor
 from kwire.cluster.tree import tree
 from tests.gateway.page.sample_log import ENCODER
 from tests.gateway.page.test_change_index import counted
@@ -55,3 +58,23 @@ def test_states_are_those_of_kwire_state(logs: Any, name: str) -> None:
         assert tree(fold.image) == tree(expected), offset
         assert whole(fold.image, []) == tree(expected)
         assert browse(fold.image, [])["offset"] == expected.next_offset
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_the_end_is_said_when_every_change_is_there(
+    logs: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursor_module, "PIECE_CHANGES", 7)
+    log = opened(first_directory(logs(name)))
+    every = sum(len(piece.changes) for piece in pieces(log))
+    cursor, kept = ViewCursor(log.log_start_offset, log.snapshot_end), ChangeIndex(ENCODER)
+    count = 0
+    while cursor.next_offset < log.high_watermark or not cursor.is_hungry:
+        if cursor.is_hungry:
+            cursor.feed(served(log, cursor.next_offset))
+        for change in cursor.step().changes:
+            kept.add(change)
+            count += 1
+        at_end = followed(cursor, kept, 0)["offset"] == log.high_watermark
+        assert at_end <= (count == every)
+    assert at_end

@@ -8,12 +8,14 @@ import pytest
 
 import kwire
 from gateway.page import wire
-from gateway.page.wire import BadInput, api, apis, dissected
+from gateway.page.wire import BadInput, api, apis, captured, dissected
 from kwire.header import encode_request_header
 from kwire.messages import BY_KEY
 from kwire.messages.create_topics_request import CreateTopicsRequest
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.protocol import ApiKey
+from tests.kwire.reference.pcaps import on_link, pcap, talk
+from tests.kwire.reference.test_capture import SEEN, TURNS
 
 VERSIONS_REQUEST = "00120000000000070003666f6f"
 
@@ -90,3 +92,32 @@ def test_fields_are_those_of_the_version() -> None:
 def test_unknown_api_or_version_is_refused(key: int, version: int) -> None:
     with pytest.raises(BadInput):
         api(key, version)
+
+
+def capture() -> bytes:
+    """A conversation of several requests and responses."""
+    return pcap([on_link(1, packet) for packet in talk(*TURNS)])
+
+
+def test_frames_of_a_capture_are_shown() -> None:
+    found = captured(capture())
+    assert not found["more"] and len(found["frames"]) == len(SEEN)
+    kind, name, version, correlation_id = SEEN[0]
+    first = found["frames"][0]
+    assert first["title"] == f"{kind} {name} v{version}, {correlation_id}"
+    assert first["ok"] and first["source"] == "10.0.0.1:40000"
+
+
+@pytest.mark.parametrize("limit", ["FRAMES_MAX", "NODES_MAX"])
+def test_long_capture_ends_with_more(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, limit, 1)
+    found = captured(capture())
+    assert found["more"] and len(found["frames"]) <= 1
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"no capture at all", capture()[:4], capture()[:4] + b"x" * 99]
+)
+def test_other_files_are_refused(data: bytes) -> None:
+    with pytest.raises(BadInput, match="capture"):
+        captured(data)

@@ -20,6 +20,7 @@ from kwire.cluster.difference import difference
 from kwire.cluster.tree import tree
 from tests.gateway.page.sample_log import changes, state
 from tests.gateway.page.test_change_index import counted
+from tests.gateway.page.test_wire import capture
 from tests.gateway.server.harness import run
 from tests.gateway.server.management.http_client import Client, Reply, served
 from tests.gateway.server.management.served_page import page
@@ -185,9 +186,9 @@ def test_head_has_no_body() -> None:
     with_page(talk)
 
 
-async def dissect(client: Client, body: bytes, *headers: str) -> Reply:
-    lines = ["POST /api/dissect HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
-    await client.send("\r\n".join([*lines, *headers, "", ""]).encode() + body)
+async def dissect(client: Client, body: bytes, path: str = "/api/dissect") -> Reply:
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
+    await client.send("\r\n".join([*lines, "", ""]).encode() + body)
     return await client.reply()
 
 
@@ -206,6 +207,15 @@ def test_other_bodies_are_refused(body: bytes) -> None:
     async def talk(client: Client) -> None:
         reply = await dissect(client, body)
         assert reply.status == 400
+
+    with_page(talk)
+
+
+def test_capture_is_dissected_and_other_files_are_refused() -> None:
+    async def talk(client: Client) -> None:
+        reply = await dissect(client, capture(), "/api/capture")
+        assert reply.status == 200 and reply.json["frames"]
+        assert (await dissect(client, b"x" * 1000, "/api/capture")).status == 400
 
     with_page(talk)
 
