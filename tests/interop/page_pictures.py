@@ -15,10 +15,10 @@ from tools.gateway_process import gateway
 
 _WIDTH: Final = 1000
 _SCALE: Final = 0.8
-#: The first change of an ISR.
+#: A change of a partition while a broker is away.
 _CHANGE: Final = """
-timeline.found.findIndex(i => changes.op[i] === 1 && changes.details.has(i)
-  && String(changes.details.get(i)[2]) !== String(changes.details.get(i)[3]))
+timeline.found.findIndex(i => changes.op[i] === 1 && now.kinds[changes.kind[i]] === "partition"
+  && changes.time[i] >= [...changes.replicas.partitions.values()][0].changes[0][0])
 """
 
 

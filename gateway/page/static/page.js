@@ -58,8 +58,8 @@ function inFrame(run) {
 }
 
 /** The drawing context of a canvas, in CSS pixels; the canvas is cleared. */
-function drawing(canvas, height) {
-  const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth;
+function drawing(canvas, height, width = canvas.clientWidth) {
+  const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   canvas.style.height = `${height}px`;
@@ -146,7 +146,7 @@ class Changes {
     this.kinds = new Set();
     this.names = [];
     this.numbers = new Map();
-    this.details = new Map(); // of partitions and brokers: index -> the rest of the row
+    this.replicas = new ReplicaHistory();
     this.grow(4096);
   }
 
@@ -174,7 +174,8 @@ class Changes {
     this.kind[index] = kind;
     this.op[index] = "cudr".indexOf(op);
     this.name[index] = known;
-    if (row.length > 6) this.details.set(index, row.slice(6));
+    if (kind === partitionKind) this.replicas.partition(time, name, row);
+    else if (kind === brokerKind) this.replicas.broker(time, name, row);
     if (time >= 0 && time < this.first) this.first = time;
     if (time > this.latest) this.latest = time;
     this.kinds.add(kind);
@@ -201,6 +202,52 @@ class Changes {
   }
 }
 
+/** The lives of brokers, moves of leaders, and partitions that lacked replicas. */
+class ReplicaHistory {
+  constructor() {
+    this.brokers = new Map(); // name -> [time, state] of each change
+    this.partitions = new Map(); // name -> changes, replicas that are out now, brokers that left or returned
+    this.moves = []; // times
+    this.flapping = new Map(); // broker -> how often it left an ISR and returned
+  }
+
+  broker(time, name, [, , , , , , , state]) {
+    if (!this.brokers.has(name)) this.brokers.set(name, []);
+    this.brokers.get(name).push([time, state]);
+  }
+
+  partition(time, name, [, , , , , , leaderBefore, leaderAfter, isrBefore, isrAfter, replicas]) {
+    if (leaderBefore !== null && leaderAfter !== null && leaderBefore !== leaderAfter) this.moves.push(time);
+    const out = isrAfter === null ? [] : replicas.filter((id) => !isrAfter.includes(id));
+    let partition = this.partitions.get(name);
+    if (partition === undefined) {
+      if (out.length === 0) return;
+      this.partitions.set(name, partition = { changes: [], brokers: new Set() });
+    }
+    partition.changes.push([time, out.length]);
+    partition.out = out;
+    partition.replicas = isrAfter === null ? 0 : replicas.length;
+    if (isrBefore === null || isrAfter === null) return;
+    for (const id of replicas) { // a replica that was removed has not left
+      if (isrBefore.includes(id) === isrAfter.includes(id)) continue;
+      partition.brokers.add(id);
+      if (isrAfter.includes(id)) this.flaps(id).returned++; else this.flaps(id).left++;
+    }
+  }
+
+  flaps(id) {
+    if (!this.flapping.has(id)) this.flapping.set(id, { left: 0, returned: 0 });
+    return this.flapping.get(id);
+  }
+
+  /** In how many partitions each broker is out of the ISR now. */
+  out() {
+    const counts = new Map();
+    for (const { out } of this.partitions.values()) for (const id of out) counts.set(id, (counts.get(id) || 0) + 1);
+    return counts;
+  }
+}
+
 const OPS = ["c", "u", "d", "r"], SIGNS = ["+", "~", "\u2212", "="];
 const LANES = [
   ["topics", ["topic"]], ["partitions", ["partition"]], ["configs", ["config"]], ["ACLs", ["acl"]],
@@ -209,6 +256,7 @@ const LANES = [
 ];
 
 let now = null; // the newest answer of the source
+let partitionKind = -1, brokerKind = -1; // numbers of kinds in rows
 let changes = new Changes();
 let changesNumber = null; // of the server's fold that the changes are of
 const watchers = []; // run when there are other changes
@@ -220,6 +268,7 @@ async function fetchChanges() {
   if (told.number !== changesNumber) {
     changes = new Changes();
     changesNumber = told.number;
+    [partitionKind, brokerKind] = ["partition", "broker"].map((kind) => now.kinds.indexOf(kind));
     timeline.selected = -1;
     watchers.forEach((run) => run());
   }
@@ -551,61 +600,32 @@ const STRIPS_MAX = 60;
 const BROKER_STATES = ["not registered", "fenced", "active", "shutting down"];
 const BROKER_COLOURS = ["--line", "--bad", "--good", "--warn"];
 
-/** The lives of brokers, moves of leaders, and partitions that lacked replicas, from all changes. */
-function replicaHistory() {
-  const brokers = new Map(), partitions = new Map(), moves = [], flapping = new Map();
-  const flaps = (id) => flapping.get(id) || flapping.set(id, { left: 0, returned: 0, out: 0 }).get(id);
-  for (const [i, detail] of changes.details) {
-    const time = changes.time[i], name = changes.names[changes.name[i]];
-    if (now.kinds[changes.kind[i]] === "broker") {
-      if (!brokers.has(name)) brokers.set(name, []);
-      brokers.get(name).push([time, detail[1]]);
-      continue;
-    }
-    const [leaderBefore, leaderAfter, isrBefore, isrAfter, replicas] = detail;
-    if (leaderBefore !== null && leaderAfter !== null && leaderBefore !== leaderAfter) moves.push(time);
-    const out = isrAfter === null ? [] : replicas.filter((id) => !isrAfter.includes(id));
-    if (out.length === 0 && !partitions.has(name)) continue;
-    if (!partitions.has(name)) partitions.set(name, { changes: [], brokers: new Set() });
-    const partition = partitions.get(name);
-    partition.changes.push([time, out.length]);
-    partition.out = out;
-    partition.replicas = isrAfter === null ? 0 : replicas.length;
-    if (isrBefore === null || isrAfter === null) continue;
-    for (const id of replicas) { // a replica that was removed has not left
-      if (isrBefore.includes(id) === isrAfter.includes(id)) continue;
-      partition.brokers.add(id);
-      if (isrAfter.includes(id)) flaps(id).returned++; else flaps(id).left++;
-    }
-  }
-  for (const { out } of partitions.values()) out.forEach((id) => flaps(id).out++);
-  return { brokers, partitions, moves, flapping };
-}
-
 function drawReplicas() {
-  const history = replicaHistory(), [from, to] = changes.span();
+  const [from, to] = changes.span(), paint = (state) => colour(BROKER_COLOURS[state]);
   const byNumber = ([a], [b]) => a.localeCompare(b, "en", { numeric: true });
-  $("lifelines").replaceChildren();
-  for (const [name, states] of [...history.brokers].sort(byNumber)) {
-    const fenced = states.filter(([, one], i) => one === 1 && i > 0 && states[i - 1][1] > 1).length;
-    strip($("lifelines"), name, `${BROKER_STATES[states.at(-1)[1]]}, times fenced: ${number(fenced)}`,
-      states, from, to, (one) => colour(BROKER_COLOURS[one]), null);
-  }
-  drawMoves(history.moves, from, to);
-  drawHeat(history, from, to);
+  showStrips($("lifelines"), from, to, paint, [...changes.replicas.brokers].sort(byNumber).map(([label, values]) => {
+    const fenced = values.filter(([, one], i) => one === 1 && i > 0 && values[i - 1][1] > 1).length;
+    return { label, values, note: `${BROKER_STATES[values.at(-1)[1]]}, times fenced: ${number(fenced)}` };
+  }));
+  drawMoves(changes.replicas.moves, from, to);
+  drawHeat(changes.replicas, from, to);
 }
 
-/** A label, a canvas with a colour for each value, from its time to the next, and a note. */
-function strip(into, label, note, values, from, to, paint, run) {
-  const canvas = el("canvas", { role: "img", "aria-label": `${label}: ${note}`, title: note });
-  into.append(run ? el("button", { class: "link label", title: label, on: { click: run } }, label)
-    : el("span", { class: "label" }, label), canvas, el("span", { class: "note" }, note));
-  const { context, width, height } = drawing(canvas, 14);
-  const x = (time) => Math.round((Math.max(from, time) - from) / (to - from) * width);
-  values.forEach(([time, value], i) => {
-    const left = x(time), right = x(i + 1 < values.length ? values[i + 1][0] : to);
-    context.fillStyle = paint(value);
-    context.fillRect(left, 0, Math.max(1, right - left), height);
+/** Shows strips: a label, a canvas with a colour for each value, from its time to the next, a note. */
+function showStrips(into, from, to, paint, strips) {
+  const canvases = strips.map(({ label, note }) => el("canvas", { role: "img", "aria-label": `${label}: ${note}`, title: note }));
+  into.replaceChildren(...strips.flatMap(({ label, note, run }, i) => [
+    run ? el("button", { class: "link label", title: label, on: { click: run } }, label) : el("span", { class: "label" }, label),
+    canvases[i], el("span", { class: "note" }, note)]));
+  const all = canvases.length ? canvases[0].clientWidth : 0;
+  strips.forEach(({ values }, i) => {
+    const { context, width, height } = drawing(canvases[i], 14, all);
+    const x = (time) => Math.round((Math.max(from, time) - from) / (to - from) * width);
+    values.forEach(([time, value], at) => {
+      const left = x(time), right = x(at + 1 < values.length ? values[at + 1][0] : to);
+      context.fillStyle = paint(value);
+      context.fillRect(left, 0, Math.max(1, right - left), height);
+    });
   });
 }
 
@@ -623,25 +643,26 @@ function drawMoves(moves, from, to) {
   });
 }
 
-function drawHeat({ partitions, flapping }, from, to) {
+function drawHeat(history, from, to) {
+  const { partitions, flapping } = history, out = history.out();
+  for (const id of out.keys()) history.flaps(id);
   const ranked = [...flapping].sort((a, b) => b[1].left - a[1].left || a[0] - b[0]);
   const rank = new Map(ranked.map(([id], i) => [id, i]));
-  const best = (one) => Math.min(...[...one.brokers].map((id) => rank.get(id)), Infinity);
-  const rows = [...partitions].sort((a, b) => best(a[1]) - best(b[1]) || b[1].changes.length - a[1].changes.length);
-  const lacking = rows.filter(([, one]) => one.out.length > 0).length;
+  const rows = [...partitions].map(([label, one]) => ({ label, one, rank: Math.min(...[...one.brokers].map((id) => rank.get(id)), Infinity) }))
+    .sort((a, b) => a.rank - b.rank || b.one.changes.length - a.one.changes.length);
+  const lacking = rows.filter(({ one }) => one.out.length > 0).length;
   $("heat-total").textContent = `${number(rows.length)} partitions lacked a replica at some time, ${number(lacking)} lack one now`
     + (rows.length > STRIPS_MAX ? `; the first ${STRIPS_MAX} are drawn` : "");
   $("flapping").hidden = ranked.length === 0;
   $("flapping").tBodies[0].replaceChildren(...ranked.slice(0, STRIPS_MAX).map(([id, one]) => el("tr", { "data-node": id },
     el("td", {}, String(id)), el("td", { class: "number" }, number(one.left)), el("td", { class: "number" }, number(one.returned)),
-    el("td", { class: "number" }, number(one.out)))));
-  $("heat").replaceChildren();
+    el("td", { class: "number" }, number(out.get(id) || 0)))));
   const [warn, bad] = [colour("--warn"), colour("--bad")];
-  for (const [name, one] of rows.slice(0, STRIPS_MAX)) {
-    const note = one.replicas ? `${one.replicas - one.out.length} of ${one.replicas} in the ISR` : "deleted";
-    strip($("heat"), name, note, one.changes, from, to, (lacks) => (lacks > 1 ? bad : lacks === 1 ? warn : "transparent"),
-      () => open({ view: "timeline", name }));
-  }
+  const paint = (lacks) => (lacks > 1 ? bad : lacks === 1 ? warn : "transparent");
+  showStrips($("heat"), from, to, paint, rows.slice(0, STRIPS_MAX).map(({ label, one }) => ({
+    label, values: one.changes, run: () => open({ view: "timeline", name: label }),
+    note: one.replicas ? `${one.replicas - one.out.length} of ${one.replicas} in the ISR` : "deleted",
+  })));
 }
 
 const redrawReplicas = inFrame(() => { if (current.view === "replicas" && now) drawReplicas(); });
