@@ -19,6 +19,7 @@ from gateway.handlers import controller_requests, fetch
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
 from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
+from gateway.view_topics import VIEW_NAMES, VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey
 from kwire.uuid import METADATA_TOPIC_ID
 
@@ -121,6 +122,9 @@ def _high_watermark(topic: FetchTopic, gateway: Gateway) -> int | None:
     is_audit = topic.topic_id == AUDIT_TOPIC_ID or topic.topic == AUDIT_TOPIC
     if is_audit and gateway.audit is not None:
         return gateway.audit.partition.high_watermark
+    view = VIEW_NAMES.get(topic.topic_id, topic.topic)
+    if view in VIEW_TOPICS and gateway.views is not None:
+        return gateway.views.partition(view).high_watermark
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from gateway.handlers.context import Peer
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
 from gateway.handlers.worker_table import FORWARDED, worker_handlers
+from gateway.view_topics import VIEW_TOPICS, view_topic
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.list_offsets_request import (
@@ -19,7 +21,7 @@ from kwire.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
-from kwire.uuid import METADATA_TOPIC_ID
+from kwire.uuid import METADATA_TOPIC_ID, Uuid
 from tests.gateway.handlers.world import World
 
 
@@ -74,9 +76,11 @@ def test_latest_offset_is_told_after_catching_up() -> None:
     assert found[0].topics[0].partitions[0].offset == world.partition.high_watermark
 
 
-def fetch(world: World, node: Node, offset: int, **more: Any) -> Any:
+def fetch(
+    world: World, node: Node, offset: int, topic_id: Uuid = METADATA_TOPIC_ID, **more: Any
+) -> Any:
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
-    topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])
+    topic = FetchTopic(topic_id=topic_id, partitions=[partition])
     handle = worker_handlers(node)[ApiKey.FETCH].handle
     return handle(
         FetchRequest(topics=[topic], max_wait_ms=60_000, min_bytes=1, **more), world.context(13)
@@ -99,6 +103,26 @@ def test_fetch_beyond_the_end_is_answered_after_catching_up() -> None:
     node.waiting.pop()()
     answer = found[0].responses[0].partitions[0]
     assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, seen_elsewhere)
+
+
+def test_position_in_a_view_beyond_the_end_is_answered_after_catching_up() -> None:
+    node, world = Node(), World()
+    partition_of = dict.fromkeys(VIEW_TOPICS, world.partition).__getitem__
+    world.views = SimpleNamespace(available=True, listed=False, partition=partition_of)
+    seen_elsewhere = world.partition.high_watermark + 3
+    found = delivered(fetch(world, node, seen_elsewhere, VIEW_TOPICS[view_topic("acls")]))
+    assert not found
+    world.partition.append(3)
+    node.waiting.pop()()
+    answer = found[0].responses[0].partitions[0]
+    assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, seen_elsewhere)
+
+
+def test_view_that_is_disabled_has_no_end_to_catch_up_with() -> None:
+    node, world = Node(), World()
+    answer = fetch(world, node, 1000, VIEW_TOPICS[view_topic("acls")])
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert not node.waiting
 
 
 def test_fetch_beyond_every_end_is_out_of_range() -> None:
