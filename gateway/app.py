@@ -24,6 +24,7 @@ from gateway.security.listeners import read_listeners
 from gateway.server.clients.bound_listener import BoundListener, bind_listeners
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
+from gateway.server.counts import Counts
 from gateway.server.first_use import import_first_use_modules
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError, settings_of
 from gateway.server.logs import Reports
@@ -195,11 +196,12 @@ async def serve(
         groups = GroupDriver(
             state_dir, settings_of(config), node_id=config.node_id, reports=reports
         )
-        views = view_topics_of(config, source.partition, reports, purgatory.advanced)
+        counts = Counts()
+        views = view_topics_of(config, source.partition, reports, purgatory.advanced, counts.views)
         services = GatewayServices(config, source, groups, purgatory, endpoints, views)
         limits, dispatcher = limits_of_worker(config), _dispatcher(config, services)
         server_context = ServerContext(
-            limits, dispatcher, purgatory, reports, listener_auths=listener_auths
+            limits, dispatcher, purgatory, reports, counts=counts, listener_auths=listener_auths
         )
         workers = workers_of(services, server_context, bound_listeners)
         ready = RunningServer(services, bound_listeners, management, reports, workers)
@@ -248,7 +250,7 @@ async def _run(
             await start_management(nursery, ready, server_context, groups, stop)
         nursery.start_soon(_hand_over, ready, stop, draining)
         if views := ready.services.views:
-            nursery.start_soon(views.run)
+            nursery.start_soon(views.run, server_context.counts.views)
         if not source.listens_before_loaded:
             await nursery.start(supervisor.follow, source)
         await _start_groups(nursery, groups, coordinating)

@@ -74,6 +74,16 @@ class _Apis(dict[int, ApiCounts]):
 
 
 @dataclass(slots=True)
+class ViewCounts:
+    """Counts of the batches that are kept for readers of view topics."""
+
+    hits: int = 0  #: reads that got batches which were kept
+    misses: int = 0  #: reads whose batches had to be made first
+    entries: int = 0  #: ranges of offsets whose batches are kept
+    size: int = 0  #: memory of all of them, bytes
+
+
+@dataclass(slots=True)
 class Counts:
     """Counts of all connections together. Keys that peers choose are kept only while their
     connections are open, so that peers cannot make the tables grow.
@@ -89,6 +99,7 @@ class Counts:
     software: Counter[str] = field(default_factory=Counter)
     #: Connections that this server closed, by reason.
     cuts: Counter[str] = field(default_factory=Counter)
+    views: ViewCounts = field(default_factory=ViewCounts)
 
 
 class SliceCounter:

@@ -73,6 +73,9 @@ class Chunks:
         self._chunks: list[Chunk] = []
         self._clock = 0
 
+    def __len__(self) -> int:
+        return len(self._chunks)
+
     def collect(self, view: str, offset: int, bytes_max: int) -> Collected:
         """Return the batches of ``view`` that end at or behind ``offset``: about ``bytes_max``, but
         at least one if there is one. Empty with the end ``offset`` where they are not kept.

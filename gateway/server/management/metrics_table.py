@@ -136,6 +136,26 @@ _SERVER: Final = (
         "view not made",
     ),
     counter(
+        "kwire_view_cache_hits_total",
+        "Reads of view topics whose batches were kept.",
+        lambda facts: facts.counted.counts.views.hits,
+    ),
+    counter(
+        "kwire_view_cache_misses_total",
+        "Reads of view topics whose batches had to be made first.",
+        lambda facts: facts.counted.counts.views.misses,
+    ),
+    gauge(
+        "kwire_view_cache_entries",
+        "Ranges of offsets of the view topics whose batches are kept.",
+        lambda facts: facts.counted.counts.views.entries,
+    ),
+    gauge(
+        "kwire_view_cache_bytes",
+        "Approximate memory of these batches.",
+        lambda facts: facts.counted.counts.views.size,
+    ),
+    counter(
         "kwire_event_loop_held_total",
         "Steps that held the event loop for 50 ms of processor time or longer.",
         lambda facts: facts.counted.watchdog.measures.held,

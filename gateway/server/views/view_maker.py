@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from gateway.ports import FileRange, OffsetOutOfRange
+from gateway.server.counts import ViewCounts
 from gateway.sizes import KIB
 from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
 from gateway.view_topics import VIEWS
@@ -45,6 +46,8 @@ _FAILED_DELAY_S: Final = 1.0
 _TRUNCATED_DELAY_S: Final = 0.02
 #: Changes after which what they hold is frozen for the garbage collector.
 _LOOSE_CHANGES_MAX: Final = 4000
+#: Positions that are known to have been missing, at most. Readers that left are among them.
+_MISSED_MAX: Final = 1000
 
 _Made = tuple[Piece, dict[str, list[EncodedBatch]]]
 
@@ -63,8 +66,11 @@ class ViewMaker:
         *,
         cache_bytes: int,
         schemas: bool = False,
+        counts: ViewCounts | None = None,
     ) -> None:
+        """``counts`` are brought up to date; those of an object of its own without."""
         self.partition: Final = partition
+        self.counts: Final = ViewCounts() if counts is None else counts
         self._reports = reports
         self._made = made
         self._schemas = schemas
@@ -74,6 +80,7 @@ class ViewMaker:
         #: Folds of the log, the least recently used first.
         self.cursors: list[ViewCursor] = []
         self._demands: dict[tuple[str, int], None] = {}
+        self._missed: dict[tuple[str, int], None] = {}  # positions of reads that were no hits
         self._wake = trio.Event()
         self._read_at: dict[str, float] = {}  # view -> when it was read last
         # The log that the chunks were made of: its start, and the last record before an offset.
@@ -110,7 +117,28 @@ class ViewMaker:
         if found.end < end and not found.is_full and not self.failed:
             self._demands.setdefault((view, found.end))
             self._wake.set()
+            if not found.batches:
+                self._count_miss(view, offset)
         return found
+
+    def read(self, view: str, offset: int, bytes_max: int) -> Collected:
+        """As :meth:`collect`, for a response to the reader. It counts as a hit if the reader did
+        not wait for it.
+        """
+        found = self.collect(view, offset, bytes_max)
+        if found.batches:
+            waited = (view, offset) in self._missed
+            self._missed.pop((view, offset), None)
+            self.counts.hits += not waited
+        return found
+
+    def _count_miss(self, view: str, offset: int) -> None:
+        """Count a read that waits once, however often it is tried."""
+        if (view, offset) not in self._missed:
+            if len(self._missed) >= _MISSED_MAX:
+                self._missed.clear()
+            self._missed[view, offset] = None
+            self.counts.misses += 1
 
     async def run(self) -> None:
         """Make what is asked for, for ever."""
@@ -126,14 +154,20 @@ class ViewMaker:
                     self._reports.bug("view not made", error)
                     await self._release(self.cursors)
                     await trio.sleep(_FAILED_DELAY_S)
+                self._count_kept()
                 self._made()
             if not self._read_at:
                 self._chunks.clear()
+                self._missed.clear()
                 await self._release(self.cursors)
+            self._count_kept()
 
     def _forget_views(self) -> None:
         now = trio.current_time()
         self._read_at = {view: last for view, last in self._read_at.items() if now - last < IDLE_S}
+
+    def _count_kept(self) -> None:
+        self.counts.entries, self.counts.size = len(self._chunks), self._chunks.size
 
     # --- one piece
     # ---------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.config import Config
+    from gateway.server.counts import ViewCounts
     from gateway.server.logs import Reports
     from gateway.sources.log_partition import LogPartition
 
@@ -65,7 +66,7 @@ class ViewPartition:
     def read(self, offset: int, max_bytes: int) -> Read:
         """As in ``gateway.ports.Partition``; empty as long as the batches are not made."""
         self._check(offset)
-        found = self._maker.collect(self._view, offset, max_bytes)
+        found = self._maker.read(self._view, offset, max_bytes)
         batches, size = found.batches, found.size
         if not batches and found.end > offset:
             batches = [filler(found.end, self.epoch_at(found.end - 1))]
@@ -130,8 +131,9 @@ class ViewTopics:
         """Whether the metadata log leads to a state that views can show."""
         return self._maker.available
 
-    async def run(self) -> None:
-        """Make the batches that readers ask for, for ever."""
+    async def run(self, counts: ViewCounts) -> None:
+        """Make the batches that readers ask for, for ever, and bring ``counts`` up to date."""
+        self._maker.counts = counts
         await self._maker.run()
 
     def partition(self, topic: str) -> ViewPartition:

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.server.counts import ApiCounts, Counts
+from gateway.server.counts import ApiCounts, Counts, ViewCounts
 from gateway.server.loop_watchdog import Measures
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ class WorkerCounts:
 
     def counters(self) -> WorkerCounts:
         """Return the same without gauges, for a process that has ended."""
-        counts = replace(self.counts, connections=Counter(), software=Counter())
+        views = ViewCounts(self.counts.views.hits, self.counts.views.misses)
+        counts = replace(self.counts, connections=Counter(), software=Counter(), views=views)
         return WorkerCounts(counts, self.events, self.held, self.cpu_s)
 
 
@@ -141,6 +142,10 @@ def _add(sums: Counts, part: Counts) -> None:
     sums.connections.update(part.connections)
     sums.software.update(part.software)
     sums.cuts.update(part.cuts)
+    sums.views.hits += part.views.hits
+    sums.views.misses += part.views.misses
+    sums.views.entries += part.views.entries
+    sums.views.size += part.views.size
 
 
 def _add_api(sums: ApiCounts, part: ApiCounts) -> None:

@@ -14,6 +14,7 @@ from gateway.groups import Usage
 from gateway.quorum.measures import Latency, Measures
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMeasures
+from gateway.server.counts import ViewCounts
 from gateway.server.management.facts import Facts, OwnSnapshot
 from gateway.server.management.metrics import Metrics
 from gateway.server.management.quorum_status import SnapshotProgress
@@ -55,6 +56,7 @@ def everything() -> Facts:
         2000,
         30,
     )
+    server_context.counts.views = ViewCounts(hits=11, misses=12, entries=13, size=14)
     server_context.reports.counts.update(
         {"connection accepted": 9, "connection refused": 1, "bad request": 2, "internal error": 1}
     )

@@ -127,6 +127,10 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         ("kwire_snapshot_failures_total", 4),
         ("kwire_offset_write_failures_total", 5),
         ("kwire_view_failures_total", 6),
+        ("kwire_view_cache_hits_total", 11),
+        ("kwire_view_cache_misses_total", 12),
+        ("kwire_view_cache_entries", 13),
+        ("kwire_view_cache_bytes", 14),
     ],
 )
 def test_metric_has_the_value_of_its_source(name: str, value: float) -> None:

@@ -15,6 +15,7 @@ import trio
 import trio.testing
 
 from gateway.ports import OffsetOutOfRange, State
+from gateway.server.counts import ViewCounts
 from gateway.server.views import view_maker
 from gateway.view_topics import CHANGES, VIEWS
 from gateway.views import cursor, offsets
@@ -91,6 +92,40 @@ def test_nothing_is_made_before_a_client_reads(directory: Path) -> None:
             assert reader.made == 1
 
     run(main)
+
+
+def test_reads_count_as_hits_and_misses(directory: Path) -> None:
+    write_segment(directory, 0, batch(0, topic(1)), batch(1, topic(2)))
+
+    async def main() -> None:
+        async with reading(opened(directory)) as reader:
+            counts = reader.maker.counts
+            assert counts == ViewCounts()
+            partition = reader.partition("topics")
+            for _ in range(3):  # a Fetch that waits is tried several times
+                assert partition.bytes_available(0, 1) == partition.read(0, 1000).size == 0
+            await reader.read("topics")
+            assert (counts.hits, counts.misses, counts.entries) == (0, 1, 1)
+            assert counts.size > 100
+            await reader.read("topics")
+            await reader.read("topics")
+            assert (counts.hits, counts.misses) == (2, 1)
+            await reader.read("acls")
+            assert (counts.hits, counts.misses) == (2, 1), "it has no record"
+
+    run(main)
+
+
+def test_positions_of_readers_that_left_are_forgotten(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view_maker, "_MISSED_MAX", 5)
+    write_segment(directory, 0, *(batch(at, topic(at)) for at in range(20)))
+    reader = ViewReader(opened(directory))  # nothing is made
+    for at in range(20):
+        reader.partition("topics").read(offsets.at(at), 1000)
+    assert reader.maker.counts.misses == 20
+    assert len(reader.maker._missed) <= 5
 
 
 def test_reader_follows_what_is_appended(directory: Path) -> None:

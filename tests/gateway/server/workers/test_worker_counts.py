@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.server.counts import Counts
+from gateway.server.counts import Counts, ViewCounts
 from gateway.server.loop_watchdog import Measures
 from gateway.server.workers.messages import CountsSent, decode, encode
 from gateway.server.workers.worker_counts import CountedTogether, WorkerCounts, total
@@ -18,6 +18,7 @@ def counted(requests: int) -> WorkerCounts:
     counts.apis[METADATA].errors[3] += 1
     counts.connections["PLAINTEXT"] += requests
     counts.software["kcat/1"] += requests
+    counts.views = ViewCounts(requests, 2 * requests, 3 * requests, 4 * requests)
     made = WorkerCounts(counts, held=Measures(1, 0.06, 0.06 * requests), cpu_s=1.5)
     made.events["connection accepted"] += requests
     made.buffered_bytes, made.parked, made.resident_bytes = 7, 2, 1000
@@ -32,12 +33,14 @@ def test_total_adds_counters_and_gauges() -> None:
     assert sums.counts.connections == {"PLAINTEXT": 3}
     assert sums.reports.counts["connection accepted"] == 3
     assert sums.watchdog.measures == Measures(2, 0.12, 0.12)
+    assert sums.counts.views == ViewCounts(3, 6, 9, 12)
     assert (sums.memory.held, sums.purgatory.parked, sums.purgatory.waiting) == (14, 4, 0)
 
 
 def test_counters_of_an_ended_process_have_no_gauges() -> None:
     kept = counted(2).counters()
     assert kept.counts.connections == {} and kept.counts.software == {}
+    assert kept.counts.views == ViewCounts(2, 4)
     assert (kept.buffered_bytes, kept.parked, kept.resident_bytes) == (0, 0, 0)
     assert (kept.counts.received, kept.cpu_s, kept.events["connection accepted"]) == (20, 1.5, 2)
 
