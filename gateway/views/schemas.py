@@ -1,8 +1,8 @@
-"""Describes the fields of every view once, and shows them as JSON Schema and as a schema of Kafka
-Connect (``JsonConverter`` with ``schemas.enable``).
+"""Describes the fields of every view once, and shows them as JSON Schema, as a schema of Kafka
+Connect (``JsonConverter`` with ``schemas.enable``), and as columns of Spark (``from_json``).
 
 ``json_schema`` is JSON Schema 2020-12; ``connect_schema`` the object that Connect expects beside
-the payload. It reads no records.
+the payload; ``spark_schema`` a list of columns in Spark's DDL. It reads no records.
 """
 
 from __future__ import annotations
@@ -31,6 +31,16 @@ _JSON_TYPES: Final = {
     BOOLEAN: "boolean",
     DOUBLE: "number",
     ENTITY: "object",
+}
+
+
+_SPARK_TYPES: Final = {
+    STRING: "STRING",
+    INT32: "INT",
+    INT64: "BIGINT",
+    BOOLEAN: "BOOLEAN",
+    DOUBLE: "DOUBLE",
+    ENTITY: "STRING",
 }
 
 
@@ -244,3 +254,43 @@ def _connect(type_: FieldType, *, optional: bool = False) -> dict[str, Any]:
             return {"type": "struct", "fields": members, "optional": optional}
         case str():
             return {"type": STRING if type_ == ENTITY else type_, "optional": optional}
+
+
+def spark_schema(view: str, *, key: bool = False) -> str:
+    """Return the columns of the values of ``view``, or of its keys, as ``from_json`` of Spark takes
+    them.
+
+    Spark has no objects of several shapes: entities in ``changes`` are text, the JSON of the
+    object. ``from_json`` with the columns of the entity's own view reads it.
+    """
+    struct = key_struct(view) if key else VALUES[view]
+    return ", ".join(f"`{name}` {_spark(one)}" for name, one in struct.fields.items())
+
+
+def _spark(type_: FieldType) -> str:
+    match type_:
+        case Nullable(inner):
+            return _spark(inner)  # every column may be null
+        case ListOf(items):
+            return f"ARRAY<{_spark(items)}>"
+        case MapOf(values):
+            return f"MAP<STRING, {_spark(values)}>"
+        case Struct(fields):
+            members = (f"`{name}`: {_spark(one)}" for name, one in fields.items())
+            return f"STRUCT<{', '.join(members)}>"
+        case str():
+            return _SPARK_TYPES[type_]
+
+
+def published_schemas() -> dict[str, dict[str, Any]]:
+    """Return the schemas of every view, by topic: JSON Schema of ``key`` and ``value``, and the
+    columns of the value for Spark.
+    """
+    return {
+        view_topic(view): {
+            "key": json_schema(view, key=True),
+            "value": json_schema(view),
+            "spark": spark_schema(view),
+        }
+        for view in VIEWS
+    }

@@ -1,5 +1,5 @@
-"""Serves ``/metrics``, ``/livez``, ``/readyz``, ``/status`` and the page over HTTP/1.1, on a port
-of its own.
+"""Serves ``/metrics``, ``/livez``, ``/readyz``, ``/status``, ``/views`` and the page over HTTP/1.1,
+on a port of its own.
 
 No request changes anything. At most one response with counts is made in a turn of the event loop,
 so that many scrapers do not delay Kafka's clients. The content is made by ``metrics``, ``status``
@@ -31,6 +31,7 @@ from gateway.server.management.http_connections import (
 from gateway.server.management.metrics import Metrics
 from gateway.server.management.status import readyz, status
 from gateway.server.slices_task import carried_out
+from gateway.views.schemas import published_schemas
 
 if TYPE_CHECKING:
     from gateway.server.management.facts import Facts
@@ -142,6 +143,7 @@ class Pages:
             "/livez": self._show_livez,
             "/readyz": self._show_readyz,
             "/status": self._show_status,
+            "/views": self._show_views,
         }
 
     async def answer(self, request: h11.Request, body: RequestBody) -> Answer:
@@ -208,6 +210,9 @@ class Pages:
 
     def _show_status(self, request: h11.Request, facts: Facts) -> Answer:
         return _json(200, status(facts))
+
+    def _show_views(self, request: h11.Request, facts: Facts) -> Answer:
+        return _json(200, published_schemas())
 
 
 def _path_and_query(target: bytes) -> tuple[str, str]:

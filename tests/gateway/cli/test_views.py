@@ -38,8 +38,16 @@ def test_schema_is_printed() -> None:
     assert key["fields"] == [{"field": "id", "type": "string", "optional": False}]
 
 
-def test_key_without_schema_is_wrong_usage() -> None:
-    assert listed("--key").exit_code == 2
+def test_columns_for_spark_are_printed_in_one_line() -> None:
+    assert listed("--schema", "topics", "--spark").output == "`name` STRING, `id` STRING\n"
+    assert listed("--schema", "acls", "--spark", "--key").output == "`id` STRING\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--key"], ["--spark"], ["--schema", "acls", "--spark", "--connect"]]
+)
+def test_options_that_do_not_go_together_are_wrong_usage(arguments: list[str]) -> None:
+    assert listed(*arguments).exit_code == 2
 
 
 def partition(view: str, epoch: int, *, schemas: bool) -> MemoryPartition:

@@ -11,7 +11,7 @@ import pytest
 from gateway.view_topics import CHANGES, VIEWS
 from gateway.views import offsets
 from gateway.views.encode import BATCH_BYTES, ViewEncoder, filler
-from gateway.views.schemas import connect_schema, json_schema
+from gateway.views.schemas import connect_schema, json_schema, spark_schema
 from kwire.records import Compression
 from kwire.records.batch import decode_batch
 from tests.gateway.views.test_fold import changes_of, config, partition, removed, topic
@@ -79,6 +79,17 @@ def test_schemas_are_valid(view: str) -> None:
     for key in (False, True):
         jsonschema.Draft202012Validator.check_schema(json_schema(view, key=key))
         assert connect_schema(view, key=key)["optional"] is False
+
+
+def test_columns_for_spark_have_every_field_once() -> None:
+    assert spark_schema("topics") == "`name` STRING, `id` STRING"
+    listener = "`listenerName`: STRING, `securityProtocol`: STRING, `host`: STRING, `port`: INT"
+    controllers = spark_schema("controllers")
+    assert f"`listeners` ARRAY<STRUCT<{listener}>>, " in controllers
+    assert "`supportedFeatures` MAP<STRING, STRING>" in controllers
+    assert spark_schema("quotas") == "`entity` STRING, `quotas` MAP<STRING, DOUBLE>"
+    assert "`before` STRING, `after` STRING, `source` STRUCT<" in spark_schema(CHANGES)
+    assert spark_schema("brokers", key=True) == "`id` INT"
 
 
 #: The Python types of Connect's (``JsonConverter``).

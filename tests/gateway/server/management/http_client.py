@@ -20,7 +20,7 @@ from gateway.server.management.page_api import PageApi
 from tests.gateway.server.harness import run
 from tests.gateway.server.watched import facts
 
-PAGES = ["/metrics", "/livez", "/readyz", "/status"]
+PAGES = ["/metrics", "/livez", "/readyz", "/status", "/views"]
 
 
 @dataclass

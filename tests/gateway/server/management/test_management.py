@@ -14,6 +14,8 @@ from gateway.server.management.management import (
     open_management,
     serve_management,
 )
+from gateway.view_topics import VIEW_TOPICS, VIEWS, view_topic
+from gateway.views.schemas import json_schema, spark_schema
 from tests.gateway.server.harness import run
 from tests.gateway.server.management.http_client import (
     PAGES,
@@ -75,6 +77,16 @@ def test_status_is_json_with_the_state_of_the_server() -> None:
     assert said["quorum"]["leader_id"] == 2
     assert said["problems"] == ["torn tail"]
     assert said["groups"] == {"Stable": 1}
+
+
+def test_views_are_the_schemas_of_every_view_topic() -> None:
+    shown = ask("/views").json
+    assert shown.keys() == VIEW_TOPICS.keys()
+    for view in VIEWS:
+        one = shown[view_topic(view)]
+        assert one["key"] == json_schema(view, key=True)
+        assert one["value"] == json_schema(view)
+        assert one["spark"] == spark_schema(view)
 
 
 @pytest.mark.parametrize(
