@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from gateway.views.cursor import Piece, ViewCursor
 from gateway.views.encode import ViewEncoder
 from gateway.views.kinds import KINDS
 from kwire.cluster import Image, tree
+from kwire.messages.partition_record import PartitionRecord
 from kwire.records import Record
 from kwire.records.batch import decode_batches
 
@@ -93,6 +96,14 @@ def take_change(tables: dict[str, Table], record: Record) -> None:
         table[key] = json.dumps(change["after"], separators=(",", ":"))
 
 
+def take_last_change(tables: dict[str, Table], record: Record) -> None:
+    """Put the entity into the tables as the last record of ``changes`` with its key left it."""
+    assert record.value is not None
+    change = json.loads(record.value)
+    if change["after"] is not None:
+        tables.setdefault(change["kind"], {})[_text(change["key"])] = _text(change["after"])
+
+
 #: The place of the entities of some views in the tree of ``kwire state``.
 _BY_PLACE = {
     "acls": ("acls", "byId"),
@@ -102,14 +113,39 @@ _BY_PLACE = {
 }
 
 
-def state(image: Image) -> dict[str, Table]:
-    """The tables of ``image`` by view: the entities of the tree of ``kwire state``."""
+#: The key and the value of partitions, by the id of a record; with the record, so that no other
+#: one gets its id.
+KnownPartitions = dict[int, tuple[PartitionRecord, str, str]]
+
+
+def state(image: Image, known: KnownPartitions | None = None) -> dict[str, Table]:
+    """The tables of ``image`` by view: the entities of the tree of ``kwire state``.
+
+    ``known`` keeps the partitions between calls on one image: a record in an image is never
+    changed, but replaced.
+    """
     tables: dict[str, Table] = {kind.view: {} for kind in KINDS if kind.view is not None}
+    if known is not None:
+        tables["partitions"] = _partitions(image, known)
+        image = replace(image, partitions=defaultdict(dict))
     for place, secret in tree.entities(image):
         fields = tree.without_secrets(place, secret)
         for view, key, value in _rows(image, place, fields):
             tables[view][_text(key)] = _text(value)
     return tables
+
+
+def _partitions(image: Image, known: KnownPartitions) -> Table:
+    table = {}
+    for topic_id, partitions in image.partitions.items():
+        for index, record in partitions.items():
+            if id(record) not in known:
+                place = ("topics", "byName", image.topics[topic_id], str(index))
+                ((_, key, value),) = _rows(image, place, tree.partition_fields(record))
+                known[id(record)] = record, _text(key), _text(value)
+            _, shown, text = known[id(record)]
+            table[shown] = text
+    return table
 
 
 def _rows(image: Image, place: tree.Place, fields: tree.Fields) -> Iterator[tuple[str, Any, Any]]:
