@@ -66,11 +66,9 @@ class ViewMaker:
         *,
         cache_bytes: int,
         schemas: bool = False,
-        counts: ViewCounts | None = None,
     ) -> None:
-        """``counts`` are brought up to date; those of an object of its own without."""
         self.partition: Final = partition
-        self.counts: Final = ViewCounts() if counts is None else counts
+        self.counts = ViewCounts()
         self._reports = reports
         self._made = made
         self._schemas = schemas
@@ -221,7 +219,11 @@ class ViewMaker:
         finally:
             if read is not None:
                 read.release()
-        if encoder is self._encoder:
+        self._check()
+        # A piece of a log that began elsewhere may extend over the state of the snapshot that the
+        # log begins with now, which it does not have.
+        is_of_this_log = cursor.origin == self._origin or piece.first >= self.start
+        if encoder is self._encoder and is_of_this_log:
             self._chunks.add(Chunk(piece.first, piece.end, batches))
             if cursor.next_offset > self._end:
                 self._end, self._end_epoch = cursor.next_offset, cursor.epoch
@@ -281,8 +283,13 @@ class ViewMaker:
         )
 
     def _is_valid(self, cursor: ViewCursor) -> bool:
-        if cursor.next_offset < max(cursor.origin):  # it is still in the snapshot
-            return cursor.origin == self._origin
+        if cursor.origin != self._origin:
+            # The records below the end of a snapshot are others now, perhaps of the same epoch.
+            read_up_to = max(*cursor.origin, *self._origin)
+            if cursor.next_offset < read_up_to or cursor.position < self.start:
+                return False
+        elif cursor.next_offset < max(cursor.origin):
+            return True  # it is still in the snapshot
         return cursor.epoch < 0 or self._has(cursor.next_offset, cursor.epoch)
 
     async def _cursor(self, offset: int) -> ViewCursor:
