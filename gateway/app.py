@@ -24,7 +24,6 @@ from gateway.security.listeners import read_listeners
 from gateway.server.clients.bound_listener import BoundListener, bind_listeners
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
-from gateway.server.counts import Counts
 from gateway.server.first_use import import_first_use_modules
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError, settings_of
 from gateway.server.logs import Reports
@@ -196,12 +195,11 @@ async def serve(
         groups = GroupDriver(
             state_dir, settings_of(config), node_id=config.node_id, reports=reports
         )
-        counts = Counts()
-        views = view_topics_of(config, source.partition, reports, purgatory.advanced, counts.views)
+        views = view_topics_of(config, source.partition, reports, purgatory.advanced)
         services = GatewayServices(config, source, groups, purgatory, endpoints, views)
         limits, dispatcher = limits_of_worker(config), _dispatcher(config, services)
         server_context = ServerContext(
-            limits, dispatcher, purgatory, reports, counts=counts, listener_auths=listener_auths
+            limits, dispatcher, purgatory, reports, listener_auths=listener_auths
         )
         workers = workers_of(services, server_context, bound_listeners)
         ready = RunningServer(services, bound_listeners, management, reports, workers)

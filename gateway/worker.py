@@ -24,7 +24,6 @@ from gateway.ports import Authorizer, Endpoint, Partition
 from gateway.server.clients.bound_listener import bind_listeners
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
-from gateway.server.counts import Counts
 from gateway.server.first_use import import_first_use_modules
 from gateway.server.logs import Reports, configure
 from gateway.server.server import run_server
@@ -218,10 +217,7 @@ class _Worker:
             listeners = [Listener(*one) for one in start.listeners]
             purgatory = Purgatory()
             endpoints = endpoints_of(config, listeners)
-            counts = Counts()
-            views = view_topics_of(
-                config, node.partition, self._reports, purgatory.advanced, counts.views
-            )
+            views = view_topics_of(config, node.partition, self._reports, purgatory.advanced)
             services = WorkerServices(
                 config, node, start.takes_changes, purgatory, endpoints, views=views
             )
@@ -236,7 +232,7 @@ class _Worker:
                 config, lambda: node.image, lambda: node.partition.cluster_id
             )
             self._context = ServerContext(
-                config, dispatcher, purgatory, self._reports, counts=counts, listener_auths=auths
+                config, dispatcher, purgatory, self._reports, listener_auths=auths
             )
             node.partition.on_advance(purgatory.advanced)
             if node.audit is not None:

@@ -24,6 +24,7 @@ RUN_BY: Final = {
     "docs/spark.md": "tests/interop/test_spark.py",
     "docs/spark-source.md": "tests/interop/test_spark_source.py",
     "docs/spark-tables.md": "tests/interop/test_spark_jobs.py",
+    "docs/views.md": "tests/interop/test_view_sinks.py",
 }
 #: Programs that are not kwire's -> why their commands are not run here.
 FOREIGN: Final = {

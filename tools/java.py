@@ -102,11 +102,13 @@ def command(
     version: str = KAFKA_VERSION,
     options: Sequence[str] = QUICK_START,
     log_level: str = "warn",
+    more_jars: Sequence[Path] = (),
 ) -> list[str]:
     """The command line that runs ``main_class`` of Kafka ``version``; its log goes to standard
     error.
 
-    A tool that the release lacks is taken from the release before.
+    A tool that the release lacks is taken from the release before. ``more_jars`` are behind those
+    of the release: archived classes need them in front.
     """
     version = tool_version(main_class, version)
     jars = class_path(version)
@@ -122,7 +124,7 @@ def command(
         *_LOG_OPTIONS,
         level,
         "-cp",
-        os.pathsep.join(map(str, jars)),
+        os.pathsep.join(map(str, (*jars, *more_jars))),
         main_class,
         *arguments,
     ]

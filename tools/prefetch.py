@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from importlib import metadata
 
-from tools import class_archive, java, pyspark_release, spark_home
+from tools import class_archive, connect, java, pyspark_release, spark_home
 from tools.java import JavaError
 from tools.maven import MavenError, resolve
 from tools.process import ProcessError
@@ -59,6 +59,7 @@ def _parts() -> dict[str, Callable[[], object]]:
         f"PySpark {DELTA_FOR} with archived classes": _other_pyspark,
         f"Delta for PySpark {DELTA_FOR}": lambda: delta_jars(f"{DELTA_FOR}.0"),
         **kafka,
+        "Kafka Connect's file sink": connect.file_jars,
         "Kafka's shell": lambda: resolve(shell, transitive=True),
     }
 

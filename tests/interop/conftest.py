@@ -28,6 +28,7 @@ _LONGEST: Final = (
     "test_real_brokers",
     "test_spark_42",
     "test_spark_live",
+    "test_view_sinks",
     "test_spark_jobs",
     "test_quorum_observed",
     "test_partition_life",

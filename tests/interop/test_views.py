@@ -29,9 +29,11 @@ _LOG = "p-one-basic"
 _IN_GROUPS = tuple(way for way in WAYS if way.mode == GROUP)
 
 
-def expected_records(directory: Path, view: str, cluster_id: str) -> list[Record]:
+def expected_records(
+    directory: Path, view: str, cluster_id: str, *, schemas: bool = False
+) -> list[Record]:
     """The view's records as the fold gives them without a server."""
-    encoder = ViewEncoder(cluster_id)
+    encoder = ViewEncoder(cluster_id, schemas=schemas)
     return [
         Record(one.offset, one.timestamp, one.key, one.value)
         for one in view_records(opened(directory), view, encoder)
