@@ -35,9 +35,8 @@ def _double(value: float) -> str:
     """``Double.toString`` from 0.001 on."""
     if value < 10_000_000:
         return repr(float(value))
-    digits, exponent = f"{value:e}".split("e")
-    short = repr(float(digits))
-    return f"{short}E{int(exponent)}"
+    digits, _, exponent = f"{value:.15e}".partition("e")
+    return f"{float(digits)!r}E{int(exponent)}"
 
 
 def pieces(text: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Measures the view topics: the first read of a large log, the server's CPU of a later one beside
-that of the raw log, and the time from a commit to a consumer of a view.
+that of the raw log, the memory, also of a longer history with the same state, and the time from a
+commit to a consumer of a view.
 
 A later read gets batches that are kept. The raw log is p-large as well, read by the same client.
 """
@@ -22,6 +23,8 @@ from tools.process import cpu_seconds, memory_mib
 
 _COLD_S_MAX, _CPU_RATIO, _LATENCY_MS_MAX = 10.0, 0.5, 15.0
 _PASSES, _COMMITS, _WARM_UP = 9, 200, 20
+#: The log so many times over has the same state; the memory for it may differ by this ratio.
+_HISTORY, _MEMORY_RATIO = 3, 0.8
 _TIMEOUT_S = 60
 
 
@@ -34,9 +37,10 @@ def run() -> list[dict[str, Any]]:
             node = largelog.unpack(Path(scratch))
         except largelog.NoLog as error:
             return [{"what": "views", "ok": False, "notes": f"not measured: {error}"}]
+        batches = largelog.data_batches(node)
         with gateway("--source", "log", "--log-dir", str(node)) as server:
-            raw = sum(batch.records for batch in largelog.data_batches(node))
-            rows = [*_reads(server, raw)]
+            rows = [*_reads(server, sum(batch.records for batch in batches))]
+        rows.append(_memory(node, largelog.repeated(node, batches, _HISTORY, node.parent / "long")))
         return [*rows, *_latency(Path(scratch))]
 
 
@@ -65,6 +69,25 @@ def _reads(server: Gateway, raw: int) -> Iterator[dict[str, Any]]:
             "bar": _CPU_RATIO,
         }
     yield {"what": "memory after all reads", "unit": "MiB", "kwire": memory_mib(server.pid)}
+
+
+def _memory(node: Path, longer: Path) -> dict[str, Any]:
+    """The memory that a first read of .partitions takes, of both logs."""
+    taken = []
+    for directory in (node, longer):
+        with gateway("--source", "log", "--log-dir", str(directory)) as server:
+            before = memory_mib(server.pid)
+            _count(server.bootstrap, view_topic("partitions"))
+            taken.append(memory_mib(server.pid) - before)
+    return {
+        "what": f"memory for .partitions, of a log {_HISTORY} times as long with the same state",
+        "unit": "MiB",
+        "kwire": taken[1],
+        "peer": "the log once",
+        "peer_value": taken[0],
+        "ratio": taken[0] / max(taken[1], 0.001),
+        "bar": _MEMORY_RATIO,
+    }
 
 
 def _cpu(server: Gateway, topic: str, count: int) -> float:

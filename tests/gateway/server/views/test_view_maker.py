@@ -17,7 +17,6 @@ import trio.testing
 from gateway.ports import OffsetOutOfRange, State
 from gateway.server.counts import ViewCounts
 from gateway.server.views import view_maker
-from gateway.sources import LogDirectory
 from gateway.view_topics import CHANGES, VIEWS
 from gateway.views import cursor, offsets
 from kwire.cluster import Image
@@ -192,88 +191,6 @@ def test_state_of_a_snapshot_is_in_the_second_half_below_its_end(directory: Path
             assert [one["op"] for one in values] == ["r", "r", "r", "c"]
             assert values[0]["source"]["offset"] == 19
             assert values[0]["source"]["record_type"] is None
-
-    run(main)
-
-
-def test_log_start_that_jumps_puts_readers_below_it_out_of_range(directory: Path) -> None:
-    """A snapshot with its header and footer takes some offsets below its end."""
-    idle = [batch(at, NoOpRecord()) for at in range(20, 30)]
-    write_segment(directory, 0, *(batch(at, topic(at)) for at in range(20)), *idle)
-    log = opened(directory)
-
-    async def main() -> None:
-        async with reading(log) as reader:
-            before = await reader.read("topics")
-            assert len(before) == 20
-            snapshot_of(directory, 30, *range(20))
-            (directory / "00000000000000000000.log").unlink()
-            write_segment(directory, 30, batch(30, topic(30)), batch(31, removed(3)))
-            grown(log)
-            with pytest.raises(OffsetOutOfRange):
-                await reader.fetch("topics", before[5].offset)
-            after = await reader.read("topics")
-            assert names(after) == [*sorted(names(before)), "+t30", "-t3"]
-            assert await reader.read("topics", offsets.at(30)) == after[20:]
-
-    run(main)
-
-
-def idle_log(directory: Path, end: int) -> LogDirectory:
-    """20 topics, and nothing new from there to ``end``."""
-    idle = [batch(at, NoOpRecord()) for at in range(20, end)]
-    write_segment(directory, 0, *(batch(at, topic(at)) for at in range(20)), *idle)
-    return opened(directory)
-
-
-def jump(log: LogDirectory, directory: Path) -> None:
-    """Have the log begin at a snapshot that ends at 30, with a topic behind it."""
-    snapshot_of(directory, 30, *range(20))
-    (directory / "00000000000000000000.log").unlink()
-    write_segment(directory, 30, batch(30, topic(30)))
-    grown(log)
-
-
-def test_state_of_a_snapshot_is_read_where_the_log_was_followed_to_below_its_end(
-    directory: Path,
-) -> None:
-    """The records of the snapshot have the offsets of those that were read before."""
-    log = idle_log(directory, 25)
-
-    async def main() -> None:
-        async with reading(log) as reader:
-            before = names(await reader.read("topics"))
-            jump(log, directory)
-            assert log.log_start_offset < 25 < log.snapshot_end
-            assert names(await reader.read("topics")) == [*sorted(before), "+t30"]
-
-    run(main)
-
-
-def test_log_that_jumps_while_batches_are_made_begins_with_its_snapshot(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log, step, jumps = idle_log(directory, 30), view_maker.ViewMaker._step, [1]
-
-    async def main() -> None:
-        async with reading(log) as reader:
-
-            def look() -> None:
-                jump(log, directory)
-                reader.partition("topics").read(reader.maker.start, 1000)
-
-            def jumping(*arguments: Any) -> Any:
-                made = step(*arguments)
-                if jumps:
-                    trio.from_thread.run_sync(look)
-                    jumps.pop()
-                return made
-
-            monkeypatch.setattr(view_maker.ViewMaker, "_step", jumping)
-            reader.partition("topics").read(0, 1000)
-            await until(lambda: not jumps)
-            names_now = names(await reader.read("topics"))
-            assert names_now == [*sorted(f"+t{number}" for number in range(20)), "+t30"]
 
     run(main)
 
