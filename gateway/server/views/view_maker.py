@@ -77,7 +77,8 @@ class ViewMaker:
         self._cluster_id = ""
         #: Folds of the log, the least recently used first.
         self.cursors: list[ViewCursor] = []
-        self._demands: dict[tuple[str, int], None] = {}
+        #: Positions of readers for which batches have to be made, the oldest first.
+        self.demands: dict[tuple[str, int], None] = {}
         self._missed: dict[tuple[str, int], None] = {}  # positions of reads that were no hits
         self._wake = trio.Event()
         self._read_at: dict[str, float] = {}  # view -> when it was read last
@@ -113,7 +114,7 @@ class ViewMaker:
         found = self._chunks.collect(view, offset, bytes_max)
         end = offsets.at(self.partition.high_watermark)
         if found.end < end and not found.is_full and not self.failed:
-            self._demands.setdefault((view, found.end))
+            self.demands.setdefault((view, found.end))
             self._wake.set()
             if not found.batches:
                 self._count_miss(view, offset)
@@ -145,7 +146,7 @@ class ViewMaker:
                 await self._wake.wait()
             self._wake = trio.Event()
             self._forget_views()
-            while self._demands:
+            while self.demands:
                 try:
                     await self._make_next()
                 except Exception as error:
@@ -176,22 +177,22 @@ class ViewMaker:
         Only the oldest demand may need another cursor, so that readers which are far apart do not
         take the cursors from each other before they have served any of them.
         """
-        demand = next(iter(self._demands))
+        demand = next(iter(self.demands))
         positions = {one.position for one in self.cursors}
         self._near = not self._near
         if self._near:
-            demand = next((one for one in self._demands if one[1] in positions), demand)
+            demand = next((one for one in self.demands if one[1] in positions), demand)
         done = True
         try:
             done = await self._make(*demand)
         finally:
             if done:
-                self._demands.pop(demand, None)
+                self.demands.pop(demand, None)
 
     async def _make(self, view: str, offset: int) -> bool:
         """Make one piece on the way to ``offset``; True if that is made, or cannot be now."""
         self._check()
-        if self._is_made(view, offset):
+        if self._is_made(view, offset) or offset < self.start:
             return True
         cursor = await self._cursor(offset)
         data: Sequence[FileRange | bytes | memoryview] = ()

@@ -107,5 +107,6 @@ def test_log_that_jumps_while_batches_are_made_begins_with_its_snapshot(
             await until(lambda: not jumps)
             names_now = names(await reader.read("topics"))
             assert names_now == [*sorted(f"+t{number}" for number in range(20)), "+t30"]
+            await until(lambda: not reader.maker.demands)
 
     run(main)
