@@ -413,7 +413,9 @@ function filterTimeline() {
   timeline.lanes = LANES.map(([label, kinds]) => [label, kinds.map((kind) => now.kinds.indexOf(kind))])
     .filter(([, kinds]) => kinds.some((kind) => changes.kinds.has(kind)));
   drawLanes();
-  $("found").textContent = `${number(count)} of ${number(changes.count)} changes`;
+  const start = parseInt(now.changes ? now.changes.start : "0", 10);
+  $("found").textContent = `${number(count)} of ${number(changes.count)} changes`
+    + (start > 0 ? `; those before offset ${number(start)} are no longer kept` : "");
   $("span").textContent = changes.count ? `${clock(from)} to ${clock(to)} UTC (${span(to - from)})` : "";
   $("list-space").style.height = `${count * ROW_HEIGHT}px`;
   drawList();
