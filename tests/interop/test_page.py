@@ -242,7 +242,7 @@ def test_open_page_costs_next_to_nothing(
     server: Gateway, brokers: SimulatedBrokers, chromium: Browser
 ) -> None:
     chromium.open("about:blank")
-    span_s = 3.0
+    span_s = 2.5
     costs = []
     for page in ("about:blank", url(server, "#view=timeline")):
         chromium.open(page)

@@ -99,14 +99,14 @@ def test_an_observed_kafka_is_shown(tmp_path: Path, chromium: Browser) -> None:
             chromium.open(url(server))
             wait_for_all(chromium)
             times = []
-            for number in range(1, 4):
+            for number in (1, 2):
                 make_topics(cluster, [f"orders-{number}"])
                 began = time.monotonic()
                 wait_until(lambda count=number: figures(chromium)["topic"] == str(count))  # type: ignore[misc]
                 times.append(time.monotonic() - began)
             assert min(times) < 1
             shown = figures(chromium)
-            assert (shown["partition"], shown["broker"], shown["leader"]) == ("12", "1", "1")
+            assert (shown["partition"], shown["broker"], shown["leader"]) == ("8", "1", "1")
             rows = chromium.evaluate(
                 "document.querySelectorAll('#replica-table [data-node]').length"
             )

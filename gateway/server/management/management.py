@@ -185,7 +185,8 @@ class Pages:
     async def _counted(self, request: h11.Request, path: str) -> Answer:
         page = self._pages.get(path)
         if page is None:
-            return Answer(404, f"There is nothing here but {', '.join(self._pages)}.\n".encode())
+            known = [*(["/"] if self._page is not None else []), *self._pages]
+            return Answer(404, f"There is nothing here but {', '.join(known)}.\n".encode())
         async with self._one:
             if self._facts.controlling is not None:
                 await carried_out(self._facts.controlling.count())

@@ -29,6 +29,7 @@ from kwire.errors import DecodeError
 from kwire.records.batch import decode_batch
 
 if TYPE_CHECKING:
+    from gateway.ports import Read
     from gateway.server.logs import Reports
     from gateway.sources.log_partition import LogPartition
     from kwire.cluster import Image
@@ -213,24 +214,28 @@ class PageLog:
 
     async def _step(self, follower: Follower) -> bool:
         """Fold one piece; False if there is none now."""
-        cursor, data = follower.cursor, b""
+        cursor, read = follower.cursor, None
         if cursor.is_hungry:
             if cursor.next_offset >= self.partition.high_watermark:
                 return False
-            data = await self._read(cursor.next_offset)
-            if not data:
+            read = self._begin_read(cursor.next_offset)
+            if read is None or not read.size:
                 return False
 
         def step() -> int:
             with collector_paused():
-                if data:
-                    cursor.feed(data)
+                if read is not None:
+                    cursor.feed(content(read.chunks))
                 piece = cursor.step()
                 for change in piece.changes:
                     follower.changes.add(change)
             return len(piece.changes)
 
-        self._loose += await self.in_thread(step)
+        try:
+            self._loose += await self.in_thread(step)
+        finally:
+            if read is not None:
+                read.release()
         follower.show()
         if self._loose >= _LOOSE_CHANGES_MAX:
             self._loose = 0
@@ -290,14 +295,19 @@ class PageLog:
 
     async def _read(self, offset: int, bytes_max: int = _READ_BYTES) -> bytes:
         """Return whole batches from ``offset`` on, none where the log has changed meanwhile."""
-        try:
-            read = self.partition.read(offset, bytes_max)
-        except OffsetOutOfRange:
+        read = self._begin_read(offset, bytes_max)
+        if read is None:
             return b""
         try:
             return await trio.to_thread.run_sync(content, read.chunks)
         finally:
             read.release()
+
+    def _begin_read(self, offset: int, bytes_max: int = _READ_BYTES) -> Read | None:
+        try:
+            return self.partition.read(offset, bytes_max)
+        except OffsetOutOfRange:
+            return None
 
 
 def _take(fold: StateFold, data: bytes) -> None:
