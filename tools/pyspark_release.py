@@ -8,6 +8,7 @@ little is installed and tests run with the same releases of all else.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import click
 from tools.maven import cache_dir, locked
 
 _TIMEOUT_S = 600
+_UNCOMPRESSED_WHEELS = Path(__file__).with_name("uncompressed_wheels.cfg")
 
 
 class InstallError(Exception):
@@ -59,7 +61,14 @@ def environment(release: str) -> Path:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command,
+        env={**os.environ, "DIST_EXTRA_CONFIG": str(_UNCOMPRESSED_WHEELS)},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
     if done.returncode:
         raise InstallError(
             f"{' '.join(command)} ended with {done.returncode}:\n"

@@ -13,7 +13,7 @@ READ: list[tuple[str, str, int, str]] = []
 FIGURES: list[str] = []
 
 
-#: The files that take longest, longest first. Three are run at a time, on two cores, as each waits
+#: The files that take longest, longest first. Four are run at a time, on two cores, as each waits
 #: for elections and time-outs half of its time: one that comes last would be waited for alone.
 _LONGEST: Final = (
     "test_spark_delta",
