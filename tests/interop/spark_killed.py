@@ -9,7 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,8 +44,12 @@ for one in given["queries"]:
     df = spark.readStream.format(one["source"]).options(**options).load()
     queries.append(tables(spark, df, one["path"], format=one["format"]))
 print("begin", flush=True)
-for query in queries:
-    query.awaitTermination()
+# A query that fails ends the driver at once, whichever it is.
+while any(query.isActive for query in queries):
+    spark.streams.awaitAnyTermination(1)
+    for query in queries:
+        if query.exception() is not None:
+            raise query.exception()
 print("end", flush=True)
 """
 
@@ -81,6 +86,19 @@ class Driver:
             self.process.stdout.readline().strip()
             or self.said.read_text(errors="replace")[-20_000:]
         )
+
+    def wait_for(self, true: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """Wait until ``true``. Raises AssertionError with the driver's errors where it ends first,
+        or where that takes longer.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not true():
+            ended, late = self.process.poll() is not None, time.monotonic() > deadline
+            if ended or late:
+                state = "the driver has ended" if ended else f"not within {timeout_s:.0f} s"
+                said = self.said.read_text(errors="replace")[-20_000:]
+                raise AssertionError(f"{what}: {state}\n{said}")
+            time.sleep(0.02)
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def test_tables_are_the_same_after_kills_of_the_driver(
             before = [query.next_offset for query in queries]
             with driver(queries, tmp_path, {"spark.jars": str(spark_jars())}) as one:
                 assert one.line() == "begin"
-                wait_until(partial(_moved, queries, before), "a commit of each", 180)
+                one.wait_for(partial(_moved, queries, before), "a commit of each", 180)
                 time.sleep(rng.random() * 0.5)
                 assert one.process.poll() is None
             assert all(query.next_offset < log.end_offset - 10 for query in queries), (
