@@ -177,7 +177,7 @@ def unit_tests(_fix: bool) -> str:
     on_every_core = ["not interop and not alone", "-n", processes, "--dist", "loadscope"]
     failed = [
         subprocess.run(command + more, cwd=ROOT, check=False).returncode
-        # ``make test`` fetches files at the same time, and takes the core that the first leave idle.
+        # ``make test`` fetches files meanwhile, on the core that the first leave idle.
         for more in (["alone", "tests/hostile"], on_every_core)
     ]
     if any(failed):

@@ -77,7 +77,9 @@ def test_quorum_of_one_has_metrics_and_status(tmp_path: Path) -> None:
             [end] = (await metric(node, "kafka_server_raft_metrics_log_end_offset")).values()
             assert before <= end <= node.raft.log.end_offset
             before = node.raft.measures.appended_records
-            [total] = (await metric(node, "kafka_server_raft_metrics_append_records_total")).values()
+            [total] = (
+                await metric(node, "kafka_server_raft_metrics_append_records_total")
+            ).values()
             assert before <= total <= node.raft.measures.appended_records
             for name in ("commit_latency_avg", "commit_latency_max", "election_latency_max"):
                 [value] = (await metric(node, f"kafka_server_raft_metrics_{name}")).values()
