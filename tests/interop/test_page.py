@@ -140,6 +140,7 @@ def test_click_and_keys_show_a_change_and_the_link_keeps_it(
     wait_for(chromium, f"document.querySelector('#detail h2').textContent !== '{first}'")
     shown = chromium.evaluate("document.getElementById('detail').textContent")
     assert "PARTITION_RECORD" in shown and "asked for by User:ANONYMOUS" in shown
+    wait_for(chromium, "location.hash.includes(`at=${changes.place(timeline.selected)}`)")
     link = chromium.evaluate("location.href")
     chromium.open("about:blank")
     chromium.open(link)
@@ -222,6 +223,33 @@ def test_page_asks_only_its_server(
     chromium.open(url(server))
     wait_for_all(chromium)
     assert all(one.startswith((url(server), "data:,")) for one in chromium.loaded)
+
+
+def test_hidden_page_asks_nothing(
+    server: Gateway, brokers: SimulatedBrokers, chromium: Browser
+) -> None:
+    def see(state: str) -> None:
+        chromium.evaluate(
+            f"Object.defineProperty(document, 'visibilityState', {{value: '{state}',"
+            " configurable: true}); document.dispatchEvent(new Event('visibilitychange'))"
+        )
+
+    def asked() -> int:
+        """The requests of the next second."""
+        chromium.evaluate("0")
+        chromium.loaded.clear()
+        time.sleep(1)
+        chromium.evaluate("0")
+        return len(chromium.loaded)
+
+    chromium.open(url(server))
+    wait_for_all(chromium)
+    assert asked() > 0
+    see("hidden")
+    time.sleep(0.7)  # the request that was under way
+    assert asked() == 0
+    see("visible")
+    assert asked() > 0
 
 
 def test_stale_is_said_when_the_server_is_gone(tmp_path: Path, chromium: Browser) -> None:

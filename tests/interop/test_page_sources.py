@@ -68,7 +68,7 @@ def test_a_large_log_is_shown_whole_and_scrolls(logs: Any, chromium: Browser) ->
     with gateway(*arguments, "--management-listener", "127.0.0.1:0") as server:
         began = time.monotonic()
         chromium.open(url(server, "#view=timeline"))
-        wait_for_all(chromium, 60)
+        wait_for_all(chromium, 150)
         read_s = time.monotonic() - began
         assert chromium.evaluate("changes.count") > 130_000
         wait_for(chromium, "timeline.found.length === changes.count")

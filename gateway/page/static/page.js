@@ -888,8 +888,17 @@ function open({ view, name = "" }) {
   writeHash();
 }
 
-/** Writes what is shown into the link of the page: a copy of the link shows the same. */
+/** Writes what is shown into the link of the page: a copy of the link shows the same. A browser
+ * refuses many writes in a row, as of a drag.
+ */
 function writeHash() {
+  clearTimeout(hashTimer);
+  hashTimer = setTimeout(writeHashNow, 150);
+}
+
+let hashTimer = null;
+
+function writeHashNow() {
   const hash = new URLSearchParams({ view: current.view });
   if (current.view === "timeline") {
     if (timeline.selected >= 0) hash.set("at", changes.place(timeline.selected));
