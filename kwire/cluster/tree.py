@@ -313,12 +313,15 @@ def partition_fields(partition: Any) -> Fields:
         "elr": list(partition.eligible_leader_replicas or ()),
         "lastKnownElr": list(partition.last_known_elr or ()),
         "leader": partition.leader,
-        "leaderRecoveryState": _RECOVERY_STATES.get(
-            partition.leader_recovery_state, partition.leader_recovery_state
-        ),
+        "leaderRecoveryState": recovery_state(partition.leader_recovery_state),
         "leaderEpoch": partition.leader_epoch,
         "partitionEpoch": partition.partition_epoch,
     }
+
+
+def recovery_state(number: int) -> str | int:
+    """Kafka's name of a leader recovery state; the number of one that is newer than this code."""
+    return _RECOVERY_STATES.get(number, number)
 
 
 def _texts(ids: Iterable[Uuid]) -> list[str]:

@@ -82,6 +82,14 @@ class Values:
                 ] = True
         return found
 
+    def to_list(self) -> list[bytes | None]:
+        """Return all values."""
+        first = int(self.starts.min()) if len(self) else 0
+        end = int((self.starts + np.maximum(self.sizes, 0)).max()) if len(self) else 0
+        data = self.data[first:end].tobytes()
+        bounds = zip((self.starts - first).tolist(), self.sizes.tolist(), strict=True)
+        return [None if size < 0 else data[at : at + size] for at, size in bounds]
+
     def to_arrow(self) -> pa.Array:
         """Return a copy as an Arrow array of type binary."""
-        return pa.array([self[row] for row in range(len(self))], pa.binary())
+        return pa.array(self.to_list(), pa.binary())

@@ -322,7 +322,8 @@ def test_no_function_of_spark_shows_a_secret() -> None:
     pytest.importorskip("pyarrow")
     from kwire.spark.arrow import decode_batches, typed_batches
     from kwire.spark.exact import exact_row
-    from kwire.spark.table.fold import Fold, Row
+    from kwire.spark.table.fold import Fold
+    from kwire.spark.table.rows import Row
     from tests.kwire.spark.frames import batch
 
     values, secrets = records()

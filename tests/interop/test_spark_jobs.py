@@ -24,7 +24,8 @@ from gateway.cli.spark import JOBS as COMMANDS
 from kwire.spark import read_table, tables
 from kwire.spark.jobs import JOBS
 from kwire.spark.jobs_svg import picture
-from kwire.spark.table.fold import Change, Fold
+from kwire.spark.table.fold import Fold
+from kwire.spark.table.rows import Change
 from tests.kwire.spark.session import spark_session
 from tests.kwire.spark.table_rows import rows_of
 from tests.shared import needs_shared

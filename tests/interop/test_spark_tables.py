@@ -216,7 +216,7 @@ def test_second_copy_of_the_log_continues_the_tables(
     )
     assert one == other
     with pytest.raises(ValueError, match="build the tables anew"):
-        directory_rows(spark, str(logs("p-one-segments") / "nodes" / "7"), 800)
+        directory_rows(str(logs("p-one-segments") / "nodes" / "7"), 800)
 
 
 def test_unsupported_use_is_refused_with_a_sentence(

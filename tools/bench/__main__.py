@@ -31,6 +31,7 @@ BENCHES: Sequence[str] = (
     "views",
     "relays",
     "spark",
+    "spark-tables",
 )
 #: Benches that run only when they are named, because they take many minutes.
 LONG: Sequence[str] = ("scale", "requests")
@@ -68,7 +69,7 @@ def _rows(names: Iterable[str]) -> Iterable[Mapping[str, Any]]:
     for name in names:
         began = time.monotonic()
         click.echo(f"{name} ...", err=True)
-        for row in importlib.import_module(f"tools.bench.{name}").run():
+        for row in importlib.import_module(f"tools.bench.{name.replace('-', '_')}").run():
             yield {"bench": name, **row}
         click.echo(f"{name}: {time.monotonic() - began:.0f} s", err=True)
 

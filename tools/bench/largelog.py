@@ -1,5 +1,5 @@
-"""Provides the log ``p-large`` for the serving bench: as Kafka left it, and as a longer one of its
-own batches.
+"""Provides the log ``p-large`` for the benches: as Kafka left it, and as a longer one of its own
+batches; and the small logs beside it.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class Batch:
     records: int
 
 
-def unpack(into: Path) -> Path:
-    """Return the node directory of p-large, unpacked. Raises NoLog."""
-    archive = _SHARED / "logs" / "p-large.tar.xz"
+def unpack(into: Path, name: str = "p-large") -> Path:
+    """Return the directory of node 1 of a log, unpacked. Raises NoLog."""
+    archive = _SHARED / "logs" / f"{name}.tar.xz"
     if not archive.exists():
         raise NoLog(f"{archive} is not there; KWIRE_SHARED may name another place")
     with tarfile.open(archive) as tar:
         wanted = [
-            member for member in tar.getmembers() if member.name.startswith("p-large/nodes/1")
+            member for member in tar.getmembers() if member.name.startswith(f"{name}/nodes/1")
         ]
         tar.extraction_filter = getattr(
             tarfile, "data_filter", lambda member, path: member
         )  # not there before Python 3.11.4
         tar.extractall(into, members=wanted)
-    return into / "p-large/nodes/1"
+    return into / f"{name}/nodes/1"
 
 
 def data_batches(node: Path) -> list[Batch]:

@@ -74,20 +74,18 @@ def read_file(path: str, settings: Settings, offsets: range) -> Iterator[pa.Reco
     ``error``; with ``fail_fast`` it raises DecodeError. Raises OSError.
     """
     rows = Rows(settings)
-    with open(path, "rb") as file:
-        for found in _parts(file):
-            if isinstance(found, _Damage):
-                if settings.fail_fast:
-                    raise DecodeError(
-                        found.error.reason, path=path, offset=found.position, rule=found.error.rule
-                    )
-                error = f"{path}: {found.error.reason} (at byte {found.position})"
-                yield damaged(error, settings, offset=found.offset, file=path)
-            else:
-                yield from rows.of(found.within(offsets.start, offsets.stop), path)
+    for found in read_columns(path):
+        if isinstance(found, Damage):
+            if settings.fail_fast:
+                raise DecodeError(
+                    found.error.reason, path=path, offset=found.position, rule=found.error.rule
+                )
+            yield damaged(found.sentence(path), settings, offset=found.offset, file=path)
+        else:
+            yield from rows.of(found.within(offsets.start, offsets.stop), path)
 
 
-class _Damage:
+class Damage:
     """A place in a file where no batch can be read; ``offset`` is the expected offset there, None
     if it is not known.
     """
@@ -95,11 +93,22 @@ class _Damage:
     def __init__(self, error: DecodeError, position: int, offset: int | None) -> None:
         self.error, self.position, self.offset = error, position, offset
 
+    def sentence(self, path: str) -> str:
+        """The file, the reason and the byte."""
+        return f"{path}: {self.error.reason} (at byte {self.position})"
 
-def _parts(file: BinaryIO) -> Iterator[Columns | _Damage]:
-    """The records in file order. A batch with a damaged header is the last one, because the
-    position of the next one is not known.
+
+def read_columns(path: str) -> Iterator[Columns | Damage]:
+    """The data records of one file in file order, some thousands at a time, and its damaged places.
+
+    A batch with a damaged header is the last one, because the position of the next one is not
+    known. Raises OSError.
     """
+    with open(path, "rb") as file:
+        yield from _parts(file)
+
+
+def _parts(file: BinaryIO) -> Iterator[Columns | Damage]:
     at, size, broken = 0, os.fstat(file.fileno()).st_size, None
     while at < size and broken is None:
         data, headers, broken = _block(file, at, size)
@@ -109,7 +118,7 @@ def _parts(file: BinaryIO) -> Iterator[Columns | _Damage]:
         yield broken
 
 
-def _block(file: BinaryIO, at: int, size: int) -> tuple[bytes, list[BatchHeader], _Damage | None]:
+def _block(file: BinaryIO, at: int, size: int) -> tuple[bytes, list[BatchHeader], Damage | None]:
     """Whole batches from ``at`` on, about as many bytes as a block has, and the damage that follows
     them, if any.
     """
@@ -121,19 +130,19 @@ def _block(file: BinaryIO, at: int, size: int) -> tuple[bytes, list[BatchHeader]
             header = read_header(head)
             _check_size(header, left)
         except DecodeError as error:
-            return bytes(data), headers, _Damage(error, at + len(data), None)
+            return bytes(data), headers, Damage(error, at + len(data), None)
         headers.append(header._replace(position=len(data)))
         data += head + file.read(header.size - BATCH_OVERHEAD)
     return bytes(data), headers, None
 
 
-def _records(data: bytes, headers: Sequence[BatchHeader], at: int) -> Iterator[Columns | _Damage]:
+def _records(data: bytes, headers: Sequence[BatchHeader], at: int) -> Iterator[Columns | Damage]:
     """Decode all batches at once, or each by itself if one of them is damaged."""
     try:
         yield from _checked(data, headers)
     except DecodeError as error:
         if len(headers) == 1:
-            yield _Damage(error, at + headers[0].position, headers[0].base_offset)
+            yield Damage(error, at + headers[0].position, headers[0].base_offset)
             return
         for header in headers:
             yield from _records(data, [header], at)

@@ -13,11 +13,23 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kwire.cluster import apply
+from kwire.cluster.sharing import share
 from kwire.records import decode_metadata_record, encode_metadata_record
-from kwire.spark.table.fold import Change, Closed, Folded, Moment, Row, State, Trouble, current
-from kwire.spark.table.kinds import BY_ENTITY, Fields, Kind
+from kwire.spark.table.kinds import BY_ENTITY, Key, Kind
+from kwire.spark.table.partitions import Partitions
+from kwire.spark.table.rows import Change, Closed, Folded, Moment, Row, State, Trouble
+from kwire.spark.table.seen import Fields, fields_text
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
+_MILLIS: Final = pa.timestamp("ms", tz="UTC")
+_SPARK_TYPES: Final = {
+    pa.bool_(): "boolean",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float64(): "double",
+    pa.string(): "string",
+    _TIME: "timestamp_ltz",
+}
 #: The column of the current state that only the fold reads.
 RECORD: Final = "_record"
 SINCE: Final = {"validFromOffset": pa.int64(), "validFromTime": _TIME}
@@ -53,7 +65,36 @@ HELD: Final = {
 
 def changes_table(changes: Sequence[Change]) -> pa.Table:
     """Return the changes as a table, in their order."""
-    return _table(CHANGES, [one._replace(timestamp=one.timestamp * 1000) for one in changes])
+    sides: list[Any] = list(zip(*changes, strict=True))
+    columns = dict(zip(CHANGES, sides, strict=True))
+    columns["timestamp"] = pa.array(columns["timestamp"], _MILLIS)
+    both = [*columns["before"], *columns["after"]]
+    texts = _texts(both, [*columns["topic"], *columns["topic"]])
+    columns["before"], columns["after"] = texts[: len(changes)], texts[len(changes) :]
+    return pa.table({name: _cast(columns[name], of) for name, of in CHANGES.items()})
+
+
+def _texts(seen: Sequence[Any], topics: Sequence[str | None]) -> pa.Array:
+    """The JSON of entities. Each is made once, and those of partitions together."""
+    # ``seen`` holds the objects, so that no two have one id.
+    keys = [*zip(map(id, seen), topics, strict=True)]
+    different = dict(zip(keys, seen, strict=True))
+    partitions = {
+        key: one for key, one in different.items() if one is not None and type(one) is not dict
+    }
+    others = [
+        (key, None if one is None else fields_text(one))
+        for key, one in different.items()
+        if key not in partitions
+    ]
+    places = {key: n for n, key in enumerate([*partitions, *(key for key, _ in others)])}
+    rows = Partitions([*partitions.values()], [topic for _, topic in partitions])
+    texts = [rows.texts(), pa.array([text for _, text in others], pa.string())]
+    return pa.concat_arrays(texts).take(pa.array([*map(places.__getitem__, keys)], pa.int64()))
+
+
+def _cast(values: Any, of: pa.DataType) -> pa.Array:
+    return values.cast(of) if isinstance(values, pa.Array) else pa.array(values, of)
 
 
 def errors_table(errors: Sequence[Trouble]) -> pa.Table:
@@ -84,18 +125,21 @@ def held_rows(table: pa.Table) -> list[Row]:
 
 def closed_table(kind: Kind, closed: Sequence[Closed]) -> pa.Table:
     """Return the rows of the history that have ended as a table."""
-    columns = _columns(kind, [one.fields for one in closed])
+    columns = _columns(kind, [one.seen for one in closed], [one.topic for one in closed])
     columns |= _moments(SINCE, [one.since for one in closed]) | _moments(
         UNTIL, [one.until for one in closed]
     )
     return pa.table(columns)
 
 
-def current_table(state: State, kind: Kind, bucket: int) -> pa.Table:
-    """Return the current entities, each with its record, as a table."""
-    here = current(state, kind.entity, bucket)
-    records: list[Any] = [kind.record(state.image, key) for key, _ in here]
-    columns = _columns(kind, [kind.fields(state.image, record) for record in records])
+def current_table(state: State, kind: Kind, here: Sequence[tuple[Key, Moment]]) -> pa.Table:
+    """Return current entities, each with its record, as a table."""
+    image = state.image
+    records: list[Any] = [kind.record(image, key) for key, _ in here]
+    if kind.whole:
+        columns = _columns(kind, records, [image.topics.get(one.topic_id) for one in records])
+    else:
+        columns = _columns(kind, [kind.fields(image, record) for record in records])
     columns |= _moments(SINCE, [since for _, since in here])
     values = [encode_metadata_record(record, record.VERSIONS[-1]) for record in records]
     return pa.table({**columns, RECORD: pa.array(values, pa.binary())})
@@ -111,7 +155,9 @@ def restore(state: State, kind: Kind, tables: Iterable[pa.Table]) -> None:
         rows += zip(since[0], since[1], table.column(RECORD).to_pylist(), strict=True)
     # A topic that was made anew under its name is the one that the name means.
     for offset, micros, value in sorted(rows, key=lambda row: row[0]):
-        record = decode_metadata_record(value)[2]
+        record: Any = decode_metadata_record(value)[2]
+        if kind.whole:
+            share(record)
         apply(state.image, record)
         state.since[kind.entity][kind.key(record)] = Moment(offset, micros // 1000)
 
@@ -129,7 +175,27 @@ def table_columns(name: str) -> dict[str, pa.DataType]:
     return {"changes": CHANGES, "errors": ERRORS, "load": LOAD, **by_table}[name]
 
 
-def _columns(kind: Kind, rows: Sequence[Fields]) -> dict[str, pa.Array]:
+def spark_columns(columns: Mapping[str, pa.DataType]) -> str:
+    """The columns as Spark's DDL. With it Spark reads files without a job that looks for it."""
+    return ", ".join(f"`{name}` {_spark_type(of)}" for name, of in columns.items())
+
+
+def _spark_type(of: pa.DataType) -> str:
+    if pa.types.is_list(of):
+        return f"array<{_spark_type(of.value_type)}>"
+    if pa.types.is_map(of):
+        return f"map<{_spark_type(of.key_type)}, {_spark_type(of.item_type)}>"
+    if pa.types.is_struct(of):
+        fields = (of.field(n) for n in range(of.num_fields))
+        return f"struct<{', '.join(f'`{one.name}`: {_spark_type(one.type)}' for one in fields)}>"
+    return _SPARK_TYPES[of]
+
+
+def _columns(
+    kind: Kind, rows: Sequence[Any], topics: Sequence[str | None] = ()
+) -> dict[str, pa.Array]:
+    if kind.whole:
+        return Partitions(rows, topics).columns()
     return {name: _array(rows, name, of) for name, of in kind.columns.items()}
 
 
@@ -152,7 +218,7 @@ def _moments(columns: Mapping[str, pa.DataType], moments: Sequence[Moment]) -> d
     offset, time = columns
     return {
         offset: pa.array([one.offset for one in moments], pa.int64()),
-        time: pa.array([one.timestamp * 1000 for one in moments], pa.int64()).cast(_TIME),
+        time: pa.array([one.timestamp for one in moments], _MILLIS).cast(_TIME),
     }
 
 

@@ -12,18 +12,22 @@ moment (``store``).
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.spark.frames import Mode
 from kwire.spark.source.data_source import register
-from kwire.spark.table.arrow import RECORD, SINCE, UNTIL, empty, table_columns
+from kwire.spark.table.arrow import SINCE, UNTIL, empty, spark_columns, table_columns
 from kwire.spark.table.delta import Delivery, check_delta, delta_rows
 from kwire.spark.table.directory import directory_rows
-from kwire.spark.table.fold import Fold, Folded, Row
+from kwire.spark.table.fold import Fold
 from kwire.spark.table.kinds import KINDS
+from kwire.spark.table.rows import Folded, Row
 from kwire.spark.table.store import Format, Store, TablesError
 
 try:
@@ -41,6 +45,9 @@ __all__ = ["TABLES", "TablesError", "read_table", "tables"]
 #: Names that :func:`read_table` takes.
 TABLES: Final = ("changes", "errors", "load", *(kind.table for kind in KINDS))
 _ONLY_APPENDED: Final = ("changes", "errors", "load")
+#: So many changes of a batch are written together: some 100 MB.
+_CHANGES_AT_ONCE: Final = 100_000
+_ROWS_AT_ONCE: Final = 20_000
 _AVAILABLE_NOW: Final = {"availableNow": True}
 
 
@@ -74,7 +81,10 @@ def tables(
     _check(format, mode)
     builder = _Builder(path, format, fail_fast=mode == "FAILFAST")
     if isinstance(source, str):
-        source = _opened(spark, source, max_offsets_per_trigger, builder.next_offset)
+        if os.path.isdir(source):
+            builder.take(directory_rows(source, builder.next_offset))
+            return None
+        source = _opened(spark, source, max_offsets_per_trigger)
     missing = {"offset", "timestamp", "value"} - set(source.columns)
     if missing:
         raise ValueError(
@@ -137,7 +147,7 @@ def _now(spark: SparkSession, store: Store, name: str) -> DataFrame:
         return delta_rows(spark, store, name).where("validToOffset IS NULL").drop(*UNTIL)
     entity = next(kind.entity for kind in KINDS if kind.table == name)
     files = store.manifest.current.get(entity, {}).values()
-    return _read(spark, store, files, {**table_columns(name), **SINCE}).drop(RECORD)
+    return _read(spark, store, files, {**table_columns(name), **SINCE})
 
 
 def _ever(spark: SparkSession, store: Store, name: str) -> DataFrame:
@@ -168,7 +178,9 @@ def _read(
     spark: SparkSession, store: Store, files: Any, columns: Mapping[str, pa.DataType]
 ) -> DataFrame:
     uris = store.uris(files)
-    return spark.read.parquet(*uris) if uris else spark.createDataFrame(empty(columns))
+    if not uris:
+        return spark.createDataFrame(empty(columns))
+    return spark.read.schema(spark_columns(columns)).parquet(*uris)
 
 
 def _check(format: str, mode: str) -> None:
@@ -180,10 +192,8 @@ def _check(format: str, mode: str) -> None:
         check_delta()
 
 
-def _opened(spark: SparkSession, source: str, limit: int, since: int) -> DataFrame:
-    """A directory as a batch, anything else as the address of a server."""
-    if os.path.isdir(source):
-        return directory_rows(spark, source, since)
+def _opened(spark: SparkSession, source: str, limit: int) -> DataFrame:
+    """The topic of the server at an address, as a stream."""
     register(spark)
     options = {
         "bootstrap.servers": source,
@@ -211,9 +221,25 @@ class _Builder:
         also = [name for name in ("epoch", "error") if name in batch.columns]
         new = F.col("offset").isNull() | (F.col("offset") >= self.next_offset)
         read = batch.where(new).select("offset", "timestamp", "value", *also).toArrow()
-        rows, lost = _rows(read)
-        if rows:
-            self._fold.take(rows)
+        self.take(_rows(read.sort_by("offset")))
+
+    def take(self, parts: Iterable[Sequence[Row]]) -> None:
+        """Fold rows in offset order, and commit them at once. Rows without an offset, which are
+        unreadable places of a file, count as errors behind the others.
+        """
+        with _without_collector():
+            self._take(parts)
+
+    def _take(self, parts: Iterable[Sequence[Row]]) -> None:
+        lost: list[Row] = []
+        before = self.next_offset
+        for rows, ahead in pairwise(chain(parts, [()])):
+            lost += [row for row in rows if row.offset < 0]
+            self._fold.take(rows, ahead)
+            if len(self._fold.folded.changes) >= _CHANGES_AT_ONCE:
+                self._store.add(self._fold.folded)
+                self._fold.folded = Folded()
+        if self.next_offset > before:
             for row in lost:
                 self._fold.lost(row._replace(offset=self.next_offset))
             self._store.commit(self._fold.state, self._fold.folded)
@@ -222,34 +248,49 @@ class _Builder:
                 self._delivery.deliver()
 
 
-def _rows(read: pa.Table) -> tuple[list[Row], list[Row]]:
-    """Return the rows with an offset, in offset order, and the rows without one, which are
-    unreadable places of a file.
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Pause the garbage collector: the fold makes no cycles, and many objects that stay, which the
+    collector would visit again and again.
     """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _rows(read: pa.Table) -> Iterator[list[Row]]:
+    """Yield the rows of ``read``, some thousands at a time."""
     import pyarrow as pa
 
-    times = (
-        read.column("timestamp")
-        .cast(pa.timestamp("ms", tz="UTC"), safe=False)
-        .cast(pa.int64())
-        .to_pylist()
-    )
-    columns = {
-        name: read.column(name).to_pylist() for name in read.column_names if name != "timestamp"
-    }
-    epochs, errors = (columns.get(name) or [None] * read.num_rows for name in ("epoch", "error"))
-    placed: list[Row] = []
-    lost: list[Row] = []
-    for offset, time, value, epoch, error in zip(
-        columns["offset"], times, columns["value"], epochs, errors, strict=True
-    ):
-        # The value says itself whether it can be read; without one the source knows why.
-        row = Row(
-            -1 if offset is None else offset,
-            time or 0,
-            value,
-            epoch,
-            error if value is None else None,
+    for batch in read.combine_chunks().to_batches(max_chunksize=_ROWS_AT_ONCE):
+        times = batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC"), safe=False)
+        columns = {
+            name: batch.column(name).to_pylist()
+            for name in batch.schema.names
+            if name != "timestamp"
+        }
+        epochs, errors = (
+            columns.get(name) or [None] * batch.num_rows for name in ("epoch", "error")
         )
-        (lost if offset is None else placed).append(row)
-    return sorted(placed, key=lambda row: row.offset), lost
+        # The value says itself whether it can be read; without one the source knows why.
+        yield [
+            Row(
+                -1 if offset is None else offset,
+                time or 0,
+                value,
+                epoch,
+                error if value is None else None,
+            )
+            for offset, time, value, epoch, error in zip(
+                columns["offset"],
+                times.cast(pa.int64()).to_pylist(),
+                columns["value"],
+                epochs,
+                errors,
+                strict=True,
+            )
+        ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kwire.spark.table.arrow import RECORD, SINCE, UNTIL, empty, table_columns
+from kwire.spark.table.arrow import RECORD, SINCE, UNTIL, empty, spark_columns, table_columns
 from kwire.spark.table.kinds import KINDS, Kind
 from kwire.spark.table.store import Store, TablesError
 
@@ -65,8 +65,10 @@ def delta_rows(spark: SparkSession, store: Store, name: str) -> DataFrame:
     """
     if not _is_there(store, name):
         return spark.createDataFrame(empty(_columns(name)))
-    files = _opened(store, name).file_uris()
-    return spark.read.parquet(*files) if files else spark.createDataFrame(empty(_columns(name)))
+    files, columns = _opened(store, name).file_uris(), _columns(name)
+    if not files:
+        return spark.createDataFrame(empty(columns))
+    return spark.read.schema(spark_columns(columns)).parquet(*files)
 
 
 class Delivery:

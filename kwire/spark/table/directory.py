@@ -1,37 +1,35 @@
-"""Reads a copy of a log directory as one DataFrame from its snapshot on, as ``kwire serve`` would
-serve it. It knows no tables.
+"""Reads a copy of a log directory from its snapshot on, as ``kwire serve`` would serve it.
+
+The driver reads it, without Spark: the rows are folded there, one file after another, and a job of
+Spark would only bring them to the driver again. It knows no tables.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as F
+from collections.abc import Iterator
 
 from kwire.records import BATCH_OVERHEAD, read_header
-from kwire.spark.source.data_source import register
-from kwire.spark.source.files import find_files
+from kwire.spark.record_columns import Columns
+from kwire.spark.source.files import Damage, find_files, read_columns
+from kwire.spark.table.rows import Row
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+_OFFSET_MAX = (1 << 63) - 1
 
 
-def directory_rows(spark: SparkSession, path: str, since: int = 0) -> DataFrame:
-    """The records of a log directory from offset ``since`` on, and their ``timestamp``, ``value``,
-    ``epoch``, ``error``.
+def directory_rows(path: str, since: int = 0) -> Iterator[list[Row]]:
+    """The records of a log directory from offset ``since`` on, some thousands at a time. A damaged
+    place is a row with an ``error``, and offset -1 if its offset is not known.
 
     If the log starts after that offset, the records of the oldest snapshot that the log continues
     come first, at the offsets just below the snapshot's end, as in ``kwire serve``. Raises
     FileNotFoundError where there is no segment, and ValueError where there is no such snapshot, or
     its records do not fit between ``since`` and the log.
     """
-    register(spark)
     segments = find_files([path], "segments")
     start = _offset(segments[0])
-    log = spark.read.format("kwire").options(keep="value").load(segments).drop("data")
     if start <= since:
-        return log.where(F.col("offset").isNull() | (F.col("offset") >= since))
+        return _all_rows(segments, since)
     snapshot = min(
         (file for file in _snapshots(path) if _offset(file) >= start), key=_offset, default=None
     )
@@ -47,11 +45,50 @@ def directory_rows(spark: SparkSession, path: str, since: int = 0) -> DataFrame:
             f"{path}: the log starts at offset {start}, and {since} is wanted; build the tables"
             " anew"
         )
-    state = spark.read.format("kwire").options(keep="value").load(snapshot).drop("data")
-    # A snapshot counts its own records.
-    return state.withColumn("offset", F.col("offset") + first).unionByName(
-        log.where(F.col("offset").isNull() | (F.col("offset") >= end))
+    return _all_rows(segments, end, snapshot, first)
+
+
+def _all_rows(
+    segments: list[str], since: int, snapshot: str | None = None, first: int = 0
+) -> Iterator[list[Row]]:
+    """Yield the rows of ``snapshot``, which counts its own records from 0, at offsets from
+    ``first`` on, then those of ``segments`` from ``since`` on.
+    """
+    if snapshot is not None:
+        yield from _rows(snapshot, 0, first)
+    ends = [*map(_offset, segments[1:]), _OFFSET_MAX]
+    for segment, end in zip(segments, ends, strict=True):
+        if end > since:
+            yield from _rows(segment, since, 0)
+
+
+def _rows(file: str, since: int, shift: int) -> Iterator[list[Row]]:
+    for found in read_columns(file):
+        if isinstance(found, Columns):
+            rows = _of_columns(found.within(since, _OFFSET_MAX), shift)
+        else:
+            rows = _of_damage(found, file, since, shift)
+        if rows:
+            yield rows
+
+
+def _of_columns(records: Columns, shift: int) -> list[Row]:
+    return list(
+        map(
+            Row,
+            (records.offsets + shift).tolist(),
+            records.times.tolist(),
+            records.values.to_list(),
+            records.epochs.tolist(),
+        )
     )
+
+
+def _of_damage(damage: Damage, file: str, since: int, shift: int) -> list[Row]:
+    if damage.offset is None:
+        return [Row(-1, 0, None, None, damage.sentence(file))]
+    row = Row(damage.offset + shift, 0, None, None, damage.sentence(file))
+    return [row] if damage.offset >= since else []
 
 
 def _next_offset(snapshot: str) -> int:

@@ -21,10 +21,10 @@ from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.producer_ids_record import ProducerIdsRecord
 from kwire.messages.topic_record import TopicRecord
 from kwire.spark.entities import DEFAULT, part
+from kwire.spark.table.seen import Fields, Seen, shown, uuid_text
 
 #: Identifies an entity within its kind, in the terms of an image.
 Key = tuple[Any, ...]
-Fields = dict[str, Any]
 
 _TEXT, _TEXTS, _INTS, _MAP = (
     pa.string(),
@@ -65,11 +65,18 @@ class Kind:
     key: Callable[[Any], Key]
     text: Callable[[Key], str]
     buckets: int = 1
+    #: The record has every column but the name of its topic.
+    whole: bool = False
 
     def at(self, image: Image, key: Key) -> Fields | None:
         """The columns of the entity ``key``, None where it does not exist."""
         record = self.record(image, key)
         return None if record is None else self.fields(image, record)
+
+    def seen(self, image: Image, key: Key) -> Seen | None:
+        """The entity ``key`` as it is now, to be shown later; None where it does not exist."""
+        record = self.record(image, key)
+        return record if record is None or self.whole else self.fields(image, record)
 
     def bucket(self, key: Key) -> int:
         """Return the file of the current state that holds the entity."""
@@ -94,13 +101,7 @@ def _partition(image: Image, key: Key) -> Message | None:
 
 
 def _partition_fields(image: Image, record: Any) -> Fields:
-    topic_id = record.topic_id
-    named = {
-        "topicId": str(topic_id),
-        "topic": image.topics.get(topic_id),
-        "partition": record.partition_id,
-    }
-    return named | tree.partition_fields(record)
+    return shown(record, image.topics.get(record.topic_id))
 
 
 def _partition_keys(image: Image) -> Iterator[Key]:
@@ -303,8 +304,9 @@ KINDS: Final = (
         _partition,
         _partition_fields,
         lambda r: (r.topic_id, r.partition_id),
-        lambda key: f"{key[0]}:{key[1]}",
+        lambda key: f"{uuid_text(key[0])}:{key[1]}",
         _PARTITION_BUCKETS,
+        whole=True,
     ),
     Kind(
         "config",

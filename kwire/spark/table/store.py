@@ -32,8 +32,8 @@ from kwire.spark.table.arrow import (
     load_table,
     restore,
 )
-from kwire.spark.table.fold import Folded, State
 from kwire.spark.table.kinds import KINDS
+from kwire.spark.table.rows import Folded, State, current
 
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
@@ -102,6 +102,7 @@ class Store:
         self._prefix = path.rstrip("/") if "://" in path else os.path.abspath(path)
         self._fs, self.root = fs.FileSystem.from_uri(self._prefix)
         self.manifest = self.read_manifest()
+        self._begun: _Commit | None = None
         if kept is not None and not self.manifest.commit:
             self.manifest.kept = kept
         elif kept not in (None, self.manifest.kept):
@@ -157,11 +158,11 @@ class Store:
             state.held = held_rows(self._read(self.manifest.held))
         return state
 
-    def commit(self, state: State, folded: Folded) -> None:
-        """Add ``folded`` to the tables: all of it or, after a crash, nothing. Raises TablesError,
-        OSError.
+    def add(self, folded: Folded) -> None:
+        """Write the rows of ``folded`` into files that count with the next :meth:`commit`. A long
+        log goes by here in parts, so that memory holds one of them. Raises OSError.
         """
-        commit = _Commit(self)
+        commit = self._begun = self._begun or _Commit(self)
         if folded.changes:
             commit.append("changes", changes_table(folded.changes))
         if folded.errors:
@@ -171,11 +172,19 @@ class Store:
         for kind in KINDS:
             if folded.closed[kind.entity]:
                 commit.append(kind.table, closed_table(kind, folded.closed[kind.entity]))
-            for bucket in sorted(
-                bucket for entity, bucket in folded.dirty if entity == kind.entity
-            ):
+        commit.dirty |= folded.dirty
+
+    def commit(self, state: State, folded: Folded) -> None:
+        """Add ``folded`` to the tables, and what was added before: all of it or, after a crash,
+        nothing. Raises TablesError, OSError.
+        """
+        self.add(folded)
+        commit, self._begun = self._begun or _Commit(self), None
+        for kind in KINDS:
+            dirty = sorted(bucket for entity, bucket in commit.dirty if entity == kind.entity)
+            for bucket, here in current(state, kind.entity, dirty).items():
                 commit.replace_current(
-                    kind.entity, kind.table, bucket, current_table(state, kind, bucket)
+                    kind.entity, kind.table, bucket, current_table(state, kind, here)
                 )
         commit.hold(held_table(state.held) if state.held else None)
         self._publish(commit.done(state.next_offset))
@@ -224,6 +233,7 @@ class _Commit:
             (since, file) for since, file in old.replaced if since > self._now - _KEEP_S
         ]
         self._held = old.held
+        self.dirty: set[tuple[str, int]] = set()
         self._outbox = Outbox(old.outbox.id or uuid.uuid4().hex, old.next_offset)
         if old.kept == "delta":  # what was in it is delivered
             self._let_go(str(file) for files in self._appended.values() for file, _ in files)

@@ -10,8 +10,9 @@ from gateway.log.reader import read_log_file
 from kwire.cluster import Image, Loader
 from kwire.message import Message
 from kwire.records import decode_metadata_record
-from kwire.spark.table.fold import Row, without_secrets
+from kwire.spark.table.fold import without_secrets
 from kwire.spark.table.kinds import KINDS, Key, Kind
+from kwire.spark.table.rows import Row
 
 
 def rows_of(directory: Path, snapshot: Path | None = None) -> list[Row]:

@@ -20,8 +20,9 @@ from deltalake import DeltaTable
 
 from kwire.spark.table import delta
 from kwire.spark.table.delta import Delivery, check_delta
-from kwire.spark.table.fold import Fold, Folded, Row
+from kwire.spark.table.fold import Fold
 from kwire.spark.table.kinds import KINDS
+from kwire.spark.table.rows import Folded, Row
 from kwire.spark.table.store import Store, TablesError
 from tests.kwire.spark.table_rows import rows_of
 from tests.shared import needs_shared

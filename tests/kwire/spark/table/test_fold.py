@@ -30,8 +30,9 @@ from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kwire.records import encode_metadata_record
-from kwire.spark.table.fold import Fold, Folded, Row
+from kwire.spark.table.fold import Fold
 from kwire.spark.table.kinds import KINDS
+from kwire.spark.table.rows import Folded, Row
 from kwire.uuid import Uuid
 from tests.kwire.spark.table_rows import contents, load, rows_of
 from tests.shared import LOG_NAMES, needs_shared

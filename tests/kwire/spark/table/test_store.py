@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from kwire.spark.table import store as tables_store
 from kwire.spark.table.arrow import RECORD
-from kwire.spark.table.fold import Fold, Folded, Row
+from kwire.spark.table.fold import Fold
+from kwire.spark.table.rows import Folded, Row
 from kwire.spark.table.store import Store, TablesError
 from tests.kwire.spark.table_rows import rows_of
 from tests.shared import needs_shared

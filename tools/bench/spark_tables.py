@@ -1,0 +1,267 @@
+"""Measures tables of the metadata topic (``kwire.spark.tables``): a log directory to all tables,
+and a job on them, by part.
+
+Each log has a driver of its own, as ``kwire spark`` has, so that Spark's start and the first job of
+a session are measured as a user has them. The logs are a small one, ``p-large``, and ``p-large``
+with as many changes of its partitions behind it as make ``KWIRE_BENCH_RECORDS`` records (136,000 by
+default, which is ``p-large`` itself). Times are wall seconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from kwire.cluster import Loader
+from kwire.messages.partition_change_record import PartitionChangeRecord
+from kwire.records import Record, decode_metadata_record, encode_batch, encode_metadata_record
+from tools.bench import largelog
+
+RECORDS: Final = int(os.environ.get("KWIRE_BENCH_RECORDS", "136000"))
+_SMALL: Final = "p-one-basic"
+_PARTITION: Final = "__cluster_metadata-0"
+_ROOT: Final = Path(__file__).resolve().parent.parent.parent
+_TIMEOUT_S: Final = 1800
+_BATCH: Final = 100
+#: Seconds beyond Spark's start: of a job on tables that are there, of a small log, of p-large, and
+#: of each further record.
+_JOB_S, _SMALL_S, _LARGE_S, _RECORD_S = 3.0, 3.0, 6.0, 30e-6
+
+
+def run() -> list[dict[str, Any]]:
+    """Return the rows; one with the reason if the bench cannot run."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        return [{"what": "spark tables", "ok": False, "notes": f"not measured: {error}"}]
+    with tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch:
+        try:
+            logs = list(_logs(Path(scratch)))
+        except largelog.NoLog as error:
+            return [{"what": "spark tables", "ok": False, "notes": f"not measured: {error}"}]
+        return [
+            row
+            for n, log in enumerate(logs)
+            for row in _rows(_driven(log / _PARTITION, Path(scratch) / f"tables-{n}"))
+        ]
+
+
+def _logs(scratch: Path) -> Iterator[Path]:
+    yield largelog.unpack(scratch, _SMALL)
+    large = largelog.unpack(scratch)
+    yield large
+    found = _long(large, scratch / "long")
+    if found is not None:
+        yield found
+
+
+def _long(large: Path, into: Path) -> Path | None:
+    """``large`` with changes of ISR and leader behind it, up to ``RECORDS``; None if these are
+    there already.
+    """
+    from kwire.spark.table.directory import directory_rows
+
+    loader, count, now = Loader(), 0, 0
+    for row in itertools.chain.from_iterable(directory_rows(str(large / _PARTITION))):
+        record = decode_metadata_record(row.value or b"")[2]
+        loader.load(record, row.offset, -1)
+        count, now = count + 1, row.timestamp
+    if count >= RECORDS:
+        return None
+    partitions = [one for some in loader.image.partitions.values() for one in some.values()]
+    values = itertools.cycle(
+        encode_metadata_record(_change(one, alone), 0)
+        for alone in (True, False)
+        for one in partitions
+    )
+    shutil.copytree(large, into, ignore=shutil.ignore_patterns("*index", "*.checkpoint"))
+    at = loader.image.next_offset
+    with (into / _PARTITION / f"{0:020d}.log").open("ab") as segment:
+        while count < RECORDS:
+            some = itertools.islice(values, min(_BATCH, RECORDS - count))
+            records = [
+                Record(offset=at + n, timestamp=now + n, key=None, value=value)
+                for n, value in enumerate(some)
+            ]
+            segment.write(encode_batch(records, partition_leader_epoch=1))
+            at, now, count = at + len(records), now + len(records), count + len(records)
+    return into
+
+
+def _change(partition: Any, alone: bool) -> PartitionChangeRecord:
+    """The leader is left alone in the ISR, or all replicas join it."""
+    isr = partition.replicas[:1] if alone else partition.replicas
+    return PartitionChangeRecord(
+        partition_id=partition.partition_id, topic_id=partition.topic_id, isr=isr, leader=isr[0]
+    )
+
+
+def _driven(log: Path, tables: Path) -> dict[str, Any]:
+    """The measurements of a driver that builds ``tables`` of ``log``."""
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.bench.spark_tables", str(log), str(tables)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the driver ended with {done.returncode}: {done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _rows(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    records, build = found["records"], found["build"]
+    limit = _SMALL_S if records < 10_000 else _LARGE_S + max(0, records - 140_000) * _RECORD_S
+    parts = {name: found[name] for name in ("read", "fold", "write")}
+    rest = build - sum(parts.values())
+    yield {
+        "what": f"a log of {records:,} records to all tables",
+        "unit": "records/s",
+        "kwire": records / build,
+        "ok": build < limit,
+        "notes": (
+            f"{build:.1f} s beyond Spark's start, at most {limit:.0f}: "
+            + ", ".join(
+                f"{name} {seconds:.2f}" for name, seconds in {**parts, "other": rest}.items()
+            )
+            + f"; Spark's start {found['start']:.1f} s; Python {found['python']:,} MiB, JVM"
+            f" {found['jvm']:,} MiB"
+        ),
+    }
+    yield {
+        "what": f"a first job on tables of {records:,} records",
+        "unit": "s",
+        "kwire": found["job"],
+        "ok": found["job"] < _JOB_S,
+        "notes": f"beyond Spark's start; updating the tables before it {found['again']:.2f} s",
+    }
+    yield {
+        "what": f"decode of {records:,} records beside it",
+        "unit": "records/s",
+        "kwire": records / found["decode"],
+        "notes": 'format("kwire") into the noop sink, a second pass',
+    }
+
+
+# --- the driver
+# --------------------------------------------------------------------------------------------------
+
+
+def drive(log: str, path: str) -> dict[str, Any]:
+    """Build the tables of ``log`` at ``path``, and measure it. One call in a process."""
+    began = time.perf_counter()
+    spark = _session()
+    spark.range(9).count()
+    spent: dict[str, float] = {"start": time.perf_counter() - began, "fold": 0.0, "write": 0.0}
+    from kwire.spark.jobs import JOBS
+    from kwire.spark.table import build
+    from kwire.spark.table.fold import Fold
+    from kwire.spark.table.store import Store
+
+    spent["read"] = 0.0
+    for owner, name, part in (
+        (Fold, "take", "fold"),
+        (Store, "add", "write"),
+        (Store, "commit", "write"),
+    ):
+        setattr(owner, name, _timed(getattr(owner, name), part, spent))
+    module: Any = build
+    module.directory_rows = _each_timed(module.directory_rows, "read", spent)
+    for part, call in (
+        ("build", lambda: build.tables(spark, log, path)),
+        ("again", lambda: build.tables(spark, log, path)),
+        ("job", lambda: JOBS["topics"](spark, path).collect()),
+    ):
+        began = time.perf_counter()
+        call()
+        spent[part] = time.perf_counter() - began
+        if part == "build":
+            spent |= {"python": _peak_mib("self"), "jvm": _peak_mib(_jvm(spark))}
+            parts = {name: spent[name] for name in ("read", "fold", "write")}
+    rows = spark.read.format("kwire").load(log)
+    for _ in range(2):
+        began = time.perf_counter()
+        rows.write.format("noop").mode("overwrite").save()
+        spent["decode"] = time.perf_counter() - began
+    records = build.read_table(spark, path, "load").selectExpr("sum(records)").collect()[0][0]
+    spark.stop()
+    return {**spent, **parts, "records": records}
+
+
+def _session() -> Any:
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def _timed(call: Callable[..., Any], part: str, spent: dict[str, float]) -> Callable[..., Any]:
+    """``call`` with its time added to ``part``, once for a call within another one of it."""
+
+    def timed(*given: Any, **named: Any) -> Any:
+        began, before = time.perf_counter(), spent[part]
+        try:
+            return call(*given, **named)
+        finally:
+            spent[part] = before + time.perf_counter() - began
+
+    return timed
+
+
+def _each_timed(call: Callable[..., Any], part: str, spent: dict[str, float]) -> Any:
+    """The same for an iterator: the time in which its items are made."""
+
+    def timed(*given: Any) -> Iterator[Any]:
+        items = iter(call(*given))
+        following = _timed(lambda: next(items, None), part, spent)
+        while (item := following()) is not None:
+            yield item
+
+    return timed
+
+
+def _jvm(spark: Any) -> str:
+    return str(spark.sparkContext._gateway.proc.pid)
+
+
+def _peak_mib(pid: str) -> int:
+    """The peak of resident memory of a process, 0 where the system does not tell."""
+    if pid == "self":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return next(
+        (int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmHWM")),
+        0,
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(drive(*sys.argv[1:])))
