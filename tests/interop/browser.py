@@ -74,6 +74,9 @@ class Browser:
     def _load(self, url: str) -> None:
         self._is_loaded = False
         self._call("Page.navigate", url=url)
+        self._wait_until_loaded()
+
+    def _wait_until_loaded(self) -> None:
         deadline = time.monotonic() + _WAIT_S
         while not self._is_loaded:
             self._take(self._receive(deadline))
@@ -86,6 +89,12 @@ class Browser:
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"]))
         return answer["result"].get("value")
+
+    def submit(self, form: str, script: str) -> None:
+        """Run ``script``, submit the form that a selector names, and wait for the next page."""
+        self._is_loaded = False
+        self.evaluate(f"{script}; document.querySelector('{form}').submit()")
+        self._wait_until_loaded()
 
     def press(self, key: str) -> None:
         """Press and release a key that has no character, such as ArrowDown."""

@@ -225,6 +225,25 @@ def test_page_asks_only_its_server(
     assert all(one.startswith((url(server), "data:,")) for one in chromium.loaded)
 
 
+def test_browser_logs_in_with_the_token(tmp_path: Path, chromium: Browser) -> None:
+    token = "a-token-of-more-than-16-characters"
+    config = tmp_path / "server.properties"
+    config.write_text(f"source=sample\nmanagement.listener=127.0.0.1:0\nmanagement.token={token}\n")
+    with gateway("--config", str(config)) as running:
+        chromium.open(url(running))
+        assert "management.token" in chromium.evaluate("document.body.textContent")
+        for given, answer in (("wrong", "management.token"), (token, "high watermark")):
+            chromium.errors.clear()  # the browser notes a response of 401
+            chromium.submit("form", f"document.querySelector('input').value = '{given}'")
+            wait_for(chromium, f"document.body.textContent.includes('{answer}')")
+        wait_for_all(chromium)
+        assert figures(chromium)["topic"] != "0"
+        assert chromium.evaluate("document.cookie") == "", "the script cannot read the cookie"
+        chromium.open(url(running, "#view=wire"))
+        wait_for(chromium, "document.querySelectorAll('#fields li').length > 0")
+        assert chromium.errors == []
+
+
 def test_hidden_page_asks_nothing(
     server: Gateway, brokers: SimulatedBrokers, chromium: Browser
 ) -> None:
