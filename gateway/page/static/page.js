@@ -391,6 +391,7 @@ function showReplicas(quorum) {
 // ---------------------------------------------------------------------------- timeline
 
 const LANE_HEIGHT = 22, ROW_HEIGHT = 24;
+const ROWS_MAX = 1e6; // browsers lay out no element that is higher than some 30 million pixels
 const MINUTE_MS = 60e3, HOUR_MS = 3600e3, DAY_MS = 86400e3;
 const timeline = { from: null, to: null, name: "", found: new Uint32Array(0), selected: -1, lanes: [] };
 
@@ -415,9 +416,10 @@ function filterTimeline() {
   drawLanes();
   const start = parseInt(now.changes ? now.changes.start : "0", 10);
   $("found").textContent = `${number(count)} of ${number(changes.count)} changes`
+    + (count > ROWS_MAX ? `; the first ${number(ROWS_MAX)} are in the list` : "")
     + (start > 0 ? `; those before offset ${number(start)} are no longer kept` : "");
   $("span").textContent = changes.count ? `${clock(from)} to ${clock(to)} UTC (${span(to - from)})` : "";
-  $("list-space").style.height = `${count * ROW_HEIGHT}px`;
+  $("list-space").style.height = `${Math.min(count, ROWS_MAX) * ROW_HEIGHT}px`;
   drawList();
 }
 
@@ -455,7 +457,7 @@ function drawLanes() {
 function drawList() {
   const list = $("list"), rows = [], [from, to] = timelineSpan(), isLong = to - from > DAY_MS;
   const first = Math.max(0, Math.floor(list.scrollTop / ROW_HEIGHT) - 4);
-  const last = Math.min(timeline.found.length, first + Math.ceil(list.clientHeight / ROW_HEIGHT) + 8);
+  const last = Math.min(timeline.found.length, ROWS_MAX, first + Math.ceil(list.clientHeight / ROW_HEIGHT) + 8);
   for (let position = first; position < last; position++) {
     const i = timeline.found[position], op = changes.op[i];
     const time = isLong ? clock(changes.time[i]) : clock(changes.time[i], false);
