@@ -40,7 +40,7 @@ pytestmark = needs_shared
 _LOG: Final = "p-one-basic"
 _PAGE: Final = "docs/views.md"
 _TEXT: Final = (CHANGES, "topics")
-_WITHIN_S: Final = 60
+_WITHIN_S: Final = 120
 
 
 class Served(NamedTuple):
