@@ -41,10 +41,8 @@ from tests.shared import LOG_NAMES, needs_shared
 
 pytestmark = needs_shared
 
-#: Offsets at which a view is compared with the image. Of the large log fewer, because its state of
-#: 61,000 partitions is compared at each.
+#: Offsets at which a view is compared with the image.
 _OFFSETS = 100
-_OFFSETS_LARGE = 10
 
 
 def directories(logs: Any, name: str) -> list[Path]:
@@ -79,8 +77,7 @@ def test_a_view_is_the_image_at_random_offsets(logs: Any, name: str) -> None:
             for batch in decode_batches(piece)
             if batch.header.next_offset >= max(log.snapshot_end, 1)
         }
-        count = _OFFSETS_LARGE if name == "p-large" else _OFFSETS
-        wanted = {*chance.sample(sorted(ends), min(count, len(ends))), log.high_watermark}
+        wanted = {*chance.sample(sorted(ends), min(_OFFSETS, len(ends))), log.high_watermark}
         expected = images(directory, wanted)
         tables: dict[str, Table] = {view: {} for view in VIEWS}
         changed, last = dict[str, Table](), dict[bytes | None, Record]()
