@@ -10,7 +10,8 @@ def test_each_step_of_a_small_size_has_a_row() -> None:
     rows = list(Size(1, 1_200).rows())
     steps = [str(row["what"]).partition(": ")[2] for row in rows]
     assert len(set(steps)) == len(steps) == 17
-    assert all(row["kwire"] >= 0 for row in rows)
+    # A server that has just started may have less memory than one that has created topics.
+    assert all(row["kwire"] >= 0 for row in rows if row["unit"] != "bytes/partition")
     assert "ok" in rows[-1] and steps[-1] == "longest wait of another client"
 
 
