@@ -115,7 +115,9 @@ def secured_quorum(directory: Path) -> Iterator[Secured]:
     ``directory`` gets the key stores. ALICE may read the log in groups whose ids begin with
     ``alice-``.
     """
-    authority = Authority()
+    # Clients whose context is that of ``ssl.create_default_context`` (aiokafka, from Python 3.13 on)
+    # refuse certificates without the identifiers of RFC 5280.
+    authority = Authority(identified=True)
     ports = {
         id: dict(zip(PROTOCOLS, lasting_ports(len(PROTOCOLS)), strict=True)) for id in (1, 2, 3)
     }
