@@ -42,7 +42,7 @@ FAULTS = {
 _NOT_FATAL = ("/__cluster_metadata_audit-0/", "/state/")
 #: Appends that are waited for; a start, an election and these are more calls than positions.
 _APPENDS = 60
-_WAIT_S = 20.0
+_WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
