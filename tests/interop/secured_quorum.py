@@ -115,7 +115,7 @@ def secured_quorum(directory: Path) -> Iterator[Secured]:
     ``directory`` gets the key stores. ALICE may read the log in groups whose ids begin with
     ``alice-``.
     """
-    # Clients whose context is that of ``ssl.create_default_context`` (aiokafka, from Python 3.13 on)
+    # Clients with a context of ``ssl.create_default_context`` (aiokafka), from Python 3.13 on,
     # refuse certificates without the identifiers of RFC 5280.
     authority = Authority(identified=True)
     ports = {
