@@ -1,24 +1,20 @@
 """Builds the parts of the server, connects them, and runs them until the server stops.
 
-No other module imports all parts. Handlers reach them through ``gateway.ports.Gateway``.
+No other module imports all parts. Handlers reach them through ``gateway.gateway_port.Gateway``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
 from gateway.config import Config, ConfigError, Listener
 from gateway.handlers.table import controller_handlers, handlers, relay_handlers
-from gateway.handlers.topic_index import TopicIndex
 from gateway.log.offset_store import StoreLockedError
-from gateway.ports import Authorizer, Endpoint, Groups
+from gateway.ports import Endpoint
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import read_listeners
 from gateway.server.clients.bound_listener import BoundListener, bind_listeners
@@ -28,130 +24,19 @@ from gateway.server.first_use import import_first_use_modules
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError, settings_of
 from gateway.server.logs import Reports
 from gateway.server.metadata_source import MetadataSource, metadata_source
+from gateway.server.running_server import GatewayServices, RunningServer
 from gateway.server.server import run_server
 from gateway.server.server_context import ServerContext
 from gateway.server.source_supervisor import SourceSupervisor
-from gateway.server.views.view_partition import ViewTopics, view_topics_of
+from gateway.server.views.view_partition import view_topics_of
 from gateway.server.workers.of_node import limits_of_worker, shared_listeners, workers_of
-from gateway.sources.log_partition import LogPartition
-from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-    from gateway.log.problem import Problem
     from gateway.server.clients.connections import Connections
     from gateway.server.clients.listener_auth import ListenerAuth
-    from gateway.server.controller.acting_controller import ActingController
-    from gateway.server.controller.audit_log_writer import AuditLogWriter
-    from gateway.server.observed_quorum import ObservedQuorum
-    from gateway.server.own_quorum import OwnQuorum
-    from gateway.server.raft_driver import RaftDriver
-    from gateway.server.workers.worker_processes import WorkerProcesses
     from kwire.cluster.image import Image
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayServices:
-    """Implements ``gateway.ports.Gateway``, through which handlers reach the rest."""
-
-    config: Config
-    source: MetadataSource
-    groups: Groups
-    fetch_purgatory: Purgatory
-    endpoints: Mapping[str, Endpoint]
-    views: ViewTopics | None
-    topic_index: TopicIndex = field(default_factory=TopicIndex)
-
-    @property
-    def node_id(self) -> int:
-        """``node.id``."""
-        return self.config.node_id
-
-    @property
-    def partition(self) -> LogPartition:
-        """The metadata partition."""
-        return self.source.partition
-
-    @property
-    def quorum(self) -> ObservedQuorum | OwnQuorum | None:
-        """The quorum behind the partition."""
-        return self.source.quorum
-
-    @property
-    def relay(self) -> RaftDriver | None:
-        """The observer that others follow."""
-        return self.source.relay
-
-    @property
-    def authorizer(self) -> Authorizer:
-        """Decides which principal may do which operation."""
-        return self.source.authorizer
-
-    @property
-    def raft(self) -> RaftDriver | None:
-        """This node's part in its own quorum."""
-        own = self.source.own_quorum
-        return own.driver if own is not None else None
-
-    @property
-    def controller(self) -> ActingController | None:
-        """The way to the active controller of this node's own quorum."""
-        own = self.source.own_quorum
-        return own.controller if own is not None else None
-
-    @property
-    def audit(self) -> AuditLogWriter | None:
-        """The audit log, where this node keeps one."""
-        own = self.source.own_quorum
-        return own.audit if own is not None else None
-
-    def problems(self) -> tuple[Problem, ...]:
-        """Problems of this node's files now, those of the metadata log first."""
-        return (*self.partition.problems, *(self.audit.partition.problems if self.audit else ()))
-
-    def is_for_controllers(self, listener: str) -> bool:
-        """True for a listener of ``controller.listener.names``."""
-        serves = self.source.own_quorum is not None or self.relay is not None
-        return serves and listener in self.config.controller_listener_names
-
-    def endpoint(self, listener: str) -> Endpoint:
-        """The advertised address of this node for clients of ``listener``."""
-        return self.endpoints[listener]
-
-
-@dataclass(frozen=True, slots=True)
-class RunningServer:
-    """A server that accepts connections. ``ended`` is set when it has stopped."""
-
-    services: GatewayServices
-    bound_listeners: Sequence[BoundListener]
-    management: BoundListener | None
-    reports: Reports
-    workers: WorkerProcesses | None = None
-    ended: trio.Event = field(default_factory=trio.Event)
-
-    def listeners(self) -> dict[str, str]:
-        """The address of each listener, with the port that was picked for port 0."""
-        return {bound_listener.name: str(bound_listener) for bound_listener in self.bound_listeners}
-
-    def facts(self) -> dict[str, Any]:
-        """The fields of the ready line."""
-        partition = self.services.partition
-        return {
-            "event": "ready",
-            "listeners": self.listeners(),
-            **({"management": str(self.management)} if self.management is not None else {}),
-            "node_id": self.services.node_id,
-            "cluster_id": partition.cluster_id,
-            "topic": CLUSTER_METADATA_TOPIC,
-            "source": self.services.config.source_kind,
-            "state": partition.state.value,
-            "log_start_offset": partition.log_start_offset,
-            "high_watermark": partition.high_watermark,
-            "pid": os.getpid(),
-            **({"workers": [one.pid for one in self.workers.all]} if self.workers else {}),
-        }
 
 
 def check(config: Config) -> None:

@@ -1,8 +1,9 @@
 """Declares, as Protocols, what request handlers use of the rest of the gateway.
 
 A *source* provides the metadata partition; groups, authorizer, controller and raft have a Protocol
-each, and ``Gateway`` holds them all. Handlers depend on these alone, so they run in tests without
-sockets, files and trio. The implementations are in ``gateway.sources`` and ``gateway.server``.
+each, and ``gateway.gateway_port.Gateway`` holds them all. Handlers depend on these alone, so they
+run in tests without sockets, files and trio. The implementations are in ``gateway.sources`` and
+``gateway.server``.
 """
 
 from __future__ import annotations
@@ -15,11 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
-    from gateway.config import Config
     from gateway.groups.events import Event, Result
     from gateway.handlers.pending_response import PendingResponse
-    from gateway.handlers.topic_index import TopicIndex
-    from gateway.view_topics import Views
     from kwire.cluster.image import Image
     from kwire.message import Message
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
@@ -342,59 +340,3 @@ class Endpoint:
     host: str
     port: int
     security_protocol: str
-
-
-class Gateway(Protocol):
-    """Everything that a handler may use."""
-
-    @property
-    def node_id(self) -> int: ...
-    @property
-    def partition(self) -> Partition: ...
-    @property
-    def quorum(self) -> Quorum | None:
-        """None where the partition comes from files: then this node is the whole cluster."""
-
-    @property
-    def controller(self) -> Controllers | None:
-        """None where other nodes write the log: then requests that change the cluster are refused.
-        Never set without ``quorum``.
-        """
-
-    @property
-    def raft(self) -> RaftPeers | None:
-        """None where this node has no quorum of its own."""
-
-    @property
-    def relay(self) -> RaftPeers | None:
-        """This node as an observer that others follow. None without a listener for them."""
-
-    @property
-    def audit(self) -> Audit | None:
-        """None where this node has no quorum of its own, or ``metadata.audit.enable`` is false."""
-
-    @property
-    def views(self) -> Views | None: ...  # None where metadata.views.enable is false
-    @property
-    def groups(self) -> Groups: ...
-    @property
-    def topic_index(self) -> TopicIndex:
-        """The topics of the own quorum's image, in order, and their kept encodings."""
-        ...
-
-    @property
-    def authorizer(self) -> Authorizer: ...
-    @property
-    def fetch_purgatory(self) -> FetchPurgatory: ...
-    @property
-    def config(self) -> Config:
-        """The configuration of this server."""
-        ...
-
-    def endpoint(self, listener: str) -> Endpoint:
-        """The advertised address of this node for clients of ``listener``."""
-        ...
-
-    def is_for_controllers(self, listener: str) -> bool:
-        """True for a listener of ``controller.listener.names``: for nodes and their tools."""
-        ...

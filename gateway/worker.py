@@ -66,7 +66,7 @@ class ForwardedGroups:
 
 @dataclass(frozen=True, slots=True)
 class WorkerServices:
-    """Implements ``gateway.ports.Gateway`` over what the worker reads."""
+    """Implements ``gateway.gateway_port.Gateway`` over what the worker reads."""
 
     config: Config
     node: FollowedNode

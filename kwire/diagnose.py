@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kwire.errors import DecodeError, EncodeError
 from kwire.structs import FieldInfo, Struct, generated_class
 from kwire.wire import STRING_BYTES_MAX, more_varint
-
-if TYPE_CHECKING:
-    from kwire.message import Message
 
 _CODES = {
     "bool": "?",
@@ -42,15 +39,22 @@ class _WalkedEnough(Exception):
 
 
 def explain_decode(
-    cls: type[Message], data: bytes, version: int, offset: int, budget: int, error: Exception
+    cls: type[Struct],
+    data: bytes,
+    version: int,
+    offset: int,
+    budget: int,
+    error: Exception,
+    *,
+    flexible: bool,
 ) -> DecodeError:
-    """The DecodeError, with path and offset, for bytes that the generated reader refused with
-    ``error``.
+    """The DecodeError, with path and offset, for the bytes of a message that the generated reader
+    refused with ``error``. ``flexible``: ``version`` is a flexible one of the message ``cls``.
 
     It has no path and offset if ``budget`` bounds the elements and the fault comes after
     ``WALKED_MAX`` fields.
     """
-    walker = _Reader(cls, data, version, offset, budget)
+    walker = _Reader(cls, data, version, offset, budget, flexible)
     try:
         walker.message()
     except _WalkedEnough:
@@ -65,7 +69,7 @@ def explain_decode(
     return DecodeError(str(error) or type(error).__name__, path=cls.NAME, rule=rule)
 
 
-def _without_place(cls: type[Message], error: Exception) -> DecodeError:
+def _without_place(cls: type[Struct], error: Exception) -> DecodeError:
     """The DecodeError with the rule of the generated reader's ``error``."""
     if isinstance(error, DecodeError):
         return DecodeError(error.reason, path=cls.NAME, rule=error.rule)
@@ -78,12 +82,18 @@ class _Reader:
     """One walk over bytes; ``stack`` is the path of the field being read."""
 
     def __init__(
-        self, cls: type[Message], data: bytes, version: int, offset: int, budget: int
+        self,
+        cls: type[Struct],
+        data: bytes,
+        version: int,
+        offset: int,
+        budget: int,
+        flexible: bool,
     ) -> None:
         self.cls, self.data, self.version, self.at, self.budget = cls, data, version, offset, budget
         self.stack: list[str] = [cls.NAME]
         self.field_at = offset
-        self.flexible = version in cls.FLEXIBLE_VERSIONS
+        self.flexible = flexible
         self.steps = sys.maxsize if budget == _UNBOUNDED else WALKED_MAX
 
     def path(self) -> str:
@@ -271,11 +281,13 @@ def _smallest_struct(cls: type[Struct], version: int, flexible: bool) -> int:
     return total
 
 
-def explain_encode(message: Message, version: int, error: Exception) -> EncodeError:
+def explain_encode(
+    message: Struct, version: int, error: Exception, *, flexible: bool
+) -> EncodeError:
     """The EncodeError, with path, for a message that the generated writer refused with
-    ``error``.
+    ``error``. ``flexible``: ``version`` is a flexible one of the message.
     """
-    found = _fault(message, message.NAME, version, version in message.FLEXIBLE_VERSIONS)
+    found = _fault(message, message.NAME, version, flexible)
     if found is not None:
         return found
     return EncodeError(

@@ -86,7 +86,7 @@ class Message(Struct):
         # Imported at the first fault, because the import takes a millisecond of a command's start.
         from kwire.diagnose import explain_encode
 
-        return explain_encode(self, version, error)
+        return explain_encode(self, version, error, flexible=version in self.FLEXIBLE_VERSIONS)
 
     @classmethod
     def decode(
@@ -147,7 +147,10 @@ class Message(Struct):
         from kwire.diagnose import explain_decode
 
         try:
-            raise explain_decode(cls, data, version, offset, allowed, error) from None
+            flexible = version in cls.FLEXIBLE_VERSIONS
+            raise explain_decode(
+                cls, data, version, offset, allowed, error, flexible=flexible
+            ) from None
         finally:
             # its traceback holds this frame: together they and every caller's frame would be a
             # reference cycle

@@ -223,8 +223,9 @@ def _run(address: Address, rules: Sequence[Rule], wanted: Wanted) -> Report:
     from gateway.cli.conform_connect import target_of
     from gateway.cli.conform_progress import progress
     from gateway.cli.quorum import client_security
+    from kwire.conformance.opening import open_session
     from kwire.conformance.runner import Options, run_rules
-    from kwire.conformance.session import CannotTry, open_session
+    from kwire.conformance.session import CannotTry
 
     security = client_security(wanted.config)
     _return_large_blocks()

@@ -31,8 +31,8 @@ def grade(
 ) -> Report:
     """Run the program once for each rule. Exits with status 2 if it cannot be tried."""
     from gateway.cli.conform_progress import progress
+    from kwire.conformance.client.opening import open_client
     from kwire.conformance.client.program import Command
-    from kwire.conformance.client.session import open_client
     from kwire.conformance.runner import Options, run_rules
     from kwire.conformance.session import CannotTry
 

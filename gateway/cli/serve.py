@@ -26,7 +26,7 @@ from gateway.ports import SourceStopped
 if TYPE_CHECKING:
     import trio
 
-    from gateway.app import RunningServer
+    from gateway.server.running_server import RunningServer
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -16,10 +16,11 @@ from kwire.codegen.naming import snake
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
+    from gateway.gateway_port import Gateway
     from gateway.handlers.pending_response import PendingResponse
     from gateway.handlers.streamed import Streamed
     from gateway.handlers.work import Work
-    from gateway.ports import Forwarder, Gateway
+    from gateway.ports import Forwarder
     from gateway.security.sasl_session import SaslSession
     from kwire.message import Message
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.error_text import error_text
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import cluster_image
-from gateway.handlers.streamed import respond
-from gateway.handlers.work import WHOLE_MAX
+from gateway.handlers.streamed import WHOLE_MAX, respond
 from gateway.security.scram_server import MECHANISM_NUMBERS
 from kwire.messages.describe_user_scram_credentials_response import (
     CredentialInfo,

@@ -13,8 +13,7 @@ from gateway.controller.configs.resource_configs import ResourceType
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import names_in_order, own_image
 from gateway.handlers.nodes import reachable_nodes
-from gateway.handlers.streamed import respond
-from gateway.handlers.work import WHOLE_MAX
+from gateway.handlers.streamed import WHOLE_MAX, respond
 from kwire.messages.list_config_resources_response import (
     ConfigResource,
     ListConfigResourcesResponse,

@@ -22,8 +22,8 @@ from gateway.groups.events import (
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import topic_named, topic_with_id
 from gateway.handlers.group_requests import ask, may_on_group
-from gateway.handlers.streamed import Streamed, filled, respond
-from gateway.handlers.work import WHOLE_MAX, Work, in_slices
+from gateway.handlers.streamed import WHOLE_MAX, Streamed, filled, respond
+from gateway.handlers.work import Work, in_slices
 from gateway.slices import Slices
 from kwire.messages.offset_fetch_request import OffsetFetchRequest
 from kwire.messages.offset_fetch_response import (

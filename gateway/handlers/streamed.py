@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from gateway.handlers.work import WHOLE_MAX
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from kwire.message import Message, Struct
 
 _S = TypeVar("_S", bound="Struct")
+#: A handler works on, or answers with, at most so many elements (partitions, configuration keys,
+#: group members) in one step: 1 to 2 ms.
+WHOLE_MAX: Final = 500
 #: A response that is complete is encoded in one step up to so many structs of its longest array:
 #: each may hold some ten more, as a created topic does with its configs.
 _ENCODED_WHOLE_MAX: Final = 200

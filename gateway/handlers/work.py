@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from gateway.handlers.streamed import WHOLE_MAX
 
 if TYPE_CHECKING:
     #: The class of all generators. For each request the server asks whether its answer is one, and
@@ -28,9 +30,6 @@ else:
 Work = Generator[
     "Callable[[], Any] | None", Any, "Message | PendingResponse | Streamed | Work | None"
 ]
-#: A handler works on, or answers with, at most so many elements (partitions, configuration keys,
-#: group members) in one step: 1 to 2 ms.
-WHOLE_MAX: Final = 500
 
 
 def in_slices(work: Work, size: int) -> Message | PendingResponse | Streamed | Work | None:

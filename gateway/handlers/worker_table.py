@@ -24,8 +24,8 @@ from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey
 from kwire.uuid import METADATA_TOPIC_ID
 
 if TYPE_CHECKING:
+    from gateway.gateway_port import Gateway
     from gateway.handlers.context import Context, Handler, Peer
-    from gateway.ports import Gateway
     from kwire.messages.fetch_request import FetchRequest, FetchTopic
 
 

@@ -192,7 +192,8 @@ class _Run:
         return [] if self._session is None else self._session.clean_up()
 
     def _opened(self) -> Session:
-        from kwire.conformance.session import CannotTry, open_session
+        from kwire.conformance.opening import open_session
+        from kwire.conformance.session import CannotTry
 
         if self._session is None:
             address = self._config.getoption("conform_bootstrap")

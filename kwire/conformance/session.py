@@ -1,11 +1,10 @@
 """Knows the server of a run: connections, versions, and the things that the run made there.
 
-The checks of a run share one session, in several threads.
+The checks of a run share one session, in several threads. ``kwire.conformance.opening`` makes it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import secrets
 import threading
@@ -14,19 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kwire.conformance.connection import Connection, Opener, PeerClosed
-from kwire.conformance.outcome import CheckEnd, Outcome, ProbeTimeout, Report
+from kwire.conformance.connection import Opener
+from kwire.conformance.outcome import Outcome, ProbeTimeout, Report
 from kwire.conformance.rule import Changes, Need, Role, Rule
-from kwire.errors import WireError
-from kwire.header import decode_response_header, encode_request_header
 from kwire.messages import BY_KEY
-from kwire.messages.api_versions_request import ApiVersionsRequest
-from kwire.messages.api_versions_response import ApiVersionsResponse
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import ApiKey
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
-    from kwire.conformance.probe import Probe
+    from kwire.conformance.runner import RunningProbe
 
 CLIENT_ID: Final = "kwire-conform"
 #: Names of everything that a run creates begin with this.
@@ -62,6 +57,7 @@ class Session:
     target: Target
     offered: Mapping[int, tuple[int, int]]
     timeout_s: float
+    make_probe: Callable[[Session, Rule], RunningProbe]
     prefix: str = field(default_factory=lambda: f"{PREFIX}{secrets.token_hex(4)}-")
     _cleanups: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
     _values: dict[str, object] = field(default_factory=dict)
@@ -115,11 +111,9 @@ class Session:
         """Return a report without results."""
         return Report(self.target.name, self.roles, dict(self.offered), [])
 
-    def probe(self, rule: Rule) -> Probe:
+    def probe(self, rule: Rule) -> RunningProbe:
         """Return the tools of one check."""
-        from kwire.conformance.probe import Probe
-
-        return Probe(self, rule)
+        return self.make_probe(self, rule)
 
     def why_not(self, rule: Rule, destructive: bool) -> tuple[Outcome, str] | None:
         """Return outcome and sentence for a rule that is not run, None for one that is."""
@@ -163,47 +157,3 @@ class Session:
             ) as error:  # what an undo makes of a strange answer must not end the run
                 left.append(f"{what} could not be removed: {error}")
         return left
-
-
-def open_session(target: Target, timeout_s: float) -> Session:
-    """Ask the server for its versions. Raises CannotTry, with the reason.
-
-    A server that has no ApiVersions 3, or whose answer to it cannot be read, is asked in version 0;
-    rules of ``api-versions`` judge the answer to version 3.
-    """
-    deadline = time.monotonic() + timeout_s
-    try:
-        answer = _ask(target, 3, deadline)
-    except (PeerClosed, WireError):
-        answer = None
-    except (CheckEnd, OSError, UnicodeError) as error:
-        raise CannotTry(f"{target.name}: {error}") from None
-    try:
-        if answer is None or answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            answer = _ask(target, 0, deadline)
-    except (PeerClosed, CheckEnd, OSError, WireError) as error:
-        raise CannotTry(f"{target.name}: ApiVersions is not answered: {error}") from None
-    if answer.error_code:
-        raise CannotTry(f"{target.name}: ApiVersions is answered with error {answer.error_code}")
-    offered = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
-    if not offered:
-        raise CannotTry(f"{target.name}: offers no API")
-    return Session(target, offered, timeout_s)
-
-
-def _ask(target: Target, version: int, deadline: float) -> ApiVersionsResponse:
-    request = ApiVersionsRequest(
-        client_software_name=CLIENT_ID if version >= 3 else "",
-        client_software_version="1" if version >= 3 else "",
-    )
-    key = ApiKey.API_VERSIONS
-    stream = target.open(max(deadline - time.monotonic(), 0.01))
-    with contextlib.closing(Connection(stream, deadline)) as connection:
-        connection.send_request(
-            encode_request_header(key, version, 1, CLIENT_ID) + request.encode(version)
-        )
-        received = connection.receive()
-    _, body = decode_response_header(key, version, received)
-    if received[body : body + 2] == b"\0\x23":  # 35: the rest is in version 0 (KIP-511)
-        version = 0
-    return ApiVersionsResponse.decode(received[body:], version)

@@ -12,8 +12,9 @@ from typing import Final
 
 import trio
 
-from gateway.app import RunningServer, serve
+from gateway.app import serve
 from gateway.config import Config
+from gateway.server.running_server import RunningServer
 from tests.gateway.server.harness import until
 from tests.gateway.server.own_nodes import cluster
 

@@ -9,9 +9,10 @@ import pytest
 
 from kwire.conformance.catalog import find_rule
 from kwire.conformance.connection import open_plain
+from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome, Result
 from kwire.conformance.runner import run_rule
-from kwire.conformance.session import Target, open_session
+from kwire.conformance.session import Target
 from tests.conformance_faults.faults import FAULTS
 from tests.conformance_faults.proxy import Fault, Proxy
 from tools.gateway_process import gateway

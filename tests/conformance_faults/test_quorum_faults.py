@@ -11,9 +11,10 @@ import pytest
 
 from kwire.conformance.catalog import families, find_rule
 from kwire.conformance.connection import open_plain
+from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome, Result
 from kwire.conformance.runner import run_rule
-from kwire.conformance.session import Target, open_session
+from kwire.conformance.session import Target
 from tests.conformance_faults.changes import Row
 from tests.conformance_faults.controller_faults import BROKER_FAULTS, CONTROLLER_FAULTS, NOT_OFFERED
 from tests.conformance_faults.proxy import Fault, Proxy

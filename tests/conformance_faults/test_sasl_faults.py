@@ -12,9 +12,10 @@ from gateway.address import parse_address
 from gateway.cli.conform_connect import target_of
 from gateway.security.client_properties import client_security
 from kwire.conformance.catalog import find_rule, select, server_rules
+from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome, Result
 from kwire.conformance.runner import Options, run_rule, run_rules
-from kwire.conformance.session import Target, open_session
+from kwire.conformance.session import Target
 from tests.conformance_faults.changes import Row
 from tests.conformance_faults.connection_faults import SASL_FAULTS
 from tests.conformance_faults.proxy import Proxy

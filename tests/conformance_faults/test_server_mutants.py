@@ -15,10 +15,11 @@ import pytest
 from gateway.config import Config
 from kwire.conformance.catalog import find_rule
 from kwire.conformance.connection import open_plain
+from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome, Result
 from kwire.conformance.rule import BROKER, Rule
 from kwire.conformance.runner import run_rule
-from kwire.conformance.session import Target, open_session
+from kwire.conformance.session import Target
 from tests.conformance_faults.live_server import Listeners, live_follower, live_server
 from tests.conformance_faults.mutants import MUTANTS, put_in
 from tests.gateway.server.own_nodes import lone_config

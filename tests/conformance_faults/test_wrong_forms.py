@@ -8,6 +8,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from kwire.conformance.outcome import Outcome, Result
+from kwire.conformance.probe import Probe
 from kwire.conformance.rule import Rule
 from kwire.conformance.runner import run_rule
 from kwire.conformance.session import Session
@@ -23,7 +24,7 @@ def _run(script: Script) -> list[Result]:
     with bare_server(script) as target:
 
         def run(rule: Rule) -> Result:
-            return run_rule(Session(target, offered(rule), _TIMEOUT_S), rule)
+            return run_rule(Session(target, offered(rule), _TIMEOUT_S, Probe), rule)
 
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
             return list(pool.map(run, rules))

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.app import RunningServer, check, serve
+from gateway.app import check, serve
 from gateway.config import Config, ConfigError, Listener
 from gateway.config_loading import load_config
 from gateway.ports import State
 from gateway.security.authorizer import AllowAll
 from gateway.server.metadata_source import SAMPLE
+from gateway.server.running_server import RunningServer
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.metadata_request import MetadataRequest
 from tests.gateway.server.harness import connect, request, run, until

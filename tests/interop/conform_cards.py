@@ -7,9 +7,10 @@ from typing import Final
 
 from kwire.conformance.catalog import select, server_rules
 from kwire.conformance.connection import open_plain
+from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome, Report
 from kwire.conformance.runner import Options, run_rules
-from kwire.conformance.session import Target, open_session
+from kwire.conformance.session import Target
 from tests.interop.conftest import FIGURES
 
 #: Settings of a cluster that the rules need, or that make them wait less.

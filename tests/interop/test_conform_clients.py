@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from kwire.conformance.catalog import client_rules, select
+from kwire.conformance.client.opening import open_client
 from kwire.conformance.client.program import Command
-from kwire.conformance.client.session import open_client
 from kwire.conformance.outcome import Outcome, Report
 from kwire.conformance.runner import Options, run_rules
 from tests.interop.clients import need_clients

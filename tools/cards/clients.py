@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from kwire.conformance.catalog import client_rules
+from kwire.conformance.client.opening import open_client
 from kwire.conformance.client.program import Command
-from kwire.conformance.client.session import open_client
 from kwire.conformance.outcome import Outcome, Report
 from kwire.conformance.runner import Options, run_rules
 from kwire.protocol import ApiKey

@@ -17,10 +17,11 @@ from typing import Final
 
 from kwire.conformance.catalog import server_rules
 from kwire.conformance.connection import open_plain
+from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome, Report, Result
 from kwire.conformance.rule import Rule
 from kwire.conformance.runner import Options, judged, run_rules
-from kwire.conformance.session import Target, open_session
+from kwire.conformance.session import Target
 from kwire.protocol import ApiKey
 from tools.cards.server_page import PAGE, Card, page
 from tools.cards.server_subjects import Started, Subject, subjects

@@ -26,12 +26,12 @@ from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
+    from gateway.gateway_port import Gateway
     from gateway.handlers.context import Handler, Peer
     from gateway.handlers.pending_response import PendingResponse
     from gateway.handlers.streamed import Streamed
     from gateway.handlers.work import Work
     from gateway.handlers.worker_table import Node
-    from gateway.ports import Gateway
     from gateway.security.sasl_session import SaslSession
     from gateway.server.response_scheduler import EncodedResponse
     from kwire.message import Message

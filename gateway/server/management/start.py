@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     import trio
 
-    from gateway.app import RunningServer
     from gateway.config import Config
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.groups.group_driver import GroupDriver
+    from gateway.server.running_server import RunningServer
     from gateway.server.server_context import ServerContext
 
 

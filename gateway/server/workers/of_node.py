@@ -18,7 +18,8 @@ from kwire.protocol import CLUSTER_METADATA_PARTITION
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway.ports import Gateway, Partition
+    from gateway.gateway_port import Gateway
+    from gateway.ports import Partition
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.server_context import ServerContext
     from gateway.server.workers.worker_processes import WorkerProcesses

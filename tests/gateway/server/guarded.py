@@ -11,8 +11,9 @@ from typing import Any
 
 import trio
 
-from gateway.app import RunningServer, serve
+from gateway.app import serve
 from gateway.config import Config, Listener
+from gateway.server.running_server import RunningServer
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.metadata_request import MetadataRequest
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest

@@ -11,8 +11,8 @@ from typing import Any, cast
 import trio
 
 from gateway.config import Config, Listener
+from gateway.gateway_port import Gateway
 from gateway.handlers.context import Context, Handler
-from gateway.ports import Gateway
 from gateway.server.clients.bound_listener import bind_listeners
 from gateway.server.clients.connections import Connections
 from gateway.server.clients.dispatch import Dispatcher

@@ -11,11 +11,12 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.app import RunningServer, serve
+from gateway.app import serve
 from gateway.config import Config, ConfigError, Listener
 from gateway.ports import SourceStopped
 from gateway.server.management.facts import Facts
 from gateway.server.management.quorum_status import QuorumStatus
+from gateway.server.running_server import RunningServer
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.records import iter_batches
 from tests.gateway.server.harness import Client, connect, request, until

@@ -10,10 +10,11 @@ from typing import Any
 import trio
 
 from gateway.address import Address
-from gateway.app import RunningServer, serve
+from gateway.app import serve
 from gateway.config import Config, Listener
 from gateway.ports import SourceStopped
 from gateway.server.own_quorum import OwnQuorum
+from gateway.server.running_server import RunningServer
 from kwire.message import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.create_topics_response import CreateTopicsResponse

@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from gateway.address import Address
-from gateway.app import RunningServer
 from gateway.config import Config, ConfigError, Listener
 from gateway.handlers.table import relay_handlers
 from gateway.ports import State
 from gateway.server import observer_watch
+from gateway.server.running_server import RunningServer
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.fetch_request import FetchRequest
 from kwire.protocol import ApiKey, ErrorCode

@@ -7,11 +7,11 @@ import socket
 import pytest
 
 from kwire.conformance.fixtures import create_topic
+from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome
 from kwire.conformance.probe import Probe
 from kwire.conformance.rule import Rule
 from kwire.conformance.runner import Options, run_rules
-from kwire.conformance.session import open_session
 from kwire.frame import frame
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.create_topics_request import CreateTopicsRequest

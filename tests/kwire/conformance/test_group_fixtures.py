@@ -6,11 +6,11 @@ import socket
 from typing import Any
 
 from kwire.conformance.group_fixtures import a_group
+from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome
 from kwire.conformance.probe import Probe
 from kwire.conformance.rule import Rule
 from kwire.conformance.runner import Options, run_rules
-from kwire.conformance.session import open_session
 from kwire.frame import frame
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.describe_groups_request import DescribeGroupsRequest

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome
 from kwire.conformance.probe import Probe
 from kwire.conformance.rule import (
@@ -24,7 +25,7 @@ from kwire.conformance.rule import (
     Rule,
 )
 from kwire.conformance.runner import Options, run_rules
-from kwire.conformance.session import CannotTry, Target, open_session
+from kwire.conformance.session import CannotTry, Target
 from kwire.frame import frame
 from kwire.header import encode_response_header, peek
 from kwire.messages.metadata_request import MetadataRequest

@@ -9,9 +9,9 @@ from typing import Any, cast
 import trio
 
 from gateway.config import Config
+from gateway.gateway_port import Gateway
 from gateway.handlers.context import Context, Handler, Peer
 from gateway.handlers.pending_response import PendingResponse
-from gateway.ports import Gateway
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
 from gateway.server.logs import Reports

@@ -12,8 +12,10 @@ from unittest import mock
 import pytest
 
 from kwire.conformance.catalog import client_rules, find_rule
+from kwire.conformance.client.opening import open_client
+from kwire.conformance.client.probe import ClientProbe
 from kwire.conformance.client.program import Command
-from kwire.conformance.client.session import ClientSession, open_client
+from kwire.conformance.client.session import ClientSession
 from kwire.conformance.outcome import Outcome, Result
 from kwire.conformance.rule import Rule
 from kwire.conformance.runner import judged, run_rule
@@ -72,7 +74,12 @@ def run(in_threads: None, pool: ThreadPoolExecutor) -> Callable[[ClientFault], R
         good, rule = known[row.kind], _rule(row.rule)
         timeout_s = _GOOD_TIMEOUT_S if row.fault == "none" else _LONG.get(rule.id, _TIMEOUT_S)
         session = ClientSession(
-            _command(row.kind, row.fault), timeout_s, good.expects_records, good.used, good.written
+            _command(row.kind, row.fault),
+            timeout_s,
+            ClientProbe,
+            good.expects_records,
+            good.used,
+            good.written,
         )
         not_run = session.why_not(rule, False)
         result = run_rule(session, rule) if not_run is None else Result(rule, *not_run)

@@ -9,8 +9,10 @@ import time
 import pytest
 
 from kwire.conformance.catalog import find_rule
+from kwire.conformance.client.opening import open_client
+from kwire.conformance.client.probe import ClientProbe
 from kwire.conformance.client.program import Command, Running
-from kwire.conformance.client.session import ClientSession, open_client
+from kwire.conformance.client.session import ClientSession
 from kwire.conformance.outcome import CheckEnd, Outcome
 from kwire.conformance.runner import judged, run_rule
 from kwire.conformance.session import CannotTry
@@ -108,5 +110,5 @@ def test_a_program_is_graded(fault: str, outcome: Outcome) -> None:
     used = {int(api): (0, 7) for api in (ApiKey.FETCH, ApiKey.JOIN_GROUP)}
     rule = find_rule("client-group.leaves")
     assert rule is not None
-    result = judged(run_rule(ClientSession(command, 30, True, used), rule), {})
+    result = judged(run_rule(ClientSession(command, 30, ClientProbe, True, used), rule), {})
     assert result.outcome is outcome, result.sentence

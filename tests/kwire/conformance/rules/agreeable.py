@@ -10,9 +10,10 @@ import socket
 from typing import Any
 
 from kwire.conformance.catalog import all_rules, select
+from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome
 from kwire.conformance.runner import Options, run_rules
-from kwire.conformance.session import codec_versions, open_session
+from kwire.conformance.session import codec_versions
 from kwire.frame import frame
 from kwire.header import decode_request_header, encode_response_header, peek
 from kwire.message import Message
