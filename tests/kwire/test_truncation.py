@@ -56,7 +56,8 @@ def encoded_messages() -> Iterator[tuple[type[Message], int, bytes]]:
 
 def field_cuts(cls: type[Message], version: int, data: bytes) -> set[int]:
     """Offsets of the first and the last byte of each kind of field: of its first and last one."""
-    reader = FieldRecorder(cls, data, version, 0, _NO_BUDGET)
+    flexible = version in cls.FLEXIBLE_VERSIONS
+    reader = FieldRecorder(cls, data, version, 0, _NO_BUDGET, flexible)
     reader.message()
     starts = [start for _, start in reader.fields]
     spans: dict[str, list[tuple[int, int]]] = {}
