@@ -45,7 +45,7 @@ from gateway.server.workers.messages import (
 from gateway.server.workers.node_link import NodeLink
 from gateway.server.workers.of_node import limits_of_worker
 from gateway.server.workers.worker_counts import counts_of
-from gateway.sources.image_memory import freeze_survivors
+from gateway.sources.image_memory import freeze_survivors, hand_over_quickly
 
 if TYPE_CHECKING:
     from gateway.groups.events import Event, Result
@@ -253,6 +253,7 @@ class _Worker:
             await nursery.start(run_server, self._context, bound, self._stop)
             gc.freeze()
             freeze_survivors()
+            hand_over_quickly()
             gc.enable()
             self._link.send(Ready())
         scope.cancel()

@@ -107,18 +107,12 @@ def _fold(log: LogPartition, cursor: ViewCursor, changes: ChangeIndex) -> None:
 
 def _leaders(log: LogPartition) -> list[Leader]:
     """Return the leaders of all epochs, the newest first."""
-    from gateway.page.quorum import Leader, leader_of
-    from kwire.errors import DecodeError
-    from kwire.records.batch import decode_batch
+    from gateway.page.quorum import leader_of
 
-    found = []
-    for epoch, offset in reversed(log.served.epochs):
-        try:
-            batch = decode_batch(_bytes(log, offset, 1), 0)
-            found.append(leader_of(batch.header, batch.records))
-        except DecodeError:
-            found.append(Leader(epoch, offset, None, None))
-    return found
+    return [
+        leader_of(epoch, offset, _bytes(log, offset, 1))
+        for epoch, offset in reversed(log.served.epochs)
+    ]
 
 
 def _bytes(log: LogPartition, offset: int, bytes_max: int) -> bytes:

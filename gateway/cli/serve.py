@@ -164,7 +164,7 @@ async def _main(config: Config) -> None:
     import trio
 
     from gateway.app import serve
-    from gateway.sources.image_memory import freeze_survivors
+    from gateway.sources.image_memory import freeze_survivors, hand_over_quickly
 
     stop = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -173,6 +173,7 @@ async def _main(config: Config) -> None:
             ready = await nursery.start(serve, config, stop)
             gc.freeze()
             freeze_survivors()
+            hand_over_quickly()
             gc.enable()
             if not ready.ended.is_set():
                 _say_ready(ready)

@@ -12,9 +12,8 @@ from typing import Final
 
 import click
 
-#: Larger numbers are times: ms since 1970 have 13 digits since 2001, and no metadata log has so
-#: many records.
-_FIRST_TIME_MS: Final = 10**12
+from gateway.wall_clock import is_time_ms
+
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -40,7 +39,7 @@ def parse_at(text: str) -> At:
     """
     if _NUMBER.fullmatch(text):
         number = int(text)
-        return At(offset=number) if number < _FIRST_TIME_MS else At(time_ms=number)
+        return At(time_ms=number) if is_time_ms(number) else At(offset=number)
     try:
         when = datetime.fromisoformat(text)
     except ValueError:

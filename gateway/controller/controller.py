@@ -147,8 +147,6 @@ class Controller:
         # A copy of dictionaries and not of records, which are never changed in place: 100,000
         # partitions take milliseconds.
         yield from state.copy(image)
-        if image.brokers:  # the first of their heartbeats needs it
-            yield from state.index_partitions()
         # After the slices before it: until the state is whole, requests get NOT_CONTROLLER.
         self._state = state
         steady_ms = now_ms if steady_ms is None else steady_ms
@@ -167,6 +165,14 @@ class Controller:
         for one in operations:
             yield from self._apply(one)
         return operations
+
+    def index_partitions(self) -> Slices[None]:
+        """Make the index that decisions about brokers need, in slices. Other decisions may be made
+        and completed in between; one that needs the index makes the rest of it.
+        """
+        # Without brokers no decision needs it.
+        if self._state is not None and self._state.image.brokers:
+            yield from self._state.index_partitions()
 
     def deactivate(self) -> None:
         """Drop the state: the node has lost leadership."""

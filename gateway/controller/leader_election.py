@@ -33,6 +33,8 @@ from kwire.uuid import Uuid
 ELECTIONS_MAX = 1_000
 #: How many partitions are looked at between two slices: less than 1 ms.
 _LOOKS_PER_SLICE: Final = 1_000
+#: How many partitions a broker is removed from between two slices: less than 1 ms.
+_LEFT_PER_SLICE: Final = 50
 
 
 def leads_any(broker_id: int, state: State) -> bool:
@@ -165,10 +167,11 @@ def remove_from_isr(
     """Remove the broker from the ISR and the leadership of these partitions. The nodes ``lost`` may
     have lost records that they acknowledged.
     """
-    for topic_id, index in keys:
-        partition = changes.partition(topic_id, index)
-        if partition is not None:
-            changes.leave(partition, broker_id, lost)
+    for some in pieces(keys, _LEFT_PER_SLICE):
+        for topic_id, index in some:
+            partition = changes.partition(topic_id, index)
+            if partition is not None:
+                changes.leave(partition, broker_id, lost)
         yield
 
 
@@ -181,6 +184,7 @@ def _without(
 ) -> Slices[list[Message]]:
     changes = PartitionChanges(context)
     yield from remove_from_isr(changes, broker_id, keys, lost=lost)
+    yield from changes.forget()
     return changes.records
 
 

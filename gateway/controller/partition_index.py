@@ -7,13 +7,14 @@ take too long. It knows no request.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from gateway.controller.partition_change import NO_LEADER, RECOVERING, is_reassigning
 from gateway.controller.partition_set import PartitionKey, PartitionSet
-from gateway.slices import Slices, pieces
+from gateway.slices import Slices
 from kwire.cluster import Image, apply
 from kwire.cluster.fold import merge
 from kwire.message import Message
@@ -41,8 +42,8 @@ class Elections(NamedTuple):
 
 
 class PartitionIndex:
-    """The index of ``image``, once :meth:`fill` has read it. Only :meth:`apply` may change the
-    image from then on.
+    """The index of ``image``, complete when :meth:`fill` has ended. Only :meth:`apply` may change
+    the image from then on, and while the index is being filled.
     """
 
     def __init__(self, image: Image) -> None:
@@ -58,13 +59,41 @@ class PartitionIndex:
         self._in_isr: _ByNode = {}
         self._eligible: _ByNode = {}
         self._image = image
+        # The partitions that the index does not have yet: by topic, and by number in a topic of
+        # which it has others.
+        self._topics_left = dict.fromkeys(image.partitions)
+        self._left: tuple[Uuid | None, dict[int, None]] = None, {}
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the index has all partitions of the image."""
+        return not self._topics_left
 
     def fill(self) -> Slices[None]:
-        """Read the partitions of the image, in slices; once, before anything else."""
-        for topic_id, partitions in self._image.partitions.items():
-            for some in pieces(partitions.values(), _PARTITIONS_PER_SLICE):
-                self._put_new(topic_id, some)
-                yield
+        """Read the partitions of the image, in slices, between which :meth:`apply` may change it.
+        A second call goes on where the first one was left.
+        """
+        while self._topics_left:
+            topic_id = next(iter(self._topics_left))
+            yield from self._fill_topic(topic_id)
+            self._topics_left.pop(topic_id, None)  # the topic may have been removed meanwhile
+
+    def _fill_topic(self, topic_id: Uuid) -> Slices[None]:
+        partitions = self._image.partitions[topic_id]
+        if len(partitions) <= _PARTITIONS_PER_SLICE:
+            self._put_new(topic_id, partitions.values())
+            del self._topics_left[topic_id]
+            yield
+            return
+        if self._left[0] != topic_id:
+            self._left = topic_id, dict.fromkeys(partitions)
+        left = self._left[1]
+        while left and topic_id in self._topics_left:
+            some = list(itertools.islice(left, _PARTITIONS_PER_SLICE))
+            self._put_new(topic_id, [partitions[number] for number in some])
+            for number in some:
+                del left[number]
+            yield
 
     def leads_any(self, node_id: int) -> bool:
         """Whether the node leads a partition (``BrokersToIsrs.hasLeaderships``)."""
@@ -96,10 +125,14 @@ class PartitionIndex:
         apply(image, message)
         for key, old in before.items():
             new = image.partitions.get(key[0], {}).get(key[1])
+            if self._is_left(*key):
+                continue
             if new is not None:
                 self._put(old, new)
             elif old is not None:
                 self._remove(old)
+        if isinstance(message, RemoveTopicRecord):
+            self._topics_left.pop(message.topic_id, None)
 
     def _change(self, change: PartitionChangeRecord) -> None:
         """Apply a PartitionChangeRecord: the short way for the one record that comes in thousands,
@@ -115,7 +148,15 @@ class PartitionIndex:
         # -2 is no change and -1 no leader: neither is an election.
         if change.leader >= 0:
             self._count(before, change)
-        self._put(before, after)
+        if not self._is_left(change.topic_id, change.partition_id):
+            self._put(before, after)
+
+    def _is_left(self, topic_id: Uuid, number: int) -> bool:
+        """Whether :meth:`fill` will read the partition."""
+        if topic_id not in self._topics_left:
+            return False
+        begun, numbers = self._left
+        return begun != topic_id or number in numbers
 
     def _touched(self, message: Message) -> Iterable[PartitionKey]:
         """Return the partitions that a record may change."""

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from gateway.controller.errors import ApiError
 from gateway.sizes import MIB
 from gateway.slices import Slices, pieces, run
+from kwire.cluster.partition_writer import PartitionWriter
 from kwire.cluster.snapshot import register_broker_version
 from kwire.errors import EncodeError
 from kwire.message import Message
@@ -61,11 +62,11 @@ class Operation:
     atomic operation take effect together or not at all: if one batch cannot hold them they are in
     a metadata transaction (KIP-868), whose begin and end are in ``batches`` and not in ``records``.
     ``kraft_version``: the version to which the quorum must raise its own first, by control records
-    that are in neither (KIP-853).
+    that are in neither (KIP-853). ``records`` may be freed when the batches have been proposed.
     """
 
     name: str
-    records: tuple[Record, ...]
+    records: Sequence[Record]
     batches: tuple[tuple[bytes, ...], ...]
     kraft_version: int | None = None
     atomic: bool = True
@@ -132,13 +133,14 @@ def operation_in_slices(
     valid state. Raises ApiError if the records are too many, too large, or cannot be encoded.
     """
     # Counted before any is encoded: the count alone may refuse the request.
-    messages = list(messages)
+    messages = messages if isinstance(messages, list) else list(messages)
     if atomic:
         check_count(messages)
     # Looked up once: a fenced broker makes thousands of partition changes.
     of_change = partition_change_record_version(level)
     records: list[Record] = []
     values: list[bytes] = []
+    changes = PartitionWriter()
     for some in pieces(messages, RECORDS_PER_SLICE):
         made = [
             Record(
@@ -150,7 +152,7 @@ def operation_in_slices(
             for message in some
         ]
         records += made
-        values += encode(made)
+        values += encode(made, changes)
         yield
     # Without a transaction where none is needed: readers hold a transaction's records back until
     # its end.
@@ -164,7 +166,7 @@ def operation_in_slices(
         batches = tuple(packed)
     # The offsets of later records, and broker epochs among them, are counted by these.
     assert sum(map(len, batches)) >= len(records), "every record is in a batch"
-    return Operation(name, tuple(records), batches, atomic=atomic)
+    return Operation(name, records, batches, atomic=atomic)
 
 
 def check_count(messages: Sized) -> None:
@@ -182,12 +184,18 @@ def check_count(messages: Sized) -> None:
         )
 
 
-def encode(records: Sequence[Record]) -> list[bytes]:
+def encode(records: Sequence[Record], changes: PartitionWriter | None = None) -> list[bytes]:
     """Return the values of the records. Raises ApiError for one that its schema cannot hold, such
     as a name of more than 32,767 bytes.
     """
+    changes = changes or PartitionWriter()
     try:
-        return [encode_metadata_record(record.message, record.version) for record in records]
+        return [
+            changes.write_change(message, version)
+            if isinstance(message, PartitionChangeRecord)
+            else encode_metadata_record(message, version)
+            for message, version in records
+        ]
     except EncodeError as error:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"This cannot be written to the metadata log: {error}"

@@ -117,19 +117,21 @@ class State:
 
     @property
     def partitions(self) -> PartitionIndex:
-        """The index of partitions by node, which :meth:`index_partitions` has built before."""
+        """The index of partitions by node, which :meth:`index_partitions` has filled before."""
         assert self._partitions is not None, "index_partitions comes first"
+        assert self._partitions.is_filled, "index_partitions has to end"
         return self._partitions
 
     def index_partitions(self) -> Slices[None]:
-        """Build :attr:`partitions`, in slices. The first decision or task that needs the index
-        builds it: there may be a hundred thousand partitions, and a cluster without brokers needs
-        none.
+        """Fill :attr:`partitions`, in slices; decisions may be made in between. A second call goes
+        on where the first one was left.
+
+        The first decision or task that needs the index waits for it: there may be a million
+        partitions, and a cluster without brokers needs none.
         """
         if self._partitions is None:
-            index = PartitionIndex(self.image)
-            yield from index.fill()
-            self._partitions = index
+            self._partitions = PartitionIndex(self.image)
+        yield from self._partitions.fill()
 
     @property
     def elections(self) -> Elections:

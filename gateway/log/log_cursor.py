@@ -8,6 +8,7 @@ and written again.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from gateway.log.file_names import segment_name
 from gateway.log.listing import list_directory
@@ -15,11 +16,11 @@ from gateway.log.offset_index import find_entry
 from gateway.log.open_file import OpenFile
 from gateway.log.reader import BATCH_BYTES_MAX
 from kwire.errors import DecodeError
-from kwire.records.batch import decode_batch
+from kwire.records.batch import decode_pieces
 from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
-from kwire.records.record import Record
+from kwire.records.runs import Piece, records_of
 
-Batch = tuple[BatchHeader, list[Record]]
+Batch = tuple[BatchHeader, Sequence[Piece]]
 
 
 class LogGap(Exception):
@@ -169,8 +170,9 @@ class LogCursor:
                 f"{self.next_offset} must follow"
             )
             raise DecodeError(reason, rule="batch-offset")
-        records = decode_batch(data, at).records
+        _, pieces = decode_pieces(data, at)
         # The caller may ask for an offset in the middle of a batch.
         if header.base_offset < self.next_offset:
-            records = [record for record in records if record.offset >= self.next_offset]
-        return header, records
+            records = records_of(pieces)
+            return header, [record for record in records if record.offset >= self.next_offset]
+        return header, pieces

@@ -7,15 +7,18 @@ Source: ``FileRecords.batches``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 from gateway.log.open_file import OpenFile
 from gateway.sizes import MIB
 from kwire.errors import DecodeError
-from kwire.records.batch import decode_batch
+from kwire.records.batch import decode_batch, decode_pieces
 from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
 from kwire.records.record import Record
+from kwire.records.runs import Piece
+
+_T = TypeVar("_T")
 
 #: Largest batch held in memory where the caller names no limit: KRaft writes at most 8 MiB.
 BATCH_BYTES_MAX: Final = 128 * MIB
@@ -33,6 +36,21 @@ def read_log_file(
     ``rule`` is ``truncated`` if the file ends inside a batch, and another one for damage. Raises
     OSError.
     """
+    for header, batch in _batches(path, batch_bytes_max, decode_batch):
+        yield header, batch.records
+
+
+def read_pieces_of_file(path: str | os.PathLike[str]) -> Iterator[tuple[BatchHeader, list[Piece]]]:
+    """As :func:`read_log_file`, with runs of records as one piece each
+    (:mod:`kwire.records.runs`).
+    """
+    for header, batch in _batches(path, BATCH_BYTES_MAX, decode_pieces):
+        yield header, batch[1]
+
+
+def _batches(
+    path: str | os.PathLike[str], batch_bytes_max: int, decode: Callable[[bytes, int], _T]
+) -> Iterator[tuple[BatchHeader, _T]]:
     file = OpenFile(os.fspath(path))
     # ``data`` was read ahead from position ``start``; the next batch begins at ``data[at]``.
     start, at, data = 0, 0, b""
@@ -43,7 +61,8 @@ def read_log_file(
             if not data:
                 return
         try:
-            size = read_header(data, at).size
+            header = read_header(data, at)
+            size = header.size
             # Before the read: a damaged length may claim 2 GiB.
             if size > batch_bytes_max:
                 raise DecodeError(
@@ -53,10 +72,10 @@ def read_log_file(
             if size > len(data) - at:
                 # From the batch's own position, so that its bytes are in one piece.
                 start, at, data = start + at, 0, file.read(start + at, max(size, _CHUNK_BYTES))
-            batch = decode_batch(data, at)
+            batch = decode(data, at)
         except DecodeError as error:
             raise DecodeError(
                 error.reason, path=file.path, offset=start + at, rule=error.rule
             ) from None
-        yield batch.header._replace(position=start + at), batch.records
+        yield header._replace(position=start + at), batch
         at += size

@@ -52,9 +52,9 @@ def report_html(facts: Mapping[str, Any], packed: Mapping[str, bytes]) -> str:
     that the script unpacks when it needs them.
     """
     style, script = (asset(name).data.decode("utf-8") for name in (CSS, JS))
-    sources = " ".join(f"'sha256-{_hash(text)}'" for text in (script,))
     policy = (
-        f"default-src 'none'; script-src {sources}; style-src 'sha256-{_hash(style)}';"
+        f"default-src 'none'; script-src 'sha256-{_hash(script)}';"
+        f" style-src 'sha256-{_hash(style)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
     data = "".join(

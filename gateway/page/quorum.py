@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kwire.errors import DecodeError
 from kwire.messages.leader_change_message import LeaderChangeMessage
-from kwire.records import BatchHeader, Record, decode_control_record
+from kwire.records import decode_control_record
+from kwire.records.batch import decode_batch
 
 if TYPE_CHECKING:
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse, ReplicaState
@@ -23,14 +24,19 @@ class Leader(NamedTuple):
     time: int | None
 
 
-def leader_of(header: BatchHeader, records: Iterable[Record]) -> Leader:
-    """Return the leader that the first batch of an epoch names."""
-    epoch, offset = header.partition_leader_epoch, header.base_offset
-    for record in records if header.is_control else ():
-        message = decode_control_record(record).message
-        if isinstance(message, LeaderChangeMessage):
-            return Leader(epoch, offset, message.leader_id, record.timestamp)
-    return Leader(epoch, offset, None, header.max_timestamp)
+def leader_of(epoch: int, offset: int, data: bytes) -> Leader:
+    """Return the leader that the first batch of an epoch names: ``data`` begins with it, unless it
+    cannot be read.
+    """
+    try:
+        batch = decode_batch(data, 0)
+        for record in batch.records if batch.header.is_control else ():
+            message = decode_control_record(record).message
+            if isinstance(message, LeaderChangeMessage):
+                return Leader(epoch, offset, message.leader_id, record.timestamp)
+    except DecodeError:
+        return Leader(epoch, offset, None, None)
+    return Leader(epoch, offset, None, batch.header.max_timestamp)
 
 
 def described(response: DescribeQuorumResponse) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class EventQueue(Generic[_E, _R]):
         self._queue: deque[_E] = deque()
         self._next: _Job[_E] | None = None  # work that begins before the next event
         self._current: _Job[_E] | None = None
+        self._behind: tuple[Slices[None], Callable[[Exception], None]] | None = None
         self._in_slice = False
         self._wake_up = trio.Event()
 
@@ -97,11 +98,18 @@ class EventQueue(Generic[_E, _R]):
         )
         self._advance_if_idle()
 
+    def run_behind(self, work: Slices[None], failed: Callable[[Exception], None]) -> None:
+        """Run ``work`` of the owner whenever there is no event, in place of what was given before.
+        Events may be carried out between any two of its slices.
+        """
+        self._behind = work, failed
+        self._wake_up.set()
+
     def drop(self) -> list[_E]:
         """Give up all work, as its state is lost. Returns its events, the first one first."""
         current = None if self._current is None else self._current.event
         dropped = ([] if current is None else [current]) + list(self._queue)
-        self._current = self._next = None
+        self._current = self._next = self._behind = None
         self._queue.clear()
         return dropped
 
@@ -110,8 +118,11 @@ class EventQueue(Generic[_E, _R]):
         while True:
             await self._wake_up.wait()
             self._wake_up = trio.Event()
-            while self._has_work:
-                self._slice()
+            while self._has_work or self._behind is not None:
+                if self._has_work:
+                    self._slice()
+                else:
+                    self._slice_behind()
                 await trio.lowlevel.checkpoint()
 
     @property
@@ -134,6 +145,20 @@ class EventQueue(Generic[_E, _R]):
                 now = self._step(now, end)
         finally:
             self._in_slice = False
+
+    def _slice_behind(self) -> None:
+        """Continue the work that waits behind events."""
+        assert self._behind is not None, "there is such work"
+        work, failed = self._behind
+        end = time.perf_counter() + SLICE_S
+        try:
+            while time.perf_counter() < end:
+                next(work)
+        except StopIteration:
+            self._behind = None
+        except Exception as error:  # a bug, as in :meth:`_step`
+            self._behind = None
+            failed(error)
 
     def _step(self, now: float, end: float) -> float:
         """Continue the current work until ``end``, or begin the next one. Returns the time then.

@@ -114,7 +114,11 @@ class LogCleaner:
         """Write a snapshot; False if it was not written."""
         snapshots = self._snapshots
         written = await trio.to_thread.run_sync(
-            snapshots.write, self._source.committed, self._loader.log_bytes, now
+            snapshots.write,
+            self._source.committed,
+            self._loader.log_bytes,
+            now,
+            self._loader.capture(),
         )
         if written is None:
             self._reports.report(

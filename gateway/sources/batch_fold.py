@@ -8,17 +8,24 @@ skipped (``LoggingFaultHandler``, ``metadata-load-error-count``).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gateway.snapshot_id import SnapshotId
 from kwire.cluster import FoldError, Image, Loader
-from kwire.cluster.partition_reader import PARTITION_FRAMES, PartitionReader
+from kwire.cluster.partition_reader import (
+    CHANGE_FRAMES,
+    PARTITION_BYTES_MIN,
+    PARTITION_FRAMES,
+    PartitionReader,
+)
 from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.messages.voters_record import VotersRecord
 from kwire.records import BatchHeader, Record, decode_control_record, decode_metadata_record
+from kwire.records.runs import FRAME_BYTES, Piece, Run
 
 #: Reasons for skipping a record.
 UNKNOWN_TYPE: Final = "unknown type"
@@ -30,6 +37,7 @@ _REASONS: Final = {"record-type": UNKNOWN_TYPE, "record-version": UNKNOWN_VERSIO
 #: Sentences kept until ``take_counts``; further ones are only counted.
 NOTICES_MAX: Final = 20
 _PARTITION: Final = "PARTITION_RECORD"
+_CHANGE: Final = "PARTITION_CHANGE_RECORD"
 
 
 class Position(NamedTuple):
@@ -40,6 +48,13 @@ class Position(NamedTuple):
     timestamp: int  #: when that batch was appended (ms), -1 at the beginning
     kraft_version: int
     voters: VotersRecord | None  #: the last one written, None where there was none
+
+
+class State(NamedTuple):
+    """An image that nothing changes any more, and where it ends."""
+
+    image: Image
+    position: Position
 
 
 class BatchFold:
@@ -88,17 +103,17 @@ class BatchFold:
         """
         return self.image.next_offset == self.position.next_offset
 
-    def take_log(self, header: BatchHeader, records: list[Record]) -> None:
+    def take_log(self, header: BatchHeader, pieces: Sequence[Piece]) -> None:
         """Fold one batch of the log."""
-        self._fold("log", header, records, self.records)
+        self._fold("log", header, pieces, self.records)
         self._timestamp = header.max_timestamp
         self._settle(header.next_offset, header.partition_leader_epoch)
 
-    def take_snapshot(self, file: str, header: BatchHeader, records: list[Record]) -> None:
+    def take_snapshot(self, file: str, header: BatchHeader, pieces: Sequence[Piece]) -> None:
         """Fold one batch of the snapshot in ``file``; in order, and then call
         ``finish_snapshot``.
         """
-        self._fold(file, header, records, Counter())
+        self._fold(file, header, pieces, Counter())
 
     def finish_snapshot(self, snapshot: SnapshotId) -> None:
         """Move to the snapshot's end: its records replace everything below it."""
@@ -116,30 +131,60 @@ class BatchFold:
             self.notices.append(sentence)
 
     def _fold(
-        self, place: str, header: BatchHeader, records: list[Record], counts: Counter[str]
+        self, place: str, header: BatchHeader, pieces: Sequence[Piece], counts: Counter[str]
+    ) -> None:
+        epoch, is_control = header.partition_leader_epoch, header.is_control
+        for piece in pieces:
+            if isinstance(piece, Record):
+                self._fold_record(place, piece, epoch, is_control, counts)
+            elif not is_control and self._fold_run(piece, epoch):
+                counts[_PARTITION] += piece.length
+                self.taken += piece.length
+            else:
+                for record in piece.records():
+                    self._fold_record(place, record, epoch, is_control, counts)
+
+    def _fold_run(self, run: Run, epoch: int) -> bool:
+        """Fold a run of PartitionRecords; False, and nothing is folded, if it has others, or one
+        that has to be counted or held back.
+        """
+        if run.frame not in PARTITION_FRAMES or run.value_size < PARTITION_BYTES_MIN:
+            return False
+        try:
+            found = self._partitions.read_run(run)
+        except DecodeError:
+            return False
+        if not self._loader.load_partitions(found, run.next_offset, epoch):
+            return False
+        self.last_control = ""
+        return True
+
+    def _fold_record(
+        self, place: str, record: Record, epoch: int, is_control: bool, counts: Counter[str]
     ) -> None:
         message: Message
-        loader, epoch = self._loader, header.partition_leader_epoch
-        for record in records:
-            offset = record.offset
-            self._where = place, offset
-            try:
-                if header.is_control:
-                    counts[self._control(record)] += 1
+        offset = record.offset
+        self._where = place, offset
+        self.taken += 1
+        try:
+            if is_control:
+                counts[self._control(record)] += 1
+            else:
+                self.last_control = ""
+                value = record.value or b""
+                frame = value[:FRAME_BYTES]
+                if frame in PARTITION_FRAMES:
+                    name, message = _PARTITION, self._partitions.read(value)
+                elif frame in CHANGE_FRAMES:
+                    name, message = _CHANGE, self._partitions.read_change(value)
                 else:
-                    self.last_control = ""
-                    value = record.value or b""
-                    if value[:3] in PARTITION_FRAMES:
-                        name, message = _PARTITION, self._partitions.read(value)
-                    else:
-                        name, _, message = decode_metadata_record(value)
-                    counts[name] += 1
-                    loader.load(message, offset, epoch)
-                    continue
-            except DecodeError as error:
-                self._skip(_REASONS.get(error.rule, DAMAGED), str(error))
-            loader.skip_to(offset + 1, epoch)
-        self.taken += len(records)
+                    name, _, message = decode_metadata_record(value)
+                counts[name] += 1
+                self._loader.load(message, offset, epoch)
+                return
+        except DecodeError as error:
+            self._skip(_REASONS.get(error.rule, DAMAGED), str(error))
+        self._loader.skip_to(offset + 1, epoch)
 
     def _settle(self, next_offset: int, epoch: int) -> None:
         """End a batch or a snapshot. A batch may end behind its last record, or have none."""

@@ -17,14 +17,20 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.log.log_cursor import LogGap
 from gateway.log.problem import Problem
 from gateway.security.acls import AclIndex
 from gateway.snapshot_id import SnapshotId
-from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
+from gateway.sources.batch_fold import Position, State
+from gateway.sources.image_memory import (
+    collector_paused,
+    freeze,
+    freeze_uncollected,
+    release_incrementally,
+)
 from gateway.sources.replay import NoUsableSnapshot, Replay
 from kwire.cluster import Delta, Image
 from kwire.errors import DecodeError
@@ -55,6 +61,7 @@ class _Prepared:
     read_offset: int
     in_transaction: bool
     acl_index: AclIndex | None  #: of the ACLs of ``image``
+    position: Position | None  #: the end, if a batch ends there and no transaction is open
 
 
 class MetadataLoader:
@@ -95,6 +102,7 @@ class MetadataLoader:
         )
         #: The fault that keeps the image below the high watermark, if any.
         self.problem: Problem | None = None
+        self._position: Position | None = None  # of ``image``
         self._notices: list[str] = []
         self._replay = Replay(self.directory)
         self._rebuilding = True  # the replay folds into an unpublished image
@@ -146,6 +154,21 @@ class MetadataLoader:
         taken, self._acl_index = self._acl_index, None
         return taken
 
+    def capture(self) -> State | None:
+        """Return a copy of the image, which later records do not change, for a snapshot; None if it
+        can be no snapshot. On the event loop: as the image is copied and not folded again, a
+        snapshot of a million partitions takes no second image.
+        """
+        if not self.loaded or self._position is None or self.skipped:
+            return None
+        copied = Image()
+        for one in fields(self.image):
+            if one.name != "topic_changes":
+                value = getattr(self.image, one.name)
+                # Dictionaries and records inside of it are replaced and not changed (``Delta``).
+                setattr(copied, one.name, value.copy() if isinstance(value, dict) else value)
+        return State(copied, self._position)
+
     # --- in the thread
     # ---------------------------------------------------------------------------------------------
 
@@ -189,6 +212,11 @@ class MetadataLoader:
             more = self._advance(high_watermark)
         if image is not None or replay.read_offset != before:
             self._prepare(replay, image, delta)
+        if self._rebuilding:
+            # A collection at every step would take as long as half of the decoding. Records have no
+            # cycles.
+            freeze_uncollected()
+            return more
         self._loose += replay.fold.taken - taken
         if self._loose >= LOOSE_RECORDS_MAX:
             freeze()
@@ -226,6 +254,7 @@ class MetadataLoader:
             replay.read_offset,
             fold.in_transaction,
             acl_index,
+            fold.position if fold.aligned else None,
         )
 
     def _stop(self, problem: Problem) -> bool:
@@ -264,6 +293,7 @@ class MetadataLoader:
             self._retired += prepared.delta.commit()
         else:
             return False
+        self._position = prepared.position
         self.log_bytes, self.read_offset = prepared.log_bytes, prepared.read_offset
         self.in_transaction = prepared.in_transaction
         return True

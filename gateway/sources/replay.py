@@ -13,14 +13,14 @@ from typing import Final
 
 from gateway.log.listing import list_directory
 from gateway.log.log_cursor import Batch, LogCursor
-from gateway.log.reader import read_log_file
-from gateway.sizes import KIB
+from gateway.log.reader import read_pieces_of_file
+from gateway.sizes import MIB
 from gateway.snapshot_id import SnapshotId
 from gateway.sources.batch_fold import BatchFold
 from kwire.errors import DecodeError
 
-#: Record bytes that one step folds: some 50 ms of a thread's work.
-PIECE_BYTES: Final = 256 * KIB
+#: Record bytes that one step folds: some 50 ms of a thread's work, less where there are runs.
+PIECE_BYTES: Final = MIB
 
 
 class NoUsableSnapshot(Exception):
@@ -54,8 +54,8 @@ class Replay:
             self._start(below)
             return True
         batches = self._cursor.read(below, PIECE_BYTES)
-        for header, records in batches:
-            self.fold.take_log(header, records)
+        for header, pieces in batches:
+            self.fold.take_log(header, pieces)
             self.log_bytes += header.size
         return bool(batches) and self._cursor.next_offset < below
 
@@ -83,7 +83,7 @@ class Replay:
             if self.snapshot is None:
                 self._cursor = LogCursor(self.directory, 0)
                 return
-            self._snapshot_batches = read_log_file(
+            self._snapshot_batches = read_pieces_of_file(
                 os.path.join(self.directory, self.snapshot.file_name)
             )
         assert self.snapshot is not None
@@ -128,8 +128,8 @@ class Replay:
     def _fold_snapshot(self, snapshot: SnapshotId, batches: Iterator[Batch]) -> bool:
         """Fold a piece of the snapshot; True after its last batch. Raises DecodeError, OSError."""
         done = 0
-        for header, records in batches:
-            self.fold.take_snapshot(snapshot.file_name, header, records)
+        for header, pieces in batches:
+            self.fold.take_snapshot(snapshot.file_name, header, pieces)
             done += header.size
             if done >= PIECE_BYTES:
                 return False

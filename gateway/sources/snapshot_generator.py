@@ -1,8 +1,9 @@
 """Decides when this node writes a snapshot of its log, and writes it (KIP-630).
 
-A snapshot is folded from the files in a thread, and shares no state with the image that is served
-meanwhile. It ends at the end of a committed batch, never inside a metadata transaction. It deletes
-nothing: ``gateway.log.retention`` does. Follows Kafka's ``SnapshotGenerator``.
+A snapshot is written in a thread from a copy of the image that is served, which shares the records
+with it, as in Kafka's ``SnapshotGenerator``. Where that image can be no snapshot, one is folded
+from the files. It ends at the end of a committed batch, never inside a metadata transaction. It
+deletes nothing: ``gateway.log.retention`` does.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gateway.log.errors import LogError
+from gateway.log.listing import list_directory
 from gateway.log.log_cursor import LogGap
 from gateway.log.snapshot_file import Sink, SnapshotFile
 from gateway.sizes import MIB
 from gateway.snapshot_id import SnapshotId
-from gateway.sources.batch_fold import Position
+from gateway.sources.batch_fold import Position, State
 from gateway.sources.image_memory import collector_paused, release_incrementally
 from gateway.sources.replay import NoUsableSnapshot, Replay
 from kwire.cluster import Image, image_records
+from kwire.cluster.partition_writer import PartitionWriter
 from kwire.errors import WireError
+from kwire.messages.partition_record import PartitionRecord
 from kwire.records import encode_metadata_record
 
 #: Seconds until the next attempt after a failed one. An open transaction ends sooner.
@@ -109,15 +113,21 @@ class SnapshotGenerator:
         )
         return overdue or fresh >= settings.max_record_bytes
 
-    def write(self, high_watermark: int, log_bytes: int, now: float) -> Written | None:
-        """Write a snapshot of the records below ``high_watermark``; return None, and set
-        ``problem``, if it fails.
+    def write(
+        self, high_watermark: int, log_bytes: int, now: float, state: State | None = None
+    ) -> Written | None:
+        """Write a snapshot of ``state``, or of the records below ``high_watermark``; return None,
+        and set ``problem``, if it fails.
 
         ``log_bytes`` and ``now`` as for ``due``. It does not catch programming errors.
         """
         try:
-            with collector_paused():
-                written = self._write(high_watermark)
+            self._check_cancelled()
+            if state is not None and self._is_new(state):
+                written = self._write_image(*state)
+            else:
+                with collector_paused():
+                    written = self._write(high_watermark)
         except _NotNow as error:
             self.problem, self._not_before = str(error), now + error.retry_s
         except (LogGap, NoUsableSnapshot, WireError, LogError) as error:
@@ -142,6 +152,12 @@ class SnapshotGenerator:
     def _check_cancelled(self) -> None:
         if self._cancelled:
             raise _NotNow("the server stops")
+
+    def _is_new(self, state: State) -> bool:
+        """Whether ``state`` may be a snapshot, and ends behind those that exist. Raises OSError."""
+        end = state.position.next_offset
+        known = list_directory(self._directory).snapshots
+        return bool(state.image.metadata_version) and all(one.end_offset < end for one in known)
 
     def _write(self, high_watermark: int) -> Written:
         replay = Replay(self._directory)
@@ -197,8 +213,13 @@ class SnapshotGenerator:
                 kraft_version=position.kraft_version,
                 voters=position.voters,
             )
+            partitions = PartitionWriter()
             for message, version in image_records(image):
-                file.append(encode_metadata_record(message, version))
+                file.append(
+                    partitions.write(message, version)
+                    if isinstance(message, PartitionRecord)
+                    else encode_metadata_record(message, version)
+                )
                 records += 1
                 if not records % _CANCELLED_AFTER:
                     self._check_cancelled()

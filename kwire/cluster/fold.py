@@ -7,7 +7,7 @@ FoldError for a record that does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kwire.cluster.image import TOPIC_RESOURCE, Image
@@ -71,6 +71,20 @@ def _partition(image: Image, record: Any) -> None:
         # Below version 1 the record has none: every replica's directory is unassigned then.
         record = record.copy(directories=shared_ids([ZERO_UUID] * len(record.replicas)))
     _partitions_of(image, record)[record.partition_id] = record
+
+
+def add_partitions(image: Image, found: Sequence[tuple[Uuid, dict[int, PartitionRecord]]]) -> bool:
+    """Apply PartitionRecords, those of each topic by number, as :func:`apply` does one by one.
+    False, and nothing is applied, if one does not fit or is below version 1.
+    """
+    partitions = image.partitions
+    for topic_id, records in found:
+        # A run has records of one version.
+        if topic_id not in partitions or not all(one.directories for one in records.values()):
+            return False
+    for topic_id, records in found:
+        partitions[topic_id].update(records)
+    return True
 
 
 def _partition_change(image: Image, record: Any) -> None:

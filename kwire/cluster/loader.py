@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from kwire.cluster.fold import FoldError, apply
+from kwire.cluster.fold import FoldError, add_partitions, apply
 from kwire.cluster.image import Image
 from kwire.message import Message
+from kwire.messages.partition_record import PartitionRecord
+from kwire.uuid import Uuid
 
 #: Records that begin or end a transaction.
 _MARKERS: Final = frozenset(
@@ -59,6 +61,22 @@ class Loader:
                 raise
             self._refused(error)
         self.skip_to(offset + 1, epoch)
+
+    def load_partitions(
+        self,
+        found: Sequence[tuple[Uuid, dict[int, PartitionRecord]]],
+        next_offset: int,
+        epoch: int,
+    ) -> bool:
+        """Load the PartitionRecords that end before ``next_offset``: those of each topic by number.
+        False, and nothing is loaded, if they have to be loaded one by one.
+        """
+        if self._held is not None or self._change is not apply:
+            return False
+        if not add_partitions(self.image, found):
+            return False
+        self.skip_to(next_offset, epoch)
+        return True
 
     def _take(self, record: Message, offset: int) -> None:
         name = record.NAME

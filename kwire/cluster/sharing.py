@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from kwire.message import bare
+from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import Uuid
 
@@ -20,6 +21,7 @@ _KEPT: Final = 32_768
 
 
 _new_partition = bare(PartitionRecord)
+_new_change = bare(PartitionChangeRecord)
 
 
 def twin(before: PartitionRecord) -> PartitionRecord:
@@ -37,6 +39,24 @@ def twin(before: PartitionRecord) -> PartitionRecord:
     after.leader_recovery_state = before.leader_recovery_state
     after.leader_epoch = before.leader_epoch
     after.partition_epoch = before.partition_epoch
+    after.directories = before.directories
+    after.eligible_leader_replicas = before.eligible_leader_replicas
+    after.last_known_elr = before.last_known_elr
+    after.unknown_tags = before.unknown_tags
+    return after
+
+
+def change_twin(before: PartitionChangeRecord) -> PartitionChangeRecord:
+    """As :func:`twin`, of a change."""
+    after = _new_change()
+    after.partition_id = before.partition_id
+    after.topic_id = before.topic_id
+    after.isr = before.isr
+    after.leader = before.leader
+    after.replicas = before.replicas
+    after.removing_replicas = before.removing_replicas
+    after.adding_replicas = before.adding_replicas
+    after.leader_recovery_state = before.leader_recovery_state
     after.directories = before.directories
     after.eligible_leader_replicas = before.eligible_leader_replicas
     after.last_known_elr = before.last_known_elr

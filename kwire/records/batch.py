@@ -4,9 +4,9 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from kwire.errors import DecodeError
 from kwire.records.compression import DECOMPRESSED_BYTES_MAX, decompress
@@ -22,6 +22,9 @@ from kwire.records.header import (
 )
 from kwire.records.legacy import read_message
 from kwire.records.record import Compression, Record, TimestampType
+from kwire.records.runs import Piece, read_pieces
+
+_T = TypeVar("_T")
 
 #: Most records and record headers of one batch where the caller names no number: more than any
 #: batch of Kafka's default sizes.
@@ -117,6 +120,37 @@ def decode_records(
 
     Arguments and errors as for :func:`decode_batch`.
     """
+    records = _section(data, header, limit, budget, read_records)
+    if header.timestamp_type == TimestampType.LOG_APPEND_TIME and not raw_timestamps:
+        for record in records:
+            record.timestamp = header.max_timestamp
+    return records
+
+
+def decode_pieces(data: Buffer, position: int = 0) -> tuple[BatchHeader, list[Piece]]:
+    """The header and the records of the batch of format 2 at ``position``, which must be whole, in
+    runs where they have any (:mod:`kwire.records.runs`). The CRC is checked.
+
+    Timestamps are those that the producer wrote. Bounds and errors are those of
+    :func:`decode_batch`.
+    """
+    header = read_header(data, position)
+    if header.size > len(data) - position:
+        raise DecodeError("the batch is not whole", offset=position, rule="truncated")
+    verify_crc(data, header)
+    return header, _section(data, header, DECOMPRESSED_BYTES_MAX, BATCH_ELEMENTS_MAX, read_pieces)
+
+
+def _section(
+    data: Buffer,
+    header: BatchHeader,
+    limit: int,
+    budget: int,
+    read: Callable[[bytes, int, int, int, int], list[_T]],
+) -> list[_T]:
+    """Decompress the records section, and return the result of ``read`` for it. Raises
+    DecodeError.
+    """
     with memoryview(data) as view:
         payload = bytes(view[header.position + BATCH_OVERHEAD : header.end])
     codec = header.compression
@@ -141,15 +175,9 @@ def decode_records(
         if codec != Compression.NONE:
             payload = decompress(codec, payload, limit)
             base = -1
-        records = read_records(
-            payload, header.record_count, header.base_offset, header.base_timestamp, budget
-        )
+        return read(payload, header.record_count, header.base_offset, header.base_timestamp, budget)
     except DecodeError as error:
         raise _placed(error, header, base) from None
-    if header.timestamp_type == TimestampType.LOG_APPEND_TIME and not raw_timestamps:
-        for record in records:
-            record.timestamp = header.max_timestamp
-    return records
 
 
 def _decode(

@@ -19,7 +19,7 @@ _Append = Callable[[Record], None]
 #: The smallest record: length, attributes, two deltas, two lengths and the number of headers.
 RECORD_BYTES_MIN: Final = 7
 #: A base this far inside int64 cannot leave it by a delta of two bytes, or of an int32.
-_SAFE_BASE: Final = range(-(1 << 62), 1 << 62)
+SAFE_BASE: Final = range(-(1 << 62), 1 << 62)
 
 
 def read_records(
@@ -43,7 +43,7 @@ def read_records(
         )
     records: list[Record] = []
     try:
-        end = _read(d, count, base_offset, base_timestamp, budget - count, records.append)
+        end = read_some(d, count, base_offset, base_timestamp, budget - count, records.append)
         if end > len(d):
             raise IndexError
     except IndexError:
@@ -57,17 +57,19 @@ def read_records(
         raise DecodeError(
             f"{left} bytes left over behind {count} records", offset=end, rule="trailing-bytes"
         )
-    if base_timestamp not in _SAFE_BASE or base_offset not in _SAFE_BASE:
+    if base_timestamp not in SAFE_BASE or base_offset not in SAFE_BASE:
         _check_longs(records)
     return records
 
 
 # One loop without a function for a varint: a call for each makes the decoding of a Fetch slower.
-def _read(d: bytes, count: int, base: int, base_time: int, budget: int, append: _Append) -> int:
-    """Append ``count`` records and return the position after them. Raises IndexError if the bytes
-    end early.
+def read_some(
+    d: bytes, count: int, base: int, base_time: int, budget: int, append: _Append, p: int = 0
+) -> int:
+    """Append the ``count`` records at position ``p``, and return the position after them, which is
+    beyond the end, or IndexError is raised, if the bytes end early. Raises DecodeError too.
     """
-    new, p = object.__new__, 0
+    new = object.__new__
     for _ in range(count):
         n = d[p]
         p += 1

@@ -50,7 +50,7 @@ def make(cluster: OwnCluster, *names: str) -> None:
 def lists_everything(cluster: OwnCluster, seconds: float, rounds: Iterator[int]) -> None:
     """List all topics at all nodes with all clients, and create topics meanwhile."""
     addresses = [node.broker_address for node in cluster.nodes]
-    line = [sys.executable, "-m", "tests.hostile.listing", str(seconds), str(CLIENTS), *addresses]
+    line = [sys.executable, "-m", "tools.listing_clients", str(seconds), str(CLIENTS), *addresses]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as clients:
         while clients.poll() is None:
             make(cluster, f"new-{next(rounds)}")

@@ -141,7 +141,9 @@ ATTACKS: dict[str, tuple[int, Callable[[], Any]]] = {
         lambda: made(
             "OffsetDeleteRequest",
             group_id="attack",
-            topics=[{"name": f"t{number}", "partitions": partitions()[:1]} for number in NUMBERS],
+            topics=[
+                {"name": f"t{number}", "partitions": [{"partition_index": 0}]} for number in NUMBERS
+            ],
         ),
     ),
     "DescribeGroups": (5, lambda: made("DescribeGroupsRequest", groups=NAMES)),

@@ -69,8 +69,10 @@ def broker_heartbeat(
     session, sessions = registered(broker), context.sessions
     # Before the decision, which may take many slices: the broker is alive now.
     sessions.touch(session, context.steady_ms)
-    yield from context.state.index_partitions()
     before = _state(broker, context)
+    # The heartbeat of a broker that goes on serving does not wait for the index.
+    if before is not BrokerState.UNFENCED or request.want_fence or request.want_shut_down:
+        yield from context.state.index_partitions()
     after = _next_state(before, broker, request, context)
     records: list[Message] = []
     # Most heartbeats change nothing, and make no record.

@@ -20,7 +20,6 @@ function el(tag, given = {}, ...children) {
 }
 
 const number = (value) => (value === null || value === undefined ? "unknown" : value.toLocaleString("en-US"));
-const pad = (value, size = 2) => String(value).padStart(size, "0");
 
 /** A time in UTC, as kwire's commands print it. */
 function clock(ms, withDate = true) {

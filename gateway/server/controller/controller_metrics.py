@@ -7,12 +7,14 @@ Prometheus. The cluster is counted only when the metrics are read.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.controller.partition_index import Elections
 from gateway.server.duration_stats import DurationStats
 from gateway.slices import run
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kwire.messages.partition_record import PartitionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.cluster import Image
     from kwire.message import Message
-    from kwire.messages.partition_record import PartitionRecord
     from kwire.uuid import Uuid
 
 _NO_LEADER: Final = -1
+#: A record with its number and the header of the garbage collector.
+_RECORD_BYTES: Final = sys.getsizeof(PartitionRecord()) + sys.getsizeof(1 << 20)
 #: Topics and partitions that are counted in one step.
 _COUNTED_STEP: Final = 2000
 #: ``BrokerRegistrationState``.
@@ -94,6 +97,7 @@ class _TopicCounts(NamedTuple):
     partitions: int
     offline: int
     imbalanced: int
+    size: int  #: bytes of the records and of the dictionary that has them
 
 
 class ImageCounter:
@@ -104,6 +108,9 @@ class ImageCounter:
     """
 
     def __init__(self) -> None:
+        #: Bytes of the partitions in the image as of the last count (about), without the lists that
+        #: they share.
+        self.image_bytes = 0
         self._topics: dict[Uuid, tuple[Mapping[int, PartitionRecord], _TopicCounts]] = {}
 
     def count(self, image: Image) -> Slices[ClusterCounts]:
@@ -127,6 +134,7 @@ class ImageCounter:
         fenced = sum(broker.fenced for broker in brokers)
         leaving = sum(broker.in_controlled_shutdown for broker in brokers)
         counts = [one for _, one in self._topics.values()]
+        self.image_bytes = sum(one.size for one in counts)
         return ClusterCounts(
             len(brokers) - fenced,
             fenced,
@@ -144,7 +152,8 @@ def _topic_counts(partitions: Mapping[int, PartitionRecord]) -> _TopicCounts:
         leader, replicas = partition.leader, partition.replicas
         offline += leader == _NO_LEADER
         imbalanced += bool(replicas) and leader != replicas[0]
-    return _TopicCounts(len(partitions), offline, imbalanced)
+    size = sys.getsizeof(partitions) + len(partitions) * _RECORD_BYTES
+    return _TopicCounts(len(partitions), offline, imbalanced, size)
 
 
 class ControllerFacts:
@@ -161,6 +170,11 @@ class ControllerFacts:
     def is_active(self) -> bool:
         """True if this node is the active controller."""
         return self._controller() is not None
+
+    @property
+    def image_bytes(self) -> int:
+        """Bytes of the partitions in the image as of the last :meth:`count`, about."""
+        return self._counter.image_bytes
 
     @property
     def elections(self) -> Elections:

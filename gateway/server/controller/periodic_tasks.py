@@ -73,8 +73,9 @@ class PeriodicTasks:
         operations, serving = result
         self._measure(seconds)
         for operation in operations:
-            self._propose(operation)
-            for broker_id, epoch in serving.intersection(fenced_by(operation)):
+            fenced = serving.intersection(fenced_by(operation))
+            self._propose(operation)  # which may free the records
+            for broker_id, epoch in fenced:
                 self._reports.report(
                     "broker session expired", broker_id=broker_id, broker_epoch=epoch
                 )

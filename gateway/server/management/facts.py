@@ -66,6 +66,7 @@ class Facts:
     metadata_version: Callable[[], int | None] = lambda: None  #: feature level; None: unknown
     forwarding: ForwardingMeasures | None = None  #: of requests for the active controller
     controlling: ControllerFacts | None = None  #: of the controller that this node may be
+    kept_answer_bytes: Callable[[], int] = lambda: 0  #: of topics, encoded for Metadata
     stopping: Callable[[], bool] = lambda: False
     stale_after_s: float = 10.0  #: a quorum that is silent for longer makes the server not ready
     clock: Callable[[], float] = trio.current_time

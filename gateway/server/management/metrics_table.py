@@ -155,6 +155,16 @@ _SERVER: Final = (
         "Approximate memory of these batches.",
         lambda facts: facts.counted.counts.views.size,
     ),
+    gauge(
+        "kwire_kept_answer_bytes",
+        "Topics that this process keeps encoded for Metadata, bytes.",
+        lambda facts: facts.kept_answer_bytes(),
+    ),
+    gauge(
+        "kwire_image_bytes",
+        "Approximate memory of the partitions in the image, without the lists that they share.",
+        lambda facts: None if facts.controlling is None else facts.controlling.image_bytes,
+    ),
     counter(
         "kwire_event_loop_held_total",
         "Steps that held the event loop for 50 ms of processor time or longer.",

@@ -25,6 +25,7 @@ from gateway.server.management.page_log import PageLog
 from gateway.server.management.requester import requester_of
 from gateway.server.management.status import readyz
 from gateway.sizes import KIB
+from gateway.wall_clock import is_time_ms
 
 if TYPE_CHECKING:
     import h11
@@ -40,8 +41,6 @@ _BODY_BYTES_MAX: Final = 80 * KIB
 #: The longest wait for the leader's answer, and the time for which it is shown again, s.
 _DESCRIBED_S: Final = 1.0
 _KEPT_S: Final = 0.4
-#: Larger numbers are times, as in ``kwire state --at``.
-_FIRST_TIME_MS: Final = 10**12
 _JSON: Final = "application/json; charset=utf-8"
 _TOO_LARGE: Final = Answer(413, b"The request is too large, or came too slowly.\n")
 _FILE_PATHS: Final = {"/": HTML, f"/{CSS}": CSS, f"/{JS}": JS}
@@ -160,7 +159,7 @@ class PageApi:
         change = json.loads(line)
         if self._audit is not None:
             at, time = change["source"]["offset"], change["ts_ms"]
-            change["who"] = requester_of(self._audit, at, time)
+            change["who"] = await requester_of(self._audit, at, time)
         return _json(change)
 
     async def _state(self, query: _Query) -> Answer:
@@ -178,12 +177,14 @@ class PageApi:
         return await self._made(partial(differences, before, after))
 
     def _offset(self, query: _Query, name: str) -> int | None:
-        """The offset that a parameter names, itself or by a time in ms; None for now."""
+        """Return the offset that a parameter gives, as an offset or as a time in ms since 1970;
+        None where it is empty, which means now.
+        """
         text = query.get(name, "")
         if not text:
             return None
         number = int(text)
-        return number if number < _FIRST_TIME_MS else self._log.offset_at(number)
+        return self._log.offset_at(number) if is_time_ms(number) else number
 
     # --- the quorum
     # ---------------------------------------------------------------------------------------------

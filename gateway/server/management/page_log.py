@@ -25,8 +25,6 @@ from gateway.sources.image_memory import collector_paused, freeze, release_incre
 from gateway.sources.log_reader import content
 from gateway.views.cursor import ViewCursor
 from gateway.views.encode import ViewEncoder
-from kwire.errors import DecodeError
-from kwire.records.batch import decode_batch
 
 if TYPE_CHECKING:
     from gateway.ports import Read
@@ -172,7 +170,7 @@ class PageLog:
         known = self._leaders
         for key in epochs:
             if key not in known:
-                known[key] = await self._leader(*key)
+                known[key] = leader_of(*key, await self._read(key[1], 1))
         self._leaders = {key: known[key] for key in epochs if key in known}
         return list(reversed(self._leaders.values()))
 
@@ -284,14 +282,6 @@ class PageLog:
                 raise NoState("The log was truncated. Ask again.")
             await trio.to_thread.run_sync(_take, fold, data)
         return fold
-
-    async def _leader(self, epoch: int, offset: int) -> Leader:
-        data = await self._read(offset, 1)
-        try:
-            batch = decode_batch(data, 0)
-            return leader_of(batch.header, batch.records)
-        except DecodeError:
-            return Leader(epoch, offset, None, None)
 
     async def _read(self, offset: int, bytes_max: int = _READ_BYTES) -> bytes:
         """Return whole batches from ``offset`` on, none where the log has changed meanwhile."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+import trio
 
 from gateway.ports import OffsetOutOfRange
 from gateway.sizes import KIB
@@ -12,6 +15,7 @@ from kwire.errors import DecodeError
 from kwire.records import decode_batches
 
 if TYPE_CHECKING:
+    from gateway.ports import Chunk
     from gateway.sources.log_partition import LogPartition
 
 #: Bytes of the audit log that are searched behind the time of the change.
@@ -19,10 +23,10 @@ _SEARCHED: Final = 64 * KIB
 _SHOWN: Final = ("principal", "host", "client_id", "api", "time")
 
 
-def requester_of(audit: LogPartition, offset: int, timestamp: int) -> dict[str, Any] | None:
+async def requester_of(audit: LogPartition, offset: int, timestamp: int) -> dict[str, Any] | None:
     """Return principal, host, client id, API and time of the request that made the record of the
     metadata log at ``offset``; None if this node did not carry it out. ``timestamp`` is the
-    record's, ms.
+    record's, ms. A thread reads the audit log.
     """
     begin = audit.offset_for_timestamp(timestamp)  # an entry is written when its records are
     if begin is None:
@@ -32,11 +36,15 @@ def requester_of(audit: LogPartition, offset: int, timestamp: int) -> dict[str, 
     except OffsetOutOfRange:
         return None
     try:
-        data = content(read.chunks)
+        return await trio.to_thread.run_sync(_entry_of, read.chunks, offset)
     finally:
         read.release()
+
+
+def _entry_of(chunks: Sequence[Chunk], offset: int) -> dict[str, Any] | None:
+    """Return what is shown of the entry whose records include ``offset``."""
     try:
-        for batch in decode_batches(data):
+        for batch in decode_batches(content(chunks)):
             for record in batch.records:
                 entry = json.loads(record.value or b"{}")
                 if entry.get("offset", -1) <= offset <= entry.get("last_offset", -1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.server.management.access import management_token
@@ -66,6 +67,7 @@ async def start_management(
         group_refusals=lambda: groups.refusals,
         problems=services.problems,
         quorum=quorum.status if quorum is not None else None,
+        kept_answer_bytes=lambda: services.topic_index.kept_bytes,
         stopping=stop.is_set,
         own_snapshot=lambda: quorum.own_snapshot if quorum is not None else None,
         metadata_version=lambda: services.source.image.metadata_version or None,
@@ -77,16 +79,6 @@ async def start_management(
     page_log = PageLog(services.partition, server_context.reports)
     audit = services.audit.partition if services.audit is not None else None
     page = PageApi(facts, page_log, quorum, audit)
-
-    async def serve(*, task_status: trio.TaskStatus[None]) -> None:
-        assert ready.management is not None
-        await serve_management(
-            ready.management.sock,
-            facts,
-            config.management_allowed_hosts | {own_name},
-            token=management_token(config.security),
-            page=page,
-            task_status=task_status,
-        )
-
-    await nursery.start(serve)
+    hosts, token = config.management_allowed_hosts | {own_name}, management_token(config.security)
+    serve = partial(serve_management, token=token, page=page)
+    await nursery.start(serve, ready.management.sock, facts, hosts)

@@ -8,15 +8,15 @@ encodes, ``view_partition`` is the topic that handlers see.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.ports import FileRange, OffsetOutOfRange
+from gateway.ports import OffsetOutOfRange
 from gateway.server.counts import ViewCounts
 from gateway.sizes import KIB
 from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
+from gateway.sources.log_reader import content
 from gateway.view_topics import VIEWS
 from gateway.views import offsets
 from gateway.views.chunks import Chunk, Chunks, Collected
@@ -27,7 +27,7 @@ from gateway.views.fold import ViewOverflow
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gateway.ports import Read
+    from gateway.ports import FileRange, Read
     from gateway.server.logs import Reports
     from gateway.sources.log_partition import LogPartition
 
@@ -243,7 +243,7 @@ class ViewMaker:
         """Fold and encode, in a thread."""
         with collector_paused():
             if data:
-                cursor.feed(b"".join(map(_content, data)))
+                cursor.feed(content(data))
             piece = cursor.step()
             made = {view: list(encoder.batches(view, piece.changes)) for view in views}
         self._loose += len(piece.changes)
@@ -313,9 +313,3 @@ class ViewMaker:
             self.cursors = [one for one in self.cursors if one not in cursors]
             del cursors
             await trio.to_thread.run_sync(release_incrementally, gone)
-
-
-def _content(chunk: FileRange | bytes | memoryview) -> bytes:
-    if isinstance(chunk, FileRange):
-        return os.pread(chunk.fd, chunk.length, chunk.position)
-    return bytes(chunk)

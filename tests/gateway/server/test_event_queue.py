@@ -170,3 +170,51 @@ def test_dropped_periodic_work_is_not_among_the_requests() -> None:
     controller.run_periodic(slices=20)
     waiting = controller.submit("waiting")
     assert controller.decisions.drop() == cast(Any, [waiting])
+
+
+def behind(controller: Controller, slices: int, *, fails: bool = False) -> None:
+    def work() -> Generator[None, None, None]:
+        for n in range(slices):
+            controller.log.append(f"behind {n}")
+            yield
+        if fails:
+            raise KeyError("behind")
+
+    controller.decisions.run_behind(work(), lambda error: controller.log.append(f"{error} failed"))
+
+
+def test_work_behind_events_goes_on_while_there_are_none() -> None:
+    run(_events_before_work_behind)
+
+
+async def _events_before_work_behind() -> None:
+    controller = Controller()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.decisions.run)
+        behind(controller, 40)  # more than two slices: trio runs tasks in a random order
+        while "behind 1" not in controller.log:
+            await trio.lowlevel.checkpoint()
+        controller.submit("a")
+        controller.submit("b", slices=6)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    at = {line: n for n, line in enumerate(controller.log)}
+    assert at["behind 1"] < at["a begins"] < at["b decided"] < at["behind 39"]
+
+
+def test_work_behind_events_may_fail_or_be_dropped() -> None:
+    run(_work_behind_ends)
+
+
+async def _work_behind_ends() -> None:
+    controller = Controller()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.decisions.run)
+        behind(controller, 1, fails=True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert controller.log == ["behind 0", "'behind' failed"]
+        behind(controller, 100)
+        controller.decisions.drop()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(controller.log) == 2
+        nursery.cancel_scope.cancel()

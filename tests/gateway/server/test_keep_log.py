@@ -66,7 +66,9 @@ class Snapshots:
     def due(self, log_bytes: int, now: float) -> bool:
         return bool(self.results)
 
-    def write(self, high_watermark: int, log_bytes: int, now: float) -> Written | None:
+    def write(
+        self, high_watermark: int, log_bytes: int, now: float, state: object
+    ) -> Written | None:
         self.asked.append((high_watermark, log_bytes))
         result = self.results.pop(0)
         if isinstance(result, Exception):
@@ -95,6 +97,9 @@ class Image:
     def apply_step(self) -> bool:
         self.applied += 1
         return True
+
+    def capture(self) -> None:
+        return None
 
     def take_notices(self) -> list[str]:
         return ["offset 3: not known"] if self.applied == 1 else []
@@ -204,7 +209,7 @@ def test_a_snapshot_under_way_is_cancelled_with_the_task() -> None:
     snapshots = Snapshots([WRITTEN])
     begun = threading.Event()
 
-    def write(high_watermark: int, log_bytes: int, now: float) -> None:
+    def write(high_watermark: int, log_bytes: int, now: float, state: object) -> None:
         begun.set()
         assert snapshots.cancelled.wait(30), "the task waits for the thread"
         snapshots.results.clear()

@@ -17,6 +17,7 @@ from gateway.sources.image_memory import (
     freeze_survivors,
     frozen_when_made,
     release_incrementally,
+    set_aside,
 )
 from kwire.cluster import Image
 from kwire.uuid import Uuid
@@ -152,4 +153,15 @@ def test_no_collection_takes_long_while_many_objects_are_made() -> None:
     finally:
         gc.callbacks[:] = callbacks
         gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def test_long_list_of_records_is_set_aside_and_frozen() -> None:
+    try:
+        gc.unfreeze()
+        assert set_aside([object()] * 10) == [] == set_aside((object(),) * 20_000)
+        assert gc.get_freeze_count() == 0
+        long = [object()] * 20_000
+        assert set_aside(long) is long and gc.get_freeze_count() > 0
+    finally:
         gc.unfreeze()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.log.reader import read_log_file
+from gateway.log.reader import read_pieces_of_file
 from gateway.sources import replay
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.replay import Replay
@@ -140,12 +140,12 @@ def test_a_snapshot_that_cannot_be_opened(
     write_snapshot(tmp_path, 1, 1, topic(1), topic(100))
 
     def fails(path: str) -> Any:
-        yield from itertools.islice(read_log_file(path), 2)
+        yield from itertools.islice(read_pieces_of_file(path), 2)
         raise error
 
     keeper = MetadataLoader(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(replay, "read_log_file", fails)
+        patched.setattr(replay, "read_pieces_of_file", fails)
         keeper.decode_step(2)
         assert (
             not keeper.apply_step()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.ports import FileRange
 from gateway.sources import LogDirectory, open_log
+from gateway.sources.log_reader import content
 from gateway.view_topics import CHANGES
 from gateway.views.cursor import Piece, ViewCursor
 from gateway.views.encode import ViewEncoder
@@ -38,12 +37,22 @@ def opened(directory: Path) -> LogDirectory:
 def served(log: LogDirectory, offset: int, max_bytes: int = 1 << 16) -> bytes:
     """The bytes that a read at ``offset`` gives."""
     read = log.read(offset, max_bytes)
-    data = b"".join(
-        os.pread(one.fd, one.length, one.position) if isinstance(one, FileRange) else one
-        for one in read.chunks
-    )
+    data = content(read.chunks)
     read.release()
     return data
+
+
+def records_from(data: bytes, position: int) -> tuple[list[Record], int]:
+    """The records of a Fetch from ``position`` on, as a consumer sees them, and its next one."""
+    batches = list(decode_batches(data))
+    records = [
+        record
+        for batch in batches
+        if not batch.header.is_control
+        for record in batch.records
+        if record.offset >= position
+    ]
+    return records, max((batch.header.next_offset for batch in batches), default=position)
 
 
 def pieces(log: LogDirectory) -> Iterator[Piece]:

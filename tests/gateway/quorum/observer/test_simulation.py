@@ -19,7 +19,7 @@ from tests.gateway.quorum.observer.process import Violation
 from tests.gateway.quorum.observer.simulation import Simulation, replay_line, run
 from tests.gateway.quorum.observer.world import Faults
 
-SEEDS = int(os.environ.get("KWIRE_SIM_SEEDS", "120"))
+SEEDS = int(os.environ.get("KWIRE_SIM_SEEDS", "40"))
 #: Within so many seeds every bug must be found; most are within ten.
 SEEDS_PER_MUTANT = 400
 

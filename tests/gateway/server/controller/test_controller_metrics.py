@@ -34,6 +34,17 @@ from tests.gateway.steps import calls_per_step
 PREFIX = "kafka_controller_kafkacontroller_"
 
 
+def test_memory_of_partitions_grows_with_their_number() -> None:
+    it = BrokerCluster((1, 2))
+    it.create([1, 2], topic="a")
+    counter = ImageCounter()
+    run_slices(counter.count(it.image))
+    one = counter.image_bytes
+    it.create(*([1, 2] for _ in range(100)), topic="b")
+    run_slices(counter.count(it.image))
+    assert 150 < (counter.image_bytes - one) / 100 < 300
+
+
 def test_brokers_and_partitions_are_counted() -> None:
     it = BrokerCluster((1, 2, 3, 4))
     it.create([1, 2], [2, 1], topic="a")

@@ -90,6 +90,7 @@ def everything() -> Facts:
         group_usage=group_usage,
         group_refusals=lambda: {"groups.max": 3},
         own_snapshot=lambda: OwnSnapshot(777, NOW - 30),
+        kept_answer_bytes=lambda: 15,
         metadata_version=lambda: 30,
         problems=lambda: ["torn tail"],
         worker_processes=cast(WorkerProcesses, SimpleNamespace(all=[WorkerProcess(1, 4711)])),

@@ -131,6 +131,7 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         ("kwire_view_cache_misses_total", 12),
         ("kwire_view_cache_entries", 13),
         ("kwire_view_cache_bytes", 14),
+        ("kwire_kept_answer_bytes", 15),
     ],
 )
 def test_metric_has_the_value_of_its_source(name: str, value: float) -> None:

@@ -21,10 +21,16 @@ from gateway.views import offsets
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol import ErrorCode
 from kwire.records import Record
-from kwire.records.batch import decode_batches
 from tests.gateway.server.harness import run
 from tests.gateway.server.own_nodes import Cluster, OwnNode, cluster, lone_node
-from tests.gateway.views.view_reading import Table, of_changes, state, take, take_change
+from tests.gateway.views.view_reading import (
+    Table,
+    of_changes,
+    records_from,
+    state,
+    take,
+    take_change,
+)
 
 #: Errors after which a client tries again: the node has just started, or is behind.
 _RETRIABLE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -40,15 +46,7 @@ async def fetched(node: OwnNode, view: str, offset: int) -> tuple[list[Record], 
     if found.error_code in _RETRIABLE:
         return [], offset
     assert found.error_code == 0
-    batches = list(decode_batches(found.records))
-    records = [
-        record
-        for batch in batches
-        if not batch.header.is_control
-        for record in batch.records
-        if record.offset >= offset
-    ]
-    return records, max((batch.header.next_offset for batch in batches), default=offset)
+    return records_from(found.records, offset)
 
 
 async def read_to_end(node: OwnNode, view: str, end: int, start: int = 0) -> list[Record]:

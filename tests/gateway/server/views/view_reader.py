@@ -15,7 +15,7 @@ from gateway.server.views.view_partition import ViewPartition, ViewTopics
 from gateway.sources.log_partition import LogPartition
 from gateway.view_topics import view_topic
 from kwire.records import Record
-from kwire.records.batch import decode_batches
+from tests.gateway.views.view_reading import records_from
 
 
 class ViewReader:
@@ -49,15 +49,7 @@ class ViewReader:
         while offset < partition.high_watermark:
             data = b"".join(map(_content, partition.read(offset, max_bytes).chunks))
             if data:
-                batches = list(decode_batches(data))
-                records = [
-                    record
-                    for batch in batches
-                    if not batch.header.is_control
-                    for record in batch.records
-                    if record.offset >= offset
-                ]
-                return records, batches[-1].header.next_offset
+                return records_from(data, offset)
             with trio.fail_after(60):
                 await self._news.wait()
         return [], offset

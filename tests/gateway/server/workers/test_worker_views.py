@@ -18,7 +18,6 @@ from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopi
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol import CLUSTER_METADATA_PARTITION, ErrorCode
 from kwire.records import Record
-from kwire.records.batch import decode_batches
 from tests.gateway.server.harness import Client, run
 from tests.gateway.server.workers.served_workers import (
     CONNECTIONS,
@@ -29,7 +28,7 @@ from tests.gateway.server.workers.served_workers import (
     latest,
     served_workers,
 )
-from tests.gateway.views.view_reading import opened, view_records
+from tests.gateway.views.view_reading import opened, records_from, view_records
 from tests.shared import needs_shared
 
 
@@ -40,15 +39,7 @@ async def fetched(client: Client, view: str, position: int) -> tuple[list[Record
     asked = FetchRequest(max_wait_ms=20, min_bytes=1, max_bytes=1 << 20, topics=[topic])
     found = (await ask(client, asked, 13)).responses[0].partitions[0]
     assert found.error_code == ErrorCode.NONE, (view, position)
-    batches = list(decode_batches(found.records))
-    records = [
-        record
-        for batch in batches
-        if not batch.header.is_control
-        for record in batch.records
-        if record.offset >= position
-    ]
-    return records, max((batch.header.next_offset for batch in batches), default=position)
+    return records_from(found.records, position)
 
 
 async def read(client: Client, view: str, end: int, start: int = 0) -> list[Record]:

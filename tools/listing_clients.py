@@ -1,22 +1,25 @@
 """Runs clients that ask for the Metadata of all topics again and again: ``python -m
-tests.hostile.listing SECONDS COUNT HOST:PORT ...``.
+tools.listing_clients SECONDS COUNT HOST:PORT ...``.
 
 ``COUNT`` clients are spread over the addresses. They are a process of their own, so that reading
-the answers costs the test's process no time. At the end the program prints one line of JSON: the
+the answers costs the caller no time. At the end the program prints one line of JSON: the
 number of answers and the size of the shortest answer, bytes, of each client.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 from kwire.messages.metadata_request import MetadataRequest
+from tools.process import ProcessError
 from tools.wire_client import WireClient
 
 _VERSION = 12
+_TIMEOUT_S = 300.0
 
 
 def list_until(address: str, ends_at: float) -> tuple[int, int]:
@@ -24,10 +27,21 @@ def list_until(address: str, ends_at: float) -> tuple[int, int]:
     number of answers, and the size of the shortest one.
     """
     sizes: list[int] = []
-    with WireClient(address, 60) as client:
+    with WireClient(address, _TIMEOUT_S) as client:
         while not sizes or time.monotonic() < ends_at:
             sizes.append(client.size_of_answer(MetadataRequest(topics=None), _VERSION))
     return len(sizes), min(sizes)
+
+
+def list_everything(seconds: float, count: int, addresses: list[str]) -> list[tuple[int, int]]:
+    """Run the program until its end; the number of answers and the size of the shortest one of each
+    client. Raises ProcessError.
+    """
+    line = [sys.executable, "-m", __name__, str(seconds), str(count), *addresses]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ProcessError(f"clients that list all topics failed:\n{done.stderr}")
+    return [(answers, size) for answers, size in json.loads(done.stdout)]
 
 
 def main(seconds: float, count: int, addresses: list[str]) -> None:
