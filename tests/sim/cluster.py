@@ -1,13 +1,18 @@
-"""Builds the nodes of a schedule: voters, observers, and perhaps a node of another cluster."""
+"""Builds the nodes of a schedule: voters, observers, relays, and perhaps a node of another
+cluster.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from gateway.address import Address
-from gateway.quorum.settings import RaftSettings
+from gateway.quorum.settings import ObserverSettings, RaftSettings
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from tests.sim import wire
+from tests.sim.disk import Disk
 from tests.sim.node import Node
 
 if TYPE_CHECKING:
@@ -18,6 +23,7 @@ CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 OTHER_CLUSTER_ID: Final = "BBBBBBBBBBBBBBBBBBBBBB"
 LISTENER: Final = "CONTROLLER"
 OBSERVER_IDS: Final = 101
+RELAY_IDS: Final = 201
 FOREIGN_ID: Final = 901
 
 
@@ -52,6 +58,13 @@ def build(world: World) -> None:
         _add(world, voter.id, voter.directory_id, campaigns=campaigns, formatted=shape.dynamic)
     for id in range(OBSERVER_IDS, OBSERVER_IDS + shape.observers):
         _add(world, id, world.new_directory(id))
+    above = [address_of(voter.id) for voter in world.first_voters]
+    ids = itertools.count(RELAY_IDS)
+    for count in shape.relays:
+        level = [next(ids) for _ in range(count)]
+        for id in level:
+            _add_relay(world, id, above)
+        above = [address_of(id) for id in level]
     if shape.foreign:
         _add(world, FOREIGN_ID, world.new_directory(FOREIGN_ID), cluster_id=OTHER_CLUSTER_ID)
 
@@ -84,10 +97,33 @@ def _add(
     )
     disk = world.new_disk(directory_id)
     disk.formatted = world.first_voters if formatted else None
+    _put(world, settings, disk)
+
+
+def _add_relay(world: World, id: int, above: Sequence[Address]) -> None:
+    """Add an observer that knows only the nodes ``above`` it. As in the server it has no name for
+    the listeners of other nodes, so the addresses in voters' records are of no use to it.
+    """
+    shape = world.shape
+    settings = RaftSettings(
+        node_id=id,
+        directory_id=world.new_directory(id),
+        cluster_id=CLUSTER_ID,
+        listener="",
+        endpoints={LISTENER: address_of(id)},
+        bootstrap=tuple(above),
+        fetch_max_bytes=shape.fetch_max_bytes,
+        snapshot_max_bytes=shape.snapshot_max_bytes,
+        observer=ObserverSettings(replica_id=id),
+    )
+    _put(world, settings, world.new_disk(settings.directory_id))
+
+
+def _put(world: World, settings: RaftSettings, disk: Disk) -> None:
     node = Node(world, settings, disk, len(world.nodes))
     spread = 1.0 + world.faults.clock_spread
     node.clock_rate = spread ** world.random.uniform(-1.0, 1.0)
     world.nodes.append(node)
-    if cluster_id == CLUSTER_ID:
+    if settings.cluster_id == CLUSTER_ID:
         world.members.append(node)
     world.network.by_address[node.address] = node

@@ -63,5 +63,6 @@ from tests.sim import (  # noqa: E402 - each registers its bugs
     mutants_epochs,  # noqa: F401
     mutants_leading,  # noqa: F401
     mutants_log,  # noqa: F401
+    mutants_relays,  # noqa: F401
     mutants_upgrading,  # noqa: F401
 )

@@ -111,7 +111,7 @@ class Network:
         self._numbers += 1
         target.asked[self._numbers] = asked
         self.deliver(
-            target, Requested(self._numbers, asked.message, asked.version, target.settings.listener)
+            target, Requested(self._numbers, asked.message, asked.version, target.listener)
         )
 
     # --- responses

@@ -46,7 +46,7 @@ class Node:
     def __init__(self, world: World, settings: RaftSettings, disk: Disk, place: int) -> None:
         self.world, self.settings, self.disk, self.place = world, settings, disk, place
         self.id = settings.node_id
-        self.address = settings.endpoints[settings.listener]
+        [self.address] = settings.endpoints.values()
         self.raft: Any = None  #: None while it is down
         self.incarnation = 0  #: how often it was started
         self.clock_rate = 1.0
@@ -76,6 +76,12 @@ class Node:
         self.voters_changed = False  #: since the last event, by a record
 
     # --- processes
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that other nodes reach."""
+        [name] = self.settings.endpoints
+        return name
 
     @property
     def up(self) -> bool:

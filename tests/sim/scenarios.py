@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tests.sim import acts
 from tests.sim import scenarios_elections as scenarios_elections  # each registers its families
 from tests.sim import scenarios_leaders as scenarios_leaders
+from tests.sim import scenarios_relays as scenarios_relays
 from tests.sim import scenarios_voters as scenarios_voters
 from tests.sim.scenario import SCENARIOS, Scenario, family
 from tests.sim.swarm import Faults, Shape
@@ -59,10 +60,14 @@ DIRECTED: Final = (
 )
 #: Of ten schedules so many are of the swarm; the others are of the directed families in turn.
 _SWARM_OF_TEN: Final = 5
+_RELAYS_EVERY, _RELAYS_AT = 20, 3
 
 
 def scenario_of(seed: int) -> Scenario:
     """The family of a seed."""
+    # One of twenty, of those that would be of the swarm.
+    if seed % _RELAYS_EVERY == _RELAYS_AT:
+        return SCENARIOS["relays"]
     if seed % 10 < _SWARM_OF_TEN:
         return SCENARIOS["swarm"]
     return SCENARIOS[

@@ -76,6 +76,8 @@ class Shape:
 
     voters: int = 3
     observers: int = 0
+    #: observers that follow other observers, by level: those of the first follow the voters
+    relays: tuple[int, ...] = ()
     non_electable: int = 0
     dynamic: bool = False
     auto_join: bool = False
