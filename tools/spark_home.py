@@ -24,6 +24,12 @@ from tools.maven import cache_dir, locked
 #: For a driver's JVM that lives for minutes on few cores: the second compiler would take half of
 #: its processor time. Code of the first compiler needs a larger stack.
 FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
+#: For queries on few rows: to compile code for each of them costs more than to interpret it.
+FEW_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 _ARCHIVE = "classes.jsa"
 _TIMEOUT_S = 300
 #: Rows between Spark and Python both ways, files, SQL and a stream.

@@ -15,6 +15,7 @@ import click
 
 from gateway.address import parse_address, shown
 from gateway.cli.lines import json_line, wants_json
+from gateway.cli.spark_init import WithInit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,11 +37,15 @@ JOBS: Final = {
 
 @click.command(
     "spark",
+    cls=WithInit,
     short_help="Ask the past of a cluster: ISR changes, leader moves, config drift ...",
     help=(
         "Run JOB over SOURCE: a directory with a copy of a metadata log, a server's HOST:PORT, or a"
         " directory of tables that kwire.spark.tables or --tables wrote. PySpark does the work, in"
-        " this process (pip install 'kwire[spark]').\n\n\b\nJobs:\n"
+        " this process (pip install 'kwire[spark]'). kwire spark init DIR writes a project of a"
+        " pipeline instead: kwire spark init --help.\n\nWith several sources each row begins with"
+        " the id of its cluster, or with NAME of NAME=SOURCE. A source that fails is reported"
+        " behind the rows of the others, with exit status 1.\n\n\b\nJobs:\n"
     )
     + "\n".join(f"  {name:<14} {what}" for name, what in JOBS.items()),
     epilog="""\b
@@ -48,10 +53,11 @@ Examples:
   kwire spark topics /var/lib/kafka/metadata
   kwire spark leaders localhost:9092 --tables /data/metadata     keep and later update the tables
   kwire spark configs /data/metadata | jq 'select(.before == "(redacted)")'
-  kwire spark brokers /data/metadata --svg lifelines.svg""",
+  kwire spark brokers /data/metadata --svg lifelines.svg
+  kwire spark topics eu=h1:9092 us=h2:9092 /copies/asia     several clusters""",
 )
 @click.argument("job", metavar="JOB", type=click.Choice(list(JOBS)))
-@click.argument("source", metavar="SOURCE")
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option(
     "--tables",
     "path",
@@ -72,9 +78,11 @@ Examples:
     type=click.Path(dir_okay=False, writable=True),
     help="Draw the result into this file too.",
 )
-def command(job: str, source: str, path: str | None, output: str, svg: str | None) -> None:
+def command(
+    job: str, sources: Sequence[str], path: str | None, output: str, svg: str | None
+) -> None:
     """Print the rows of a job."""
-    with _session() as spark, _tables(spark, source, path) as tables:
+    with _session() as spark, _tables(spark, sources, path) as (tables, failed):
         from kwire.spark.jobs import JOBS as QUERIES
 
         rows = [_plain(row.asDict(recursive=True)) for row in QUERIES[job](spark, tables).collect()]
@@ -92,6 +100,8 @@ def command(job: str, source: str, path: str | None, output: str, svg: str | Non
             click.echo(json_line({name: _json(value) for name, value in row.items()}))
     else:
         _print_table(rows)
+    if failed:
+        raise click.ClickException("; ".join(failed))
 
 
 @contextlib.contextmanager
@@ -109,17 +119,12 @@ def _session() -> Iterator[SparkSession]:
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    settings: dict[str, bool | float | int | str | None] = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "4",
-    }
+    from kwire.spark.local import SETTINGS
+
     spark = (
         SparkSession.builder.master("local[*]")
         .appName("kwire spark")
-        .config(map=settings)
+        .config(map=SETTINGS)
         .getOrCreate()
     )
     # the command reports a failure once, without the JVM's stack
@@ -131,32 +136,68 @@ def _session() -> Iterator[SparkSession]:
 
 
 @contextlib.contextmanager
-def _tables(spark: SparkSession, source: str, path: str | None) -> Iterator[str]:
-    """Yield the path of tables with the data of ``source``."""
-    from kwire.spark.table.build import TablesError, tables
-
-    if os.path.isfile(os.path.join(source, "manifest.json")):
+def _tables(
+    spark: SparkSession, sources: Sequence[str], path: str | None
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the path of tables with the data of ``sources``, and a sentence for each failure."""
+    if len(sources) == 1 and _has_tables(sources[0]):
         if path is not None:
             raise click.UsageError(
-                f"{source} already has tables: use --tables with a log or a server"
+                f"{sources[0]} already has tables: use --tables with a log or a server"
             )
-        yield source
+        yield sources[0], []
         return
-    if not os.path.isdir(source):
-        _check_server(source)
+    given = [_named(source) for source in sources]
+    for _, source in given:
+        if not os.path.isdir(source):
+            _check_server(source)
     with tempfile.TemporaryDirectory(prefix="kwire-spark-") as scratch:
         where = path or f"{scratch}/tables"
-        try:
-            query = tables(spark, source, where)
+        yield where, _built(spark, given, where)
+
+
+def _named(source: str) -> tuple[str, str]:
+    """Return the name and the source of NAME=SOURCE; no name for a directory with such a name."""
+    name, equals, rest = source.partition("=")
+    if os.path.isdir(source) or not equals or os.sep in name:
+        return "", source
+    return name, rest
+
+
+def _has_tables(source: str) -> bool:
+    if not os.path.isdir(source):
+        return False
+    from kwire.spark.table.places import is_of_several
+
+    return os.path.isfile(os.path.join(source, "manifest.json")) or is_of_several(source)
+
+
+def _built(spark: SparkSession, given: Sequence[tuple[str, str]], where: str) -> list[str]:
+    """Build tables at ``where``. Return a sentence for each of several sources that failed."""
+    from kwire.spark.source.server import ServerError
+    from kwire.spark.table.build import TablesError, tables
+    from kwire.spark.table.conditions import Conditions
+
+    try:
+        if len(given) == 1 and not given[0][0]:
+            query = tables(spark, given[0][1], where)
             if query is not None:
                 query.awaitTermination()
-        except (OSError, ValueError, TablesError) as error:
-            raise click.ClickException(str(error)) from None
-        except Exception as error:
-            if type(error).__module__.startswith("pyspark"):
-                raise click.ClickException(f"{source}: {_last_sentence(error)}") from None
-            raise
-        yield where
+            return []
+        tables(spark, [_options(name, source) for name, source in given], where)
+        return Conditions.read(where).sentences()
+    except (OSError, ValueError, TablesError, ServerError) as error:
+        raise click.ClickException(str(error)) from None
+    except Exception as error:
+        if type(error).__module__.startswith("pyspark"):
+            said = f"{', '.join(source for _, source in given)}: {_last_sentence(error)}"
+            raise click.ClickException(said) from None
+        raise
+
+
+def _options(name: str, source: str) -> dict[str, str]:
+    options = {"path" if os.path.isdir(source) else "bootstrap.servers": source}
+    return {"name": name, **options} if name else options
 
 
 def _check_server(source: str) -> None:

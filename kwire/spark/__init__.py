@@ -23,10 +23,12 @@ from kwire.spark.source.data_source import register
 
 if TYPE_CHECKING:
     from kwire.spark.table.build import read_table, tables
+    from kwire.spark.versions import history
 
 __all__ = [
     "METADATA_TOPIC",
     "decode",
+    "history",
     "kafka_options",
     "only",
     "read_table",
@@ -43,4 +45,8 @@ def __getattr__(name: str) -> Any:
         from kwire.spark.table import build as tables_build
 
         return getattr(tables_build, name)
+    if name == "history":
+        from kwire.spark.versions import history
+
+        return history
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

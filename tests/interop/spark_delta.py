@@ -47,7 +47,7 @@ def test_spark_with_delta_reads_the_tables(logs: Any, tmp_path: Path) -> None:
         # An appended table, a list of structs, a list of numbers, and rows that a merge has closed.
         for name in ("changes", "brokers", "partitions", "configs"):
             read = spark.read.format("delta").load(str(path / name))
-            expected = read_table(spark, str(path), name, history=name in kinds)
+            expected = read_table(spark, str(path), name, history=name in kinds).drop("cluster_id")
             rows = sorted(map(repr, read.collect()))
             assert rows == sorted(map(repr, expected.collect())) != [], name
     finally:

@@ -110,6 +110,7 @@ def driver(queries: Sequence[Query], into: Path, settings: Mapping[str, str]) ->
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",
+        **spark_home.FEW_ROWS,
         "spark.driver.extraJavaOptions": spark_home.driver_options(),
         **settings,
     }

@@ -1,5 +1,5 @@
-"""Tables of the metadata log in Delta, written and read in an ordinary Spark session, and read by
-Delta's own Spark.
+"""Tables of the metadata log in Delta and Iceberg, written and read in an ordinary Spark session,
+and read by Delta's own Spark.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import pytest
 if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
     pytest.importorskip("deltalake", reason="deltalake is not installed (the extra 'delta' has it)")
+    pytest.importorskip("pyiceberg", reason="pyiceberg is not installed (the extra 'iceberg' has)")
 
 from kwire.spark import read_table, tables
 from kwire.spark.table.build import TABLES
 from kwire.spark.table.kinds import KINDS
-from kwire.spark.table.store import TablesError
+from kwire.spark.table.store import Format, TablesError
 from tests.interop.spark_release import environment
 from tests.kwire.spark.session import spark_session
 from tests.shared import needs_shared
@@ -48,28 +49,31 @@ def everything(spark: SparkSession, path: Path) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize(("name", "node"), [("p-one-basic", 1), ("p-one-segments", 7)])
-def test_delta_has_the_rows_of_parquet(
-    spark: SparkSession, name: str, node: int, logs: Any, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kept", "name", "node"),
+    [("delta", "p-one-basic", 1), ("delta", "p-one-segments", 7), ("iceberg", "p-one-segments", 7)],
+)
+def test_other_formats_have_the_rows_of_parquet(
+    spark: SparkSession, kept: Format, name: str, node: int, logs: Any, tmp_path: Path
 ) -> None:
     """A log from offset 0, and one that begins with a snapshot."""
     directory = str(logs(name) / "nodes" / str(node))
-    delta, parquet = tmp_path / "delta", tmp_path / "parquet"
+    other, parquet = tmp_path / kept, tmp_path / "parquet"
     tables(spark, directory, str(parquet))
-    tables(spark, directory, str(delta), format="delta")
+    tables(spark, directory, str(other), format=kept)
     expected = everything(spark, parquet)
-    assert everything(spark, delta) == expected and len(expected["changes"]) > 100
-    now = [rows(read_table(spark, str(path), "topics")) for path in (delta, parquet)]
+    assert everything(spark, other) == expected and len(expected["changes"]) > 100
+    now = [rows(read_table(spark, str(path), "topics")) for path in (other, parquet)]
     assert now[0] == now[1] != []
     offsets = sorted(
-        row.offset for row in read_table(spark, str(delta), "changes").select("offset").collect()
+        row.offset for row in read_table(spark, str(other), "changes").select("offset").collect()
     )
     middle = offsets[len(offsets) // 2]
-    as_of = [read_table(spark, str(path), "partitions", as_of=middle) for path in (delta, parquet)]
+    as_of = [read_table(spark, str(path), "partitions", as_of=middle) for path in (other, parquet)]
     assert rows(as_of[0]) == rows(as_of[1]) != []
     # The same log once more changes nothing.
-    tables(spark, directory, str(delta), format="delta")
-    assert everything(spark, delta) == expected
+    tables(spark, directory, str(other), format=kept)
+    assert everything(spark, other) == expected
 
 
 def test_directory_of_another_format_is_refused(

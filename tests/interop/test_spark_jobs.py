@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -223,6 +224,7 @@ def test_kwire_spark_prints_rows_pictures_and_refusals(
 def test_code_of_the_page_runs(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {"spark": spark}
+    shutil.copytree(logs("p-one-segments") / "nodes" / "7", tmp_path / "copies" / "asia")
     with gateway(
         "--source", "log", "--log-dir", str(logs("p-one-basic") / "nodes" / "1")
     ) as server:
@@ -233,10 +235,15 @@ def test_code_of_the_page_runs(spark: SparkSession, logs: Any, tmp_path: Path) -
                 ),
                 names,
             )
-    assert len(blocks) == 4
+    assert len(blocks) == 7
     assert names["svg"].startswith("<svg") and names["changes"].count() > 900
     both = [
-        sorted(map(repr, read_table(spark, f"{tmp_path}/{name}", "changes").collect()))
-        for name in ("metadata", "other")
+        sorted(
+            map(
+                repr,
+                read_table(spark, f"{tmp_path}/{name}", "changes").drop("cluster_id").collect(),
+            )
+        )
+        for name in ("metadata", "other", "iceberg")
     ]
-    assert both[0] == both[1]
+    assert both[0] == both[1] == both[2]

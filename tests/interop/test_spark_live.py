@@ -26,7 +26,7 @@ from kwire.spark.table.store import Store
 from tests.interop.quorum import QUICK_ELECTIONS, need_kafka, observing
 from tests.kwire.spark.session import spark_session
 from tools.gateway_process import Gateway, gateway
-from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka import Cluster, kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,8 +47,6 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Ga
             brokers=1,
             controllers=1,
             properties=QUICK_ELECTIONS,
-            options=FAST_START,
-            kill_at_end=True,
         ) as cluster,
         gateway(*observing(cluster, data_dir)) as server,
     ):

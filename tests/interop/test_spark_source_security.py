@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spar
 from kwire.spark.source.options import settings_of
 from kwire.spark.source.server import ServerError, ServerLog
 from tests.interop.clients import need_java
-from tools.kafka import FAST_START, kafka
+from tools.kafka import kafka
 from tools.kafka_security import (
     ADMIN,
     ADMIN_PASSWORD,
@@ -61,8 +61,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         broker_protocol="SASL_SSL",
         properties=server,
         format_arguments=scram_arguments(),
-        options=FAST_START,
-        kill_at_end=True,
     ) as cluster:
         outsider = trust_store_properties(Path(directory) / "other.pem", Authority())
         yield Place(cluster.bootstrap, cluster.cluster_id, trust, outsider)

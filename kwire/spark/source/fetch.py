@@ -17,6 +17,7 @@ from kwire.errors import DecodeError
 from kwire.records import BatchHeader, iter_batches
 from kwire.spark.options import METADATA_TOPIC
 from kwire.spark.record_columns import Columns, columns_of
+from kwire.spark.record_types import type_prefix
 from kwire.spark.source.offsets import DataLossError
 from kwire.spark.source.options import Settings
 from kwire.spark.source.server import RETRY_S, ServerError, ServerLog, raise_code, sentences
@@ -24,6 +25,7 @@ from kwire.spark.source.server import RETRY_S, ServerError, ServerLog, raise_cod
 #: The newest version that names topics and not their ids.
 _VERSION_MAX: Final = 12
 _MAX_WAIT_MS: Final = 500
+_NO_OP: Final = type_prefix("NO_OP_RECORD")
 #: Bytes asked for at a time where the options do not say, as Kafka's consumers have it.
 _PARTITION_BYTES: Final = 1024 * 1024
 
@@ -55,6 +57,23 @@ def read_range(settings: Settings, start: int, end: int) -> Iterator[Columns]:
                     yield columns.within(begin, end)
     finally:
         log.close()
+
+
+def only_no_ops(log: ServerLog, settings: Settings, start: int, end: int) -> bool:
+    """True if the records with ``start`` <= offset < ``end`` change nothing; at the price of one
+    request. False also if these are more than an answer holds, or it cannot be had now.
+    """
+    from kafka.errors import KafkaError
+
+    try:
+        at, records = _records(_fetch(log, start, settings), start, settings)
+    except (KafkaError, ServerError):
+        return False
+    return at >= end and all(
+        bool(columns.values.begin_with((_NO_OP,)).all())
+        for columns in (one.within(start, end) for one in records)
+        if len(columns)
+    )
 
 
 def _from(log: ServerLog, at: int, end: int, settings: Settings) -> tuple[int, list[Columns]]:

@@ -98,24 +98,45 @@ class Damage:
         return f"{path}: {self.error.reason} (at byte {self.position})"
 
 
-def read_columns(path: str) -> Iterator[Columns | Damage]:
+def read_columns(path: str, since: int = 0) -> Iterator[Columns | Damage]:
     """The data records of one file in file order, some thousands at a time, and its damaged places.
+    Batches at the beginning of the file that end below offset ``since`` are left out.
 
     A batch with a damaged header is the last one, because the position of the next one is not
     known. Raises OSError.
     """
     with open(path, "rb") as file:
-        yield from _parts(file)
+        yield from _parts(file, since)
 
 
-def _parts(file: BinaryIO) -> Iterator[Columns | Damage]:
-    at, size, broken = 0, os.fstat(file.fileno()).st_size, None
+def _parts(file: BinaryIO, since: int) -> Iterator[Columns | Damage]:
+    size, broken = os.fstat(file.fileno()).st_size, None
+    at = _behind(file, size, since)
     while at < size and broken is None:
         data, headers, broken = _block(file, at, size)
         yield from _records(data, headers, at)
         at += len(data)
     if broken is not None:
         yield broken
+
+
+def _behind(file: BinaryIO, size: int, since: int) -> int:
+    """Go to the first batch that does not end below offset ``since``, or to a damaged one before
+    that, and return its position.
+    """
+    at = 0
+    while since and at < size:
+        try:
+            header = read_header(file.read(BATCH_OVERHEAD))
+            _check_size(header, size - at)
+        except DecodeError:
+            break
+        if header.next_offset > since:
+            break
+        at += header.size
+        file.seek(at)
+    file.seek(at)
+    return at
 
 
 def _block(file: BinaryIO, at: int, size: int) -> tuple[bytes, list[BatchHeader], Damage | None]:

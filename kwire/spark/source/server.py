@@ -30,14 +30,14 @@ class ServerError(RuntimeError):
 class ServerLog:
     """Offsets and epochs of the topic for the planner. Every call sends a request to the server."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Connect. Raises ServerError when no server answers, and for options that kafka-python
-        refuses.
+    def __init__(self, settings: Settings, *, patience_s: float = _PATIENCE_S) -> None:
+        """Connect. A request is repeated for ``patience_s`` seconds. Raises ServerError when no
+        server answers, and for options that kafka-python refuses.
         """
         from kafka import KafkaAdminClient, TopicPartition
         from kafka.errors import KafkaTimeoutError
 
-        self._settings = settings
+        self._settings, self._patience_s = settings, patience_s
         self._partition = TopicPartition(METADATA_TOPIC, 0)
         self._leader: int | None = None
         with sentences(settings), _reasons() as reasons:
@@ -74,6 +74,10 @@ class ServerLog:
             end=self._offset(_LATEST),
             leader_epoch=partition.get("leader_epoch", -1),
         )
+
+    def end(self) -> int:
+        """The end of the log, at the price of one request. Raises ServerError."""
+        return self._patiently(lambda: self._offset(_LATEST))
 
     def offset_of(self, place: Place, state: LogState) -> int:
         """The offset of ``place``; a time after the last record is the end of the log. Raises
@@ -141,7 +145,7 @@ class ServerLog:
         """
         from kafka.errors import RetriableError
 
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         with sentences(self._settings):
             while True:
                 try:

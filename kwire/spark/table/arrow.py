@@ -8,12 +8,14 @@ restarts from these records, so its state is stored once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 
 from kwire.cluster import apply
 from kwire.cluster.sharing import share
+from kwire.messages.partition_record import PartitionRecord
 from kwire.records import decode_metadata_record, encode_metadata_record
 from kwire.spark.table.kinds import BY_ENTITY, Key, Kind
 from kwire.spark.table.partitions import Partitions
@@ -79,18 +81,13 @@ def _texts(seen: Sequence[Any], topics: Sequence[str | None]) -> pa.Array:
     # ``seen`` holds the objects, so that no two have one id.
     keys = [*zip(map(id, seen), topics, strict=True)]
     different = dict(zip(keys, seen, strict=True))
-    partitions = {
-        key: one for key, one in different.items() if one is not None and type(one) is not dict
-    }
-    others = [
-        (key, None if one is None else fields_text(one))
-        for key, one in different.items()
-        if key not in partitions
-    ]
-    places = {key: n for n, key in enumerate([*partitions, *(key for key, _ in others)])}
-    rows = Partitions([*partitions.values()], [topic for _, topic in partitions])
-    texts = [rows.texts(), pa.array([text for _, text in others], pa.string())]
-    return pa.concat_arrays(texts).take(pa.array([*map(places.__getitem__, keys)], pa.int64()))
+    whole = {key: one for key, one in different.items() if type(one) is PartitionRecord}
+    others = {key: one for key, one in different.items() if type(one) is not PartitionRecord}
+    places = dict(zip(chain(whole, others), range(len(different)), strict=True))
+    rows = Partitions([*whole.values()], [topic for _, topic in whole])
+    texts = [None if one is None else fields_text(one) for one in others.values()]
+    all_texts = pa.concat_arrays([rows.texts(), pa.array(texts, pa.string())])
+    return all_texts.take(pa.array([*map(places.__getitem__, keys)], pa.int64()))
 
 
 def _cast(values: Any, of: pa.DataType) -> pa.Array:

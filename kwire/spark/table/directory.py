@@ -15,6 +15,27 @@ from kwire.spark.source.files import Damage, find_files, read_columns
 from kwire.spark.table.rows import Row
 
 _OFFSET_MAX = (1 << 63) - 1
+_PROPERTIES = "meta.properties"
+
+
+def cluster_of(path: str) -> str | None:
+    """The cluster id in ``meta.properties`` of a log directory, or beside its partition; None if
+    there is no such file, as in most copies of a partition alone.
+    """
+    for directory in (path, os.path.dirname(os.path.abspath(path))):
+        try:
+            with open(os.path.join(directory, _PROPERTIES), encoding="latin-1") as file:
+                lines = [line.strip().partition("=") for line in file]
+        except OSError:
+            continue
+        found = next((value.strip() for name, _, value in lines if name == "cluster.id"), "")
+        return found.replace("\\", "") or None
+    return None
+
+
+def start_of(path: str) -> int:
+    """The offset at which the first segment of a log directory begins. Raises FileNotFoundError."""
+    return _offset(find_files([path], "segments")[0])
 
 
 def directory_rows(path: str, since: int = 0) -> Iterator[list[Row]]:
@@ -63,16 +84,17 @@ def _all_rows(
 
 
 def _rows(file: str, since: int, shift: int) -> Iterator[list[Row]]:
-    for found in read_columns(file):
+    for found in read_columns(file, since):
         if isinstance(found, Columns):
-            rows = _of_columns(found.within(since, _OFFSET_MAX), shift)
+            rows = rows_of(found.within(since, _OFFSET_MAX), shift)
         else:
             rows = _of_damage(found, file, since, shift)
         if rows:
             yield rows
 
 
-def _of_columns(records: Columns, shift: int) -> list[Row]:
+def rows_of(records: Columns, shift: int = 0) -> list[Row]:
+    """The records as rows, at offsets that are larger by ``shift``."""
     return list(
         map(
             Row,

@@ -68,11 +68,6 @@ class Kind:
     #: The record has every column but the name of its topic.
     whole: bool = False
 
-    def at(self, image: Image, key: Key) -> Fields | None:
-        """The columns of the entity ``key``, None where it does not exist."""
-        record = self.record(image, key)
-        return None if record is None else self.fields(image, record)
-
     def seen(self, image: Image, key: Key) -> Seen | None:
         """The entity ``key`` as it is now, to be shown later; None where it does not exist."""
         record = self.record(image, key)

@@ -7,7 +7,7 @@ lists, so each list is converted once, and Arrow puts the rows together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -31,10 +31,11 @@ _NUMBERS: Final = {
 }
 _INTS: Final = {
     "partition": "partition_id",
-    "leader": "leader",
     "leaderEpoch": "leader_epoch",
     "partitionEpoch": "partition_epoch",
 }
+_LISTS: Final = {**_NUMBERS, "directories": "directories"}
+_RECOVERY: Final = "leaderRecoveryState"
 
 
 class Partitions:
@@ -45,59 +46,108 @@ class Partitions:
             name: pa.array([*map(attrgetter(field), records)], pa.int32())
             for name, field in _INTS.items()
         }
-        directories = _lists(records, "directories", lambda ids: [*map(uuid_text, ids)])
-        self._few = {
-            "topicId": _Few([*map(attrgetter("topic_id"), records)], uuid_text),
-            "topic": _Few(topics),
-            "directories": directories,
-            "leaderRecoveryState": _Few(
-                [*map(attrgetter("leader_recovery_state"), records)], tree.recovery_state
-            ),
-            **{name: _lists(records, field, list) for name, field in _NUMBERS.items()},
-        }
+        self._topics = _Few([*zip(map(attrgetter("topic_id"), records), topics, strict=True)])
+        # Records with the same list objects and the same leader are one shape: their columns and
+        # their JSON differ in the numbers above only.
+        shapes = [
+            *zip(
+                *(map(id, map(attrgetter(field), records)) for field in _LISTS.values()),
+                map(attrgetter("leader"), records),
+                map(attrgetter("leader_recovery_state"), records),
+                strict=True,
+            )
+        ]
+        by_shape = dict(zip(shapes, records, strict=True))
+        self._shapes = _Few(shapes, by_shape)
+        self._shape = _Shapes([*by_shape.values()])
 
     def columns(self) -> dict[str, pa.Array]:
         """The columns of a table, in its order."""
-        return {
-            name: self._few[name].column(of) if name in self._few else self._ints[name]
-            for name, of in _TYPES.items()
-        }
+        ids, names = (
+            pa.array([side(one) for one in self._topics.values], pa.string())
+            for side in (lambda one: uuid_text(one[0]), lambda one: one[1])
+        )
+        columns = {"topicId": self._topics.spread(ids), "topic": self._topics.spread(names)}
+        columns |= {name: self._shapes.spread(one) for name, one in self._shape.columns().items()}
+        columns |= self._ints
+        return {name: columns[name] for name in _TYPES}
 
     def texts(self) -> pa.Array:
         """Each partition as JSON."""
-        pieces: list[Any] = []
-        for n, name in enumerate(_TYPES):
-            pieces.append(f'{"," if n else "{"}"{name}":')
-            few = self._few.get(name)
-            pieces.append(self._ints[name].cast(pa.string()) if few is None else few.json())
-        return pc.binary_join_element_wise(*pieces, "}", "")
+        topics = [
+            f'{{"topicId":"{uuid_text(topic_id)}","topic":{json_text(name)},"partition":'
+            for topic_id, name in self._topics.values
+        ]
+        partition, leader_epoch, epoch = (one.cast(pa.string()) for one in self._ints.values())
+        return pc.binary_join_element_wise(
+            self._topics.spread(pa.array(topics, pa.string())),
+            partition,
+            self._shapes.spread(pa.array(self._shape.texts(), pa.string())),
+            leader_epoch,
+            ',"partitionEpoch":',
+            epoch,
+            "}",
+            "",
+        )
 
 
-def _lists(records: Sequence[Any], field: str, convert: Callable[[Any], list[Any]]) -> _Few:
+class _Shapes:
+    """The columns and the JSON that partitions of one shape share, from a record of each."""
+
+    def __init__(self, records: Sequence[Any]) -> None:
+        self._leaders = [one.leader for one in records]
+        self._states = _Few([tree.recovery_state(one.leader_recovery_state) for one in records])
+        self._lists = {name: _lists(records, field) for name, field in _LISTS.items()}
+
+    def columns(self) -> dict[str, pa.Array]:
+        states = pa.array([*map(str, self._states.values)], pa.string())
+        return {
+            "leader": pa.array(self._leaders, pa.int32()),
+            _RECOVERY: self._states.spread(states),
+            **{
+                name: few.spread(pa.array(few.values, _TYPES[name]))
+                for name, few in self._lists.items()
+            },
+        }
+
+    def texts(self) -> list[str]:
+        """The members from ``replicas`` to the name of ``leaderEpoch``."""
+        sides = {
+            name: few.each([*map(json_text, few.values)])
+            for name, few in {**self._lists, _RECOVERY: self._states}.items()
+        }
+        sides["leader"] = map(str, self._leaders)
+        names = [name for name in _TYPES if name in sides]
+        form = "".join(f',"{name}":%s' for name in names) + ',"leaderEpoch":'
+        return [form % one for one in zip(*(sides[name] for name in names), strict=True)]
+
+
+def _lists(records: Sequence[Any], field: str) -> _Few:
     """A column of lists. Most are shared between records, so each object is converted once."""
-    lists = [*map(attrgetter(field), records)]
+    lists = [getattr(one, field) for one in records]
     ids = [*map(id, lists)]
     by_id = dict(zip(ids, lists, strict=True))
-    return _Few(ids, lambda one: convert(by_id[one] or ()))
+    few = _Few(ids, by_id)
+    convert: Callable[[Any], Any] = uuid_text if field == "directories" else int
+    few.values = [[*map(convert, one or ())] for one in by_id.values()]
+    return few
 
 
 class _Few:
     """A column of few different values."""
 
-    def __init__(self, values: Sequence[Any], convert: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, values: Sequence[Any], known: Mapping[Any, Any] | None = None) -> None:
+        """``known`` has each value once, in the order of ``values``."""
         # Calls of C alone: a large log has millions of values.
-        known = dict.fromkeys(values)
+        known = dict.fromkeys(values) if known is None else known
         places = dict(zip(known, range(len(known)), strict=True))
-        self._rows = pa.array([*map(places.__getitem__, values)], pa.int32())
-        self._values = [*known] if convert is None else [*map(convert, known)]
+        self._places = [*map(places.__getitem__, values)]
+        self.values: list[Any] = [*known]
 
-    def column(self, of: pa.DataType) -> pa.Array:
-        """The values as a column. A word that is not known is a number, as text."""
-        values = self._values
-        if pa.types.is_string(of):
-            values = [one if one is None else str(one) for one in values]
-        return pa.array(values, of).take(self._rows)
+    def each(self, converted: Sequence[Any]) -> Iterator[Any]:
+        """The column, where ``converted`` has something for each of ``values``."""
+        return map(converted.__getitem__, self._places)
 
-    def json(self) -> pa.Array:
-        """The values as JSON."""
-        return pa.array(map(json_text, self._values), pa.string()).take(self._rows)
+    def spread(self, converted: pa.Array) -> pa.Array:
+        """The same for Arrow."""
+        return converted.take(pa.array(self._places, pa.int32()))

@@ -95,7 +95,9 @@ class Trouble(NamedTuple):
 
 @dataclass
 class State:
-    """The state of a fold after the records below ``next_offset``."""
+    """The state of a fold after the records below ``next_offset``, of which the last one has the
+    timestamp ``last_time`` (ms).
+    """
 
     image: Image = field(default_factory=Image)
     since: dict[str, dict[Key, Moment]] = field(
@@ -103,6 +105,7 @@ class State:
     )
     held: list[Row] = field(default_factory=list)
     next_offset: int = 0
+    last_time: int | None = None
 
 
 @dataclass

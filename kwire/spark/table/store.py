@@ -1,20 +1,23 @@
 """Stores the tables as files: Parquet beside a manifest that lists the valid ones. It knows no
-Spark; one writer, many readers.
+Spark; one writer at a time, many readers.
 
 A commit writes new files under new names, then replaces the manifest. A writer that is killed
 before that leaves files that no manifest lists, and the next writer deletes them. A reader uses the
-files of the manifest it read: replaced files are deleted some minutes later.
+files of the manifest it read: replaced files are deleted some minutes later. On a file system of
+this machine, or one that is mounted, a lock keeps a second writer out from the first file of a
+commit to the manifest; on others only the number of the commit does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
@@ -36,6 +39,9 @@ from kwire.spark.table.kinds import KINDS
 from kwire.spark.table.rows import Folded, State, current
 
 MANIFEST: Final = "manifest.json"
+_LOCK: Final = "lock"
+#: So long a writer waits for another one, such as an earlier attempt of the same task.
+_LOCK_S: Final = 30.0
 _FORMAT: Final = 1
 #: How long a file that was replaced is kept for those who are reading it.
 _KEEP_S: Final = 600
@@ -43,9 +49,9 @@ _KEEP_S: Final = 600
 _FANOUT: Final = 12
 _DATA: Final = re.compile(r"data/[a-z_]+-[0-9]{12}-[0-9]+\.parquet")
 
-#: The form that readers use: the Parquet files themselves, or Delta tables that are written from
-#: them (``delta``).
-Format = Literal["parquet", "delta"]
+#: The form that readers use: the Parquet files themselves, or tables that are written from them
+#: (``delivery``).
+Format = Literal["parquet", "delta", "iceberg"]
 
 
 class TablesError(RuntimeError):
@@ -54,8 +60,8 @@ class TablesError(RuntimeError):
 
 @dataclass
 class Outbox:
-    """The part of the last commit that must be delivered to Delta tables, besides its files in
-    ``Manifest.appended``.
+    """The part of the last commit that must be delivered to tables of another format, besides its
+    files in ``Manifest.appended``.
 
     ``id`` is that of the tables, ``since`` the next offset of the commit before, ``dirty`` the
     buckets that changed.
@@ -69,7 +75,9 @@ class Outbox:
 @dataclass
 class Manifest:
     """The files of the current commit. ``appended`` lists (file, level) of tables that only grow,
-    ``current`` the file of each bucket of a kind.
+    ``current`` the file of each bucket of a kind. ``cluster`` is the id of the cluster, None if it
+    is not known, ``last_time`` the timestamp (ms) of the record before ``next_offset``; ``token``
+    tells a commit from one of the same number in tables that were built anew.
     """
 
     commit: int = 0
@@ -80,6 +88,9 @@ class Manifest:
     replaced: list[tuple[float, str]] = field(default_factory=list)
     kept: Format = "parquet"
     outbox: Outbox = field(default_factory=Outbox)
+    cluster: str | None = None
+    last_time: int | None = None
+    token: str = ""
 
     def files(self) -> set[str]:
         """Return all files that are valid, or may still be read."""
@@ -103,6 +114,7 @@ class Store:
         self._fs, self.root = fs.FileSystem.from_uri(self._prefix)
         self.manifest = self.read_manifest()
         self._begun: _Commit | None = None
+        self._locked = False
         if kept is not None and not self.manifest.commit:
             self.manifest.kept = kept
         elif kept not in (None, self.manifest.kept):
@@ -130,6 +142,45 @@ class Store:
                 f"{self._prefix}/{MANIFEST} cannot be read: {error}; build the tables anew"
             ) from None
 
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep other writers out for the block, which may contain another one of these. Raises
+        TablesError if one does not end within half a minute.
+        """
+        if self._locked or not isinstance(self._fs, fs.LocalFileSystem):
+            yield
+            return
+        os.makedirs(self.root, exist_ok=True)
+        with open(f"{self.root}/{_LOCK}", "ab") as file:
+            self._wait_for(file.fileno())
+            self._locked = True
+            try:
+                yield
+            finally:
+                self._locked = False
+
+    def _wait_for(self, lock: int) -> None:
+        deadline = time.monotonic() + _LOCK_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise self._other_writer() from None
+                time.sleep(0.02)
+            else:
+                return
+
+    def is_current(self) -> bool:
+        """True if no other writer has committed since this one did. Raises TablesError."""
+        now = self.read_manifest()
+        return (now.commit, now.token) == (self.manifest.commit, self.manifest.token)
+
+    def _other_writer(self) -> TablesError:
+        return TablesError(
+            f"{self._prefix}: another writer uses these tables; let only one query write them"
+        )
+
     def uri(self, name: str) -> str:
         """A file or directory in here as Spark names it."""
         return f"{self._prefix}/{name}"
@@ -143,14 +194,36 @@ class Store:
         selector = fs.FileSelector(f"{self.root}/{directory}", allow_not_found=True)
         return [one.base_name for one in self._fs.get_file_info(selector) if one.is_file]
 
+    def files_below(self, directory: str) -> list[tuple[str, float]]:
+        """The files in ``directory``, each with the time of writing (seconds since 1970)."""
+        selector = fs.FileSelector(f"{self.root}/{directory}", allow_not_found=True)
+        found = [one for one in self._fs.get_file_info(selector) if one.is_file]
+        return [(f"{directory}/{one.base_name}", one.mtime.timestamp()) for one in found]
+
+    def delete(self, file: str) -> None:
+        """Delete a file, unless it is gone."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_file(f"{self.root}/{file}")
+
     def read(self, files: Iterable[str]) -> pa.Table:
         """Return the rows of files of the manifest, which have the same columns."""
         return pa.concat_tables(map(self._read, files))
 
     def load(self) -> State:
-        """Return the state of the last commit, and delete the files that a killed writer left."""
-        self._sweep()
-        state = State(next_offset=self.manifest.next_offset)
+        """Return the state of the last commit, and delete the files that a killed writer left.
+        Raises TablesError.
+        """
+        with self.writing():
+            found, self._begun = self.read_manifest(), None
+            if not found.commit:
+                found.kept = self.manifest.kept
+            self.manifest = found
+            self._sweep()
+            return self.state()
+
+    def state(self) -> State:
+        """Return the state of the last commit that was read."""
+        state = State(next_offset=self.manifest.next_offset, last_time=self.manifest.last_time)
         for kind in KINDS:
             files = self.manifest.current.get(kind.entity, {}).values()
             restore(state, kind, (self._read(file) for file in files))
@@ -160,40 +233,54 @@ class Store:
 
     def add(self, folded: Folded) -> None:
         """Write the rows of ``folded`` into files that count with the next :meth:`commit`. A long
-        log goes by here in parts, so that memory holds one of them. Raises OSError.
+        log goes by here in parts, so that memory holds one of them. Let the parts and the commit be
+        one block of :meth:`writing`. Raises OSError.
         """
+        with self.writing():
+            self._add(folded)
+
+    def _add(self, folded: Folded) -> None:
         commit = self._begun = self._begun or _Commit(self)
-        if folded.changes:
-            commit.append("changes", changes_table(folded.changes))
-        if folded.errors:
-            commit.append("errors", errors_table(folded.errors))
-        if folded.load:
-            commit.append("load", load_table(folded))
-        for kind in KINDS:
-            if folded.closed[kind.entity]:
-                commit.append(kind.table, closed_table(kind, folded.closed[kind.entity]))
+        for name, table in _tables(folded):
+            commit.append(name, table)
         commit.dirty |= folded.dirty
+
+    def write(self, folded: Folded, number: int) -> list[tuple[str, str]]:
+        """Write the rows of ``folded`` into files that count when :meth:`adopt` names them, with
+        numbers from ``number`` on: (table, file) of each. Raises OSError.
+        """
+        files = []
+        for n, (name, table) in enumerate(_tables(folded), number):
+            file = _data_file(name, self.manifest.commit + 1, n)
+            self._write(file, table)
+            files.append((name, file))
+        return files
+
+    def adopt(self, files: Iterable[tuple[str, str]]) -> None:
+        """Let files of :meth:`write` count with the next :meth:`commit`, in their order."""
+        commit = self._begun = self._begun or _Commit(self)
+        for name, file in files:
+            commit.adopt(name, file)
 
     def commit(self, state: State, folded: Folded) -> None:
         """Add ``folded`` to the tables, and what was added before: all of it or, after a crash,
         nothing. Raises TablesError, OSError.
         """
-        self.add(folded)
-        commit, self._begun = self._begun or _Commit(self), None
-        for kind in KINDS:
-            dirty = sorted(bucket for entity, bucket in commit.dirty if entity == kind.entity)
-            for bucket, here in current(state, kind.entity, dirty).items():
-                commit.replace_current(
-                    kind.entity, kind.table, bucket, current_table(state, kind, here)
-                )
-        commit.hold(held_table(state.held) if state.held else None)
-        self._publish(commit.done(state.next_offset))
+        with self.writing():
+            self._add(folded)
+            commit, self._begun = self._begun or _Commit(self), None
+            for kind in KINDS:
+                dirty = sorted(bucket for entity, bucket in commit.dirty if entity == kind.entity)
+                for bucket, here in current(state, kind.entity, dirty).items():
+                    commit.replace_current(
+                        kind.entity, kind.table, bucket, current_table(state, kind, here)
+                    )
+            commit.hold(held_table(state.held) if state.held else None)
+            self._publish(commit.done(state))
 
     def _publish(self, manifest: Manifest) -> None:
-        if self.read_manifest().commit != self.manifest.commit:
-            raise TablesError(
-                f"{self._prefix}: another writer uses these tables; let only one query write them"
-            )
+        if not self.is_current():
+            raise self._other_writer()
         text = json.dumps({"format": _FORMAT, **asdict(manifest)})
         temporary = f"{self.root}/{MANIFEST}.tmp"
         with self._fs.open_output_stream(temporary) as file:
@@ -221,6 +308,23 @@ class Store:
         pq.write_table(table, f"{self.root}/{file}", filesystem=self._fs)
 
 
+def _tables(folded: Folded) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of tables that only grow."""
+    if folded.changes:
+        yield "changes", changes_table(folded.changes)
+    if folded.errors:
+        yield "errors", errors_table(folded.errors)
+    if folded.load:
+        yield "load", load_table(folded)
+    for kind in KINDS:
+        if folded.closed[kind.entity]:
+            yield kind.table, closed_table(kind, folded.closed[kind.entity])
+
+
+def _data_file(name: str, commit: int, number: int) -> str:
+    return f"data/{name}-{commit:012d}-{number}.parquet"
+
+
 class _Commit:
     """A manifest under construction."""
 
@@ -235,13 +339,16 @@ class _Commit:
         self._held = old.held
         self.dirty: set[tuple[str, int]] = set()
         self._outbox = Outbox(old.outbox.id or uuid.uuid4().hex, old.next_offset)
-        if old.kept == "delta":  # what was in it is delivered
+        if old.kept != "parquet":  # what was in it is delivered
             self._let_go(str(file) for files in self._appended.values() for file, _ in files)
             self._appended = {}
 
     def append(self, name: str, table: pa.Table) -> None:
+        self.adopt(name, self._write(name, table))
+
+    def adopt(self, name: str, file: str) -> None:
         files: list[Any] = self._appended.setdefault(name, [])
-        files.append((self._write(name, table), 0))
+        files.append((file, 0))
         while len(files) >= _FANOUT and len({level for _, level in files[-_FANOUT:]}) == 1:
             together, level = files[-_FANOUT:], files[-1][1] + 1
             merged = pa.concat_tables(self._read_all(file for file, _ in together))
@@ -260,26 +367,29 @@ class _Commit:
         self._let_go([self._held] if self._held else [])
         self._held = None if table is None else self._write("held", table)
 
-    def done(self, next_offset: int) -> Manifest:
+    def done(self, state: State) -> Manifest:
         appended: Any = self._appended
         kept = self._store.manifest.kept
-        outbox = self._outbox if kept == "delta" else Outbox()
+        outbox = Outbox() if kept == "parquet" else self._outbox
         return Manifest(
             self._number,
-            next_offset,
+            state.next_offset,
             appended,
             self._current,
             self._held,
             self._replaced,
             kept,
             outbox,
+            self._store.manifest.cluster,
+            state.last_time,
+            uuid.uuid4().hex,
         )
 
     def _let_go(self, files: Iterable[str]) -> None:
         self._replaced += [(self._now, file) for file in files]
 
     def _write(self, name: str, table: pa.Table) -> str:
-        file = f"data/{name}-{self._number:012d}-{self._files}.parquet"
+        file = _data_file(name, self._number, self._files)
         self._files += 1
         self._store._write(file, table)
         return file

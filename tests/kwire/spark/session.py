@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.interop.clients import missing
 from tools.maven import MavenError
-from tools.spark_home import driver_options, environment
+from tools.spark_home import FEW_ROWS, driver_options, environment
 from tools.spark_jars import spark_jars
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def _session(jars: str) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
+        **FEW_ROWS,
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": driver_options(),

@@ -61,11 +61,17 @@ def contents(
     return dict(_entity(kind, image, key, known) for kind in KINDS for key in kind.keys(image))
 
 
+def entity_at(kind: Kind, image: Image, key: Key) -> Any:
+    """The columns of the entity ``key``, None where it does not exist."""
+    record = kind.record(image, key)
+    return None if record is None else kind.fields(image, record)
+
+
 def _entity(
     kind: Kind, image: Image, key: Key, known: dict[int, tuple[Message, Entity]] | None
 ) -> Entity:
     if known is None or kind.entity != "partition":
-        return (kind.entity, kind.text(key)), kind.at(image, key)
+        return (kind.entity, kind.text(key)), entity_at(kind, image, key)
     record = image.partitions[key[0]][key[1]]
     if id(record) not in known:
         entity = (kind.entity, kind.text(key)), kind.fields(image, record)

@@ -13,6 +13,7 @@ if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from kwire.records.header import iter_batches
+from kwire.spark.source.files import Damage, read_columns
 from kwire.spark.table.directory import directory_rows
 from kwire.spark.table.rows import Row
 from tests.kwire.spark.table_rows import rows_of
@@ -62,6 +63,25 @@ def test_damaged_places_are_rows_with_an_error(logs: Any, tmp_path: Path) -> Non
     assert all(str(segment) in (row.error or "") for row in errors)
     assert set(found) - set(errors) < set(whole)
     assert errors[0].offset in {row.offset for row in whole}
+
+
+def test_batches_below_the_offset_are_not_decoded(logs: Any, tmp_path: Path) -> None:
+    source = logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0"
+    directory = tmp_path / "log"
+    shutil.copytree(source, directory)
+    [segment] = directory.glob("*.log")
+    data = bytearray(segment.read_bytes())
+    batches = [*iter_batches(bytes(data))]
+    since = batches[len(batches) // 2].base_offset
+    expected = rows(directory, since)
+    for one in batches:
+        if one.base_offset < since:
+            data[one.end - 2] ^= 0xFF
+    segment.write_bytes(data)
+    assert rows(directory, since) == expected
+    file = str(segment)
+    assert not [one for one in read_columns(file, since) if isinstance(one, Damage)]
+    assert [one for one in read_columns(file) if isinstance(one, Damage)]
 
 
 def test_log_that_starts_behind_the_offset_is_refused(logs: Any, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ what they read.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from pathlib import Path
@@ -144,6 +145,19 @@ def test_a_manifest_that_is_none_is_a_sentence(tmp_path: Path, text: str) -> Non
         TablesError, match=r"manifest.json cannot be read: .*; build the tables anew"
     ):
         Store(str(tmp_path))
+
+
+@needs_shared
+def test_tables_of_an_earlier_release_are_taken_over(logs: Any, tmp_path: Path) -> None:
+    rows = rows_of(logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0")
+    built(tmp_path / "old", rows[:500])
+    manifest = tmp_path / "old" / "manifest.json"
+    known = json.loads(manifest.read_text())
+    for name in ("cluster", "last_time", "token", "outbox"):
+        del known[name]
+    manifest.write_text(json.dumps(known))
+    built(tmp_path / "new", rows[:500])
+    assert held_by(built(tmp_path / "old", rows)) == held_by(built(tmp_path / "new", rows))
 
 
 @needs_shared
