@@ -13,7 +13,7 @@ serve: .venv/serve        ## Start a metadata quorum of one, served on 127.0.0.1
 
 test: .venv/test          ## Every check, then the interoperability tests (they need Java 17, Maven, kcat, Chromium and Prometheus)
 	$(MAKE) --no-print-directory -j2 check prefetch
-	$(BIN)/python -m pytest -m interop -n 4 --dist loadfile --no-loadscope-reorder --durations=40
+	$(BIN)/python -m pytest -m interop -n 5 --dist loadfile --no-loadscope-reorder --durations=40
 
 check: .venv/test         ## Every check: generated files, lint, import contracts, types, unit tests, links
 	$(BIN)/python -m tools.check
@@ -38,7 +38,7 @@ clean:                    ## Remove the environment
 	touch $@
 
 .venv/test: setup.cfg pyproject.toml | $(BIN)/python
-	DIST_EXTRA_CONFIG=$(CURDIR)/tools/uncompressed_wheels.cfg $(BIN)/python -m pip install -q --no-compile -e '.[test,check,spark,delta]'
+	DIST_EXTRA_CONFIG=$(CURDIR)/tools/uncompressed_wheels.cfg $(BIN)/python -m pip install -q --no-compile -e '.[test,check,spark,pipelines,delta,iceberg]'
 	touch $@ .venv/serve
 
 .venv/bench: setup.cfg pyproject.toml | $(BIN)/python

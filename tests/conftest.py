@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,6 +91,7 @@ _SWITCHES = frozenset(
         "KWIRE_PARTITION_STEPS",
         "KWIRE_COMPARE_SECONDS",
         "KWIRE_ADMIN_REQUESTS",
+        "KWIRE_SPARK_CLUSTER_KILLS",
         "KWIRE_SPARK_KILLS",
     }
     | {"KWIRE_SIM_SEEDS", "KWIRE_SIM_SCHEDULES", "KWIRE_REWRITE_TRANSCRIPTS"}
@@ -103,6 +105,29 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 
 settings.register_profile("kwire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kwire")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile`` some files share a process (``tests.interop.conftest``)."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.interop.conftest import group
+
+    scheduler = importlib.import_module("xdist.scheduler").LoadFileScheduling(config, log)
+    by_file = scheduler._split_scope
+    scheduler._split_scope = lambda nodeid: group(by_file(nodeid))
+    return scheduler
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Pass over files without interoperability tests in a run of those alone: each process of the
+    run would import and parametrize twelve thousand tests to select some hundred.
+    """
+    if config.option.markexpr != "interop" or not collection_path.match("test_*.py"):
+        return None
+    marked = collection_path.parent.name == "interop" or "interop" in collection_path.read_text()
+    return None if marked else True
 
 
 @functools.cache

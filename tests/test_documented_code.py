@@ -15,6 +15,7 @@ import click
 import pytest
 
 from gateway.cli import main
+from gateway.cli.spark_init import WithInit, init
 from tests.documented import ROOT, Block, blocks, commands
 
 BLOCKS: Final = blocks()
@@ -22,6 +23,7 @@ BLOCKS: Final = blocks()
 RUN_BY: Final = {
     "docs/audit.md": "tests/interop/test_audit.py",
     "docs/spark.md": "tests/interop/test_spark.py",
+    "docs/spark-pipelines.md": "tests/interop/test_spark_pipelines.py",
     "docs/spark-source.md": "tests/interop/test_spark_source.py",
     "docs/spark-tables.md": "tests/interop/test_spark_jobs.py",
     "docs/views.md": "tests/interop/test_view_sinks.py",
@@ -31,9 +33,13 @@ FOREIGN: Final = {
     "kcat": "needs a server: tests/interop/test_documented_commands.py",
     "kafka-": "is a tool of Kafka: tests/interop runs the tools by tools/java.py",
     "pip": "installs packages: tests/interop/test_package.py installs the wheel",
+    "spark-pipelines": "needs Spark: tests/interop/test_spark_pipelines.py runs the project",
+    "$SPARK_HOME/bin/": "needs Spark: tests/interop/test_spark_standalone.py runs the programs",
+    "export": "goes with them",
     "spark-submit": "needs Spark: tests/interop/test_spark.py submits the examples",
     "rm": "deletes the log of a stopped Kafka node: tests/interop/test_own_snapshots.py",
     "cp": "goes with rm",
+    "cd": "goes with spark-pipelines",
     "curl": "needs a management port: tests/gateway/server/management",
     "jq": "rewrites JSON for another program, or follows a pipe",
     "promtool": "needs Prometheus: tests/interop/test_operations.py",
@@ -90,6 +96,8 @@ def _check_kwire(words: list[str]) -> None:
         found = command.get_command(click.Context(command), words[0])
         assert found is not None, words
         command, words = found, words[1:]
+    if isinstance(command, WithInit) and words[:1] == ["init"]:
+        command, words = init, words[1:]
     known = {
         name
         for option in command.params

@@ -70,7 +70,7 @@ def attempt(version: str, level: str) -> None:
     settings = {"broker.session.timeout.ms": SESSIONS["broker.session.timeout.ms"]}
     with (
         own_quorum(1, formatted=True, release=level, properties=settings) as own,
-        real_brokers(own, 2, version=version, properties=SESSIONS, kill_at_end=True) as brokers,
+        real_brokers(own, 2, version=version, properties=SESSIONS) as brokers,
     ):
         brokers.tool(
             java.TOPICS,

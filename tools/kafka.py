@@ -28,14 +28,14 @@ from tools.kafka_files import (
 )
 from tools.process import Process, ProcessError, accepts
 
-__all__ = ["AT_ONCE", "FAST_START", "Cluster", "Node", "kafka"]
+__all__ = ["AT_ONCE", "FAST_START", "FULL_SPEED", "Cluster", "Node", "kafka"]
 
 _STARTED = "Kafka Server started"
 _PORT_TAKEN = ("Address already in use", "BindException")
 _TRIES = 3
 
-#: For a broker that has to be as fast as possible.
-_SERVER_OPTIONS = ("-Xms128m", "-Xmx768m", "-Xshare:auto", "-XX:+UseG1GC")
+#: For a broker whose speed is measured.
+FULL_SPEED = ("-Xms128m", "-Xmx768m", "-Xshare:auto", "-XX:+UseG1GC")
 #: For many nodes on few cores, started often: no second compiler, no collector threads, less
 #: memory.
 FAST_START = ("-Xms64m", "-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -52,7 +52,7 @@ class Cluster:
     cluster_id: str
     nodes: list[Node]
     directory: Path
-    options: Sequence[str] = _SERVER_OPTIONS
+    options: Sequence[str] = FAST_START
     #: Properties of a client that the controllers accept, for ``--command-config``; None if none
     #: are needed.
     client_config: Path | None = None
@@ -225,10 +225,10 @@ def kafka(
     node_properties: Callable[[Node], Mapping[str, str]] | None = None,
     client_properties: Mapping[str, str] | None = None,
     format_arguments: Sequence[str] = (),
-    options: Sequence[str] = _SERVER_OPTIONS,
-    kill_at_end: bool = False,
+    options: Sequence[str] = FAST_START,
 ) -> Iterator[Cluster]:
-    """Yield a running cluster, which is stopped and removed at the end of the block.
+    """Yield a running cluster, which is killed and removed at the end of the block, because a
+    shutdown takes seconds.
 
     ``controllers=0`` makes every node a combined one (broker and controller), otherwise roles are
     apart: node ids from 1 are controllers, brokers from 101 (``brokers=0``: none). With
@@ -241,8 +241,7 @@ def kafka(
     ``controller_protocol`` and ``broker_protocol``; their keys (``ssl.*``,
     ``listener.name.controller.*``) are in ``properties``, and those of a client of the controllers
     in ``client_properties``. ``format_arguments`` go to the storage tool (``--add-scram``, ...),
-    ``options`` to every server's JVM. With ``kill_at_end`` the nodes are killed at the end, because
-    a shutdown takes seconds.
+    ``options`` to every server's JVM.
 
     Raises JavaError without Java or Maven, ProcessError when a node does not start.
     """
@@ -257,7 +256,7 @@ def kafka(
         cluster.stop()
         print(f"Kafka's logs are kept in {cluster.directory}", file=sys.stderr)
         raise
-    cluster.stop(kill=kill_at_end)
+    cluster.stop(kill=True)
     shutil.rmtree(cluster.directory)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka import Cluster, kafka
 from tools.loss.checker import Minimum
 from tools.loss.faults import APPENDS, KILLS
 from tools.loss.run import Result, judge, under_load
@@ -154,8 +154,6 @@ def _cluster(peer: str) -> Iterator[Cluster]:
             controllers=_NODES,
             static_voters=True,
             properties=slower,
-            options=FAST_START,
-            kill_at_end=True,
         ) as real:
             yield real
 

@@ -8,14 +8,13 @@ status is 0: the tests that need it try again, and report what is missing.
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from importlib import metadata
 
 from tools import class_archive, connect, java, pyspark_release, spark_home
+from tools.idle import run_when_idle
 from tools.java import JavaError
 from tools.maven import MavenError, resolve
 from tools.process import ProcessError
@@ -27,7 +26,7 @@ _RELEASES = ("4.4.0", "4.1.2")
 
 
 def main() -> None:
-    _run_when_idle()
+    run_when_idle()
     for name, part in _parts().items():
         began = time.monotonic()
         try:
@@ -46,14 +45,6 @@ def main() -> None:
         print(f"prefetch: {name} {result}, {time.monotonic() - began:.1f} s", flush=True)
 
 
-def _run_when_idle() -> None:
-    """Take the processor time that no other process wants; the processes started later do too."""
-    if sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
-        os.nice(19)
-
-
 def _parts() -> dict[str, Callable[[], object]]:
     kafka = {
         f"Kafka {version}": lambda version=version: java.class_path(version)
@@ -64,7 +55,7 @@ def _parts() -> dict[str, Callable[[], object]]:
         f"Kafka {java.KAFKA_VERSION} with archived classes": class_archive.make,
         "Spark's Kafka source": spark_jars,
         "PySpark with archived classes": spark_home.make_archive,
-        f"PySpark {DELTA_FOR} with archived classes": _other_pyspark,
+        f"PySpark {DELTA_FOR} with its jars": _other_pyspark,
         f"Delta for PySpark {DELTA_FOR}": lambda: delta_jars(f"{DELTA_FOR}.0"),
         **kafka,
         "Kafka Connect's file sink": connect.file_jars,
@@ -73,14 +64,14 @@ def _parts() -> dict[str, Callable[[], object]]:
 
 
 def _other_pyspark() -> None:
-    """The environment of ``tests/interop/spark_release.py``, and the jars and archive for it."""
+    """The environment of ``tests/interop/spark_release.py``, and the jars for it. To archive its
+    classes would take longer than its few drivers gain.
+    """
     python = str(pyspark_release.environment(DELTA_FOR))
-    for module in ("tools.spark_home", "tools.spark_jars"):
-        done = subprocess.run(
-            [python, "-m", module], capture_output=True, text=True, timeout=600, check=False
-        )
-        if done.returncode:
-            raise JavaError(f"python -m {module} ended with {done.returncode}:\n{done.stderr}")
+    command = [python, "-m", "tools.spark_jars"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        raise JavaError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
 
 
 if __name__ == "__main__":

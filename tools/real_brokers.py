@@ -64,10 +64,9 @@ def real_brokers(
     log_dirs: int = 1,
     options: Sequence[str] = FAST_START,
     directory: Path | None = None,
-    kill_at_end: bool = False,
 ) -> Iterator[RealBrokers]:
     """Yield brokers that have registered with the controllers of ``own`` and are unfenced; they are
-    stopped at the end of the block.
+    killed at the end of the block.
 
     Node ids are 101 and up. ``properties`` go into every server.properties. The directory is
     removed unless it was given or something failed. Raises JavaError without Java or Maven,
@@ -98,7 +97,7 @@ def real_brokers(
         cluster.stop(kill=True)
         print(f"the brokers' logs are kept in {scratch}", file=sys.stderr)
         raise
-    cluster.stop(kill=kill_at_end)
+    cluster.stop(kill=True)
     if directory is None:
         shutil.rmtree(scratch)
 

@@ -56,7 +56,7 @@ def check(report: Report, version: str, least: int) -> None:
         for result in report.results
         if result.outcome in _NOT_KEPT
     ]
-    assert broken == []
+    assert broken == [], "\n".join(broken)
     assert report.remarks == []
     assert counts[Outcome.PASS] >= least
     assert report.duration_s < 60

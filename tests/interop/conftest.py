@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from tests.interop.browser import Browser, browser
 
 #: (log, way, records, sha256), for the table at the end of the run.
 READ: list[tuple[str, str, int, str]] = []
@@ -13,26 +16,54 @@ READ: list[tuple[str, str, int, str]] = []
 FIGURES: list[str] = []
 
 
-#: The files that take longest, longest first. Four are run at a time, on two cores, as each waits
-#: for elections and time-outs half of its time: one that comes last would be waited for alone.
+#: The files that take longest, longest first. More are run at a time than there are cores, because
+#: each waits for elections and time-outs half of its time; one that comes last is waited for alone.
 _LONGEST: Final = (
-    "test_spark_delta",
-    "test_own_quorum_failover",
-    "test_spark_tables",
-    "test_logs",
-    "test_quorum_failover",
+    "test_spark_formats",
     "test_spark",
-    "test_own_quorum_crashes",
-    "test_admin_tools",
-    "test_spark_source",
-    "test_real_brokers",
+    "test_spark_standalone",
     "test_spark_42",
+    "test_spark_tables",
+    "test_spark_pipelines",
+    "test_spark_clusters",
+    "test_spark_delta",
+    "test_spark_source",
+    "test_spark_jobs",
     "test_spark_live",
     "test_view_sinks",
-    "test_spark_jobs",
+    "test_audit",
+    "test_own_quorum_clients",
+    "test_quorum_failover",
+    "test_admin_tools",
+    "test_logs",
+    "test_own_quorum_failover",
+    "test_own_quorum_crashes",
+    "test_conform_kafka",
+    "test_real_brokers",
     "test_quorum_observed",
+    "test_conform_releases",
     "test_partition_life",
     "test_controller_plain_model",
+)
+#: Files whose tests share one Spark session. The start of one and its first queries take some 15 s
+#: of processor time, so that each list runs in one process (``--dist loadfile``).
+_SPARK: Final = (
+    (
+        "test_spark_formats",
+        "test_spark_pipelines",
+        "test_spark_tables",
+        "test_spark_delta",
+        "test_spark_jobs",
+        "test_view_sinks",
+    ),
+    (
+        "test_spark",
+        "test_spark_clusters",
+        "test_spark_source",
+        "test_spark_live",
+        "test_audit",
+        "test_own_quorum_clients",
+    ),
 )
 
 
@@ -44,8 +75,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
 
 
+def group(file: str) -> str:
+    """The name of the files whose tests run in the same process as those of ``file``."""
+    for number, files in enumerate(_SPARK, 1):
+        if Path(file).stem in files:
+            return f"spark-{number}"
+    return file
+
+
 def _rank(item: pytest.Item) -> int:
     return _LONGEST.index(item.path.stem) if item.path.stem in _LONGEST else len(_LONGEST)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A running Chromium for the tests of one file."""
+    with browser() as running:
+        yield running
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

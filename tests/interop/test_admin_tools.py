@@ -26,7 +26,6 @@ from tests.interop.own_kafka import complaints
 from tests.interop.quorum import files_of
 from tests.interop.test_own_snapshots import shell
 from tools import java, java_tools
-from tools.bench.controller import compared as measured
 from tools.kafka import FAST_START, Cluster, kafka
 from tools.kafka_files import Node, Shape, write_properties
 from tools.own_quorum import OwnCluster, own_quorum
@@ -114,20 +113,13 @@ def tools_run(tmp_path_factory: pytest.TempPathFactory) -> ToolsRun:
     need_java()
     directory = tmp_path_factory.mktemp("admin")
     with (
-        kafka(
-            brokers=2, controllers=3, properties=_AUTHORIZED, options=FAST_START, kill_at_end=True
-        ) as real,
+        kafka(brokers=2, controllers=3, properties=_AUTHORIZED) as real,
         own_quorum(
             3, static_voters=False, properties=_AUTHORIZED, directory=directory / "own"
         ) as own,
-        real_brokers(own, 2, properties=_AUTHORIZED, kill_at_end=True) as brokers,
+        real_brokers(own, 2, properties=_AUTHORIZED) as brokers,
     ):
         differences = list(compared(real.bootstrap, brokers.bootstrap, directory))
-        for row in measured(own, brokers, real, rounds=1, kills=1):
-            FIGURES.append(
-                f"controllers, {row['what']}: kwire {row['kwire']:.0f}, Kafka's "
-                f"{row['peer_value']:.0f} {row['unit']}"
-            )
     return ToolsRun(differences, own)
 
 

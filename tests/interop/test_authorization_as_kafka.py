@@ -23,7 +23,7 @@ from tests.gateway.handlers.test_authorization import LISTENERS, SecuredWorld, i
 from tests.gateway.handlers.world import build
 from tests.interop.clients import need_java
 from tests.interop.conftest import FIGURES
-from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka import Cluster, kafka
 from tools.kafka_security import (
     ADMIN,
     ADMIN_PASSWORD,
@@ -90,8 +90,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with kafka(
         properties=properties,
         client_properties=client,
-        options=FAST_START,
-        kill_at_end=True,
         **protocols,
     ) as cluster:
         made = Place(cluster, tmp_path_factory.mktemp("clients"))

@@ -128,7 +128,7 @@ def test_brokers_get_the_responses_of_kafka_and_the_logs_are_equal(
         "format_arguments": ["--release-version", release],
     }
     with (
-        kafka(brokers=0, controllers=1, kill_at_end=True, **options) as cluster,
+        kafka(brokers=0, controllers=1, **options) as cluster,
         WireClient(cluster.controllers) as real,
     ):
         both = Both(real, cluster.cluster_id, level)

@@ -30,7 +30,7 @@ from tests.conformance_faults.test_broker_faults import run_with_and_without
 from tests.interop.conform_cards import PROPERTIES, check, report_of
 from tests.interop.quorum import need_kafka, observing
 from tools.gateway_process import gateway
-from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka import Cluster, kafka
 from tools.kafka_security import properties_text, secured
 
 _VERSION = "4.3.1"
@@ -52,8 +52,6 @@ def cluster() -> Iterator[Cluster]:
         brokers=1,
         controllers=1,
         properties=PROPERTIES,
-        options=FAST_START,
-        kill_at_end=True,
     ) as running:
         yield running
 
@@ -67,9 +65,7 @@ def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     client = directory / "client.properties"
     client.write_text(properties_text(settings.client_properties))
     options = settings.options() | {"properties": {**settings.properties, **PROPERTIES}}
-    with kafka(
-        version=_VERSION, brokers=1, controllers=1, options=FAST_START, kill_at_end=True, **options
-    ) as running:
+    with kafka(version=_VERSION, brokers=1, controllers=1, **options) as running:
         yield running, client
 
 

@@ -9,7 +9,7 @@ import pytest
 from kwire.conformance.rule import Role
 from tests.interop.conform_cards import PROPERTIES, check, report_of
 from tests.interop.quorum import need_kafka
-from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka import Cluster, kafka
 
 _WORKERS = 16
 
@@ -18,9 +18,7 @@ _WORKERS = 16
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """One node that is broker and controller."""
     need_kafka(request.param)
-    with kafka(
-        version=request.param, properties=PROPERTIES, options=FAST_START, kill_at_end=True
-    ) as running:
+    with kafka(version=request.param, properties=PROPERTIES) as running:
         yield running
 
 

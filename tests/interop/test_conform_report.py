@@ -5,13 +5,12 @@ nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.interop.browser import Browser, browser
+from tests.interop.browser import Browser
 from tests.interop.conform_report import RULES, write_report
 
 #: Outcomes without a sign in the matrix.
@@ -53,12 +52,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("report")
     write_report(where, RULES)
     return where
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as running:
-        yield running
 
 
 def test_a_reader_sees_what_the_json_has(report: Path, chromium: Browser) -> None:

@@ -15,7 +15,7 @@ from tests.interop.conftest import FIGURES
 from tests.interop.controller_admin_requests import ACLS, QUOTAS, SCRAM
 from tests.interop.test_controller_answers import ask, settled, unlike
 from tools.gateway_process import gateway
-from tools.kafka import FAST_START, kafka
+from tools.kafka import kafka
 from tools.wire_client import WireClient
 
 #: kwire's values where they differ from Kafka's on purpose, and the reason.
@@ -54,9 +54,7 @@ def flags(properties: Mapping[str, str]) -> list[str]:
 def test_admin_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
     need_java()
     with (
-        kafka(
-            version=NEWEST, options=FAST_START, kill_at_end=True, properties=AUTHORIZER
-        ) as cluster,
+        kafka(version=NEWEST, properties=AUTHORIZER) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as kwires,

@@ -14,7 +14,7 @@ from tests.interop.clients import need_java
 from tests.interop.conftest import FIGURES
 from tests.interop.controller_requests import REQUESTS
 from tools.gateway_process import gateway
-from tools.kafka import FAST_START, kafka
+from tools.kafka import kafka
 from tools.wire_client import WireClient
 
 #: kwire's values where they differ from Kafka's on purpose, and the reason.
@@ -72,7 +72,7 @@ def test_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
     need_java()
     differences = []
     with (
-        kafka(version="4.4.0", options=FAST_START, kill_at_end=True) as cluster,
+        kafka(version="4.4.0") as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as kwires,

@@ -24,11 +24,11 @@ from tests.interop.conftest import FIGURES
 from tests.interop.images import image_of
 from tests.interop.test_controller_admin_answers import AUTHORIZER, NEWEST, flags
 from tools.gateway_process import gateway
-from tools.kafka import AT_ONCE, FAST_START, kafka
+from tools.kafka import AT_ONCE, kafka
 from tools.wire_client import WireClient
 
 #: Requests of one run; ``KWIRE_ADMIN_REQUESTS`` sets another number.
-_COUNT: Final = int(os.environ.get("KWIRE_ADMIN_REQUESTS", "3000"))
+_COUNT: Final = int(os.environ.get("KWIRE_ADMIN_REQUESTS", "1500"))
 _SEED: Final = 11
 
 
@@ -37,9 +37,7 @@ def test_random_operations_have_the_outcomes_of_the_model(tmp_path: Path) -> Non
     need_java()
     rng, model, mistakes = random.Random(_SEED), Model(), Counter[int]()
     with (
-        kafka(
-            version=NEWEST, options=FAST_START, kill_at_end=True, properties=AUTHORIZER | AT_ONCE
-        ) as cluster,
+        kafka(version=NEWEST, properties=AUTHORIZER | AT_ONCE) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as kwires,

@@ -19,7 +19,7 @@ from tests.interop.controller_admin_requests import find_acls, find_quotas, find
 from tests.interop.test_controller_admin_answers import AUTHORIZER, NEWEST, flags
 from tests.interop.test_controller_answers import ask, settled, unlike
 from tools.gateway_process import gateway
-from tools.kafka import AT_ONCE, FAST_START, kafka
+from tools.kafka import AT_ONCE, kafka
 from tools.wire_client import WireClient
 
 _REQUESTS: Final = (
@@ -39,9 +39,7 @@ def test_random_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
     need_java()
     rng = random.Random(_SEED)
     with (
-        kafka(
-            version=NEWEST, options=FAST_START, kill_at_end=True, properties=AUTHORIZER | AT_ONCE
-        ) as cluster,
+        kafka(version=NEWEST, properties=AUTHORIZER | AT_ONCE) as cluster,
         gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as kwires,

@@ -18,7 +18,7 @@ from tests.interop.conftest import FIGURES
 from tests.interop.controller_token_requests import MINUTE_MS, STEPS, Step
 from tests.interop.test_controller_answers import unlike
 from tools.gateway_process import Gateway, gateway
-from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka import Cluster, kafka
 from tools.kafka_security import (
     ADMIN,
     ADMIN_PASSWORD,
@@ -120,8 +120,6 @@ def _comparable(value: Any, name: str = "") -> Any:
 def kafka_of_users(secret: dict[str, str]) -> contextlib.AbstractContextManager[Cluster]:
     """A broker of Kafka that ADMIN, a super user, and OUTSIDER can log in at by PLAIN."""
     return kafka(
-        options=FAST_START,
-        kill_at_end=True,
         broker_protocol="SASL_PLAINTEXT",
         properties=_SERVER | secret,
     )

@@ -22,7 +22,7 @@ from tests.interop.quorum import make_topics
 from tests.interop.test_own_snapshots import shell
 from tests.shared import needs_shared
 from tools import java, java_tools
-from tools.kafka import FAST_START, Cluster, Node, kafka
+from tools.kafka import Cluster, Node, kafka
 
 _DECODER = "--cluster-metadata-decoder"
 #: Of the roll of a segment; small, so that there are several.
@@ -141,7 +141,7 @@ def test_metadata_shell_shows_the_same_for_both_logs(logs: Any, tmp_path: Path) 
 @pytest.fixture
 def combined() -> Iterator[tuple[Cluster, Node]]:
     need_java()
-    with kafka(options=FAST_START) as cluster:
+    with kafka() as cluster:
         make_topics(cluster, [f"topic-{number}" for number in range(3)])
         yield cluster, cluster.nodes[0]
 

@@ -267,7 +267,7 @@ def test_kafka_features_prints_the_same_for_a_kafka_quorum() -> None:
     with own_quorum(3, properties=QUICK) as cluster:
         cluster.wait_for_leader()
         kwires = answers(cluster)
-    with kafka(brokers=0, controllers=3, static_voters=True, kill_at_end=True) as real:
+    with kafka(brokers=0, controllers=3, static_voters=True) as real:
         real.wait_for_leader()
         kafkas = answers(real)
     for command, one, other in zip((*COMMANDS, "status"), kwires, kafkas, strict=True):

@@ -38,7 +38,7 @@ from tests.kwire.cluster.kafka_state import state_of
 from tests.shared import needs_shared
 from tools import java, java_tools
 from tools.admin import Admin
-from tools.kafka import FAST_START, Cluster, Node, kafka
+from tools.kafka import Cluster, Node, kafka
 from tools.maven import resolve
 
 _SHELL = "org.apache.kafka.shell.MetadataShell"
@@ -141,7 +141,7 @@ def without_voters(records: Counter[str]) -> Counter[str]:
 def combined(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, Node]]:
     """A Kafka node that is broker and controller, with some metadata."""
     need_java()
-    with kafka(static_voters=request.param, options=FAST_START) as cluster:
+    with kafka(static_voters=request.param) as cluster:
         make_topics(cluster, [f"topic-{number}" for number in range(3)])
         retention = AlterableConfig(name="retention.ms", config_operation=0, value="4711")
         of_topic = AlterConfigsResource(

@@ -16,7 +16,7 @@ from tests.interop.quorum import need_kafka, observing, offsets_of, wait_for_end
 from tests.interop.test_own_snapshots import dump, image_of
 from tests.kwire.cluster.kafka_state import state_of
 from tools.gateway_process import gateway
-from tools.kafka import FAST_START, kafka
+from tools.kafka import kafka
 from tools.metadata_workload import node_properties, write_some
 
 _SETTINGS = (
@@ -44,9 +44,7 @@ def start_of(directory: Path) -> int:
 def test_snapshots_are_written_and_the_log_below_them_is_deleted(tmp_path: Path) -> None:
     need_kafka()
     copy = tmp_path / "data" / PARTITION_DIRECTORY
-    with kafka(
-        controllers=1, node_properties=node_properties, options=FAST_START, kill_at_end=True
-    ) as cluster:
+    with kafka(controllers=1, node_properties=node_properties) as cluster:
         truth = cluster.wait_for_leader().metadata_log_dir
         seen: dict[SnapshotId, Path] = {}
         with gateway(*observing(cluster, tmp_path / "data", *_SETTINGS)) as server:

@@ -19,7 +19,7 @@ from kwire.cluster import Image
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from tests.gateway.page.test_wire import capture
-from tests.interop.browser import Browser, browser
+from tests.interop.browser import Browser
 from tests.interop.conftest import FIGURES
 from tests.interop.page_view import (
     TOO_WIDE,
@@ -37,12 +37,6 @@ from tools.gateway_process import Gateway, gateway
 from tools.simulated_brokers import FIRST_ID, SimulatedBrokers, simulated_brokers
 
 _VIEWS = ("quorum", "timeline", "replicas", "state", "wire")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from gateway.cli.state_files import load_files
 from kwire.cluster.tree import tree
 from tests.gateway.cli.test_report import report
 from tests.gateway.page.hostile_log import NAMES, write_hostile_log
-from tests.interop.browser import Browser, browser
+from tests.interop.browser import Browser
 from tests.interop.conftest import FIGURES
 from tests.interop.page_view import (
     TOO_WIDE,
@@ -32,7 +31,7 @@ from tests.interop.page_view import (
 from tests.interop.quorum import make_topics, need_kafka, observing
 from tests.shared import needs_shared
 from tools.gateway_process import gateway
-from tools.kafka import FAST_START, kafka
+from tools.kafka import kafka
 
 _STOP_MAX_MS: Final = 100
 _ATTEMPTS: Final = 8
@@ -53,12 +52,6 @@ new Promise(done => {
   requestAnimationFrame(frame);
 })
 """
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as running:
-        yield running
 
 
 @needs_shared
@@ -93,7 +86,7 @@ def test_a_large_log_is_shown_whole_and_scrolls(logs: Any, chromium: Browser) ->
 
 def test_an_observed_kafka_is_shown(tmp_path: Path, chromium: Browser) -> None:
     need_kafka()
-    with kafka(options=FAST_START, kill_at_end=True) as cluster:
+    with kafka() as cluster:
         arguments = observing(cluster, tmp_path / "data", "--management-listener", "127.0.0.1:0")
         with gateway(*arguments) as server:
             chromium.open(url(server))
@@ -157,6 +150,7 @@ def test_markup_in_names_is_shown_as_text(kind: str, tmp_path: Path, chromium: B
 
 
 def _look_for_markup(chromium: Browser, page: str) -> None:
+    chromium.open("about:blank")  # the page before asks a server that has ended
     chromium.errors.clear()
     for view in ("timeline", "replicas", "state", "quorum"):
         chromium.open("about:blank")

@@ -14,11 +14,11 @@ from tests.interop.clients import need_java
 from tests.interop.conftest import FIGURES
 from tests.interop.images import image_of, told
 from tests.interop.partition_life import Life, Side
-from tools.kafka import AT_ONCE, FAST_START, kafka
+from tools.kafka import AT_ONCE, kafka
 from tools.wire_client import WireClient
 
 #: Requests to each of the two; more for a longer run.
-STEPS: Final = int(os.environ.get("KWIRE_PARTITION_STEPS", "5500"))
+STEPS: Final = int(os.environ.get("KWIRE_PARTITION_STEPS", "3000"))
 #: Nothing happens of itself meanwhile.
 _BY_REQUEST_ONLY: Final = {
     "broker.session.timeout.ms": "3600000",
@@ -35,8 +35,6 @@ def test_random_partition_changes_get_the_responses_of_kafka() -> None:
             brokers=0,
             controllers=1,
             properties=_BY_REQUEST_ONLY,
-            options=FAST_START,
-            kill_at_end=True,
         ) as cluster,
         WireClient(cluster.controllers) as real,
     ):

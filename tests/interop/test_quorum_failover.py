@@ -52,12 +52,12 @@ from tests.interop.reading import digest, first_difference
 from tests.interop.restarts import Restarted
 from tests.interop.truth import split
 from tools.admin import Admin
-from tools.kafka import FAST_START, kafka
+from tools.kafka import kafka
 from tools.metadata_load import Load
 from tools.metadata_nodes import wait_for
 from tools.process import lasting_ports
 
-_GATEWAYS_KILLED = 20
+_GATEWAYS_KILLED = 10
 _PROPERTIES = {**QUICK_ELECTIONS, "metadata.log.max.record.bytes.between.snapshots": str(OFTEN)}
 _SEED = 4
 _KRAFT_VERSION, _KRAFT_VOTERS = 5, 6
@@ -76,8 +76,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FailoverReport]
                 controllers=3,
                 static_voters=True,
                 properties=_PROPERTIES,
-                options=FAST_START,
-                kill_at_end=True,
             )
         )
         # No snapshots while the gateway is killed: after an election Kafka sends every replica that
@@ -116,7 +114,7 @@ def taken_snapshot(data_dir: Path) -> tuple[int, bytes]:
 
 
 def test_run_had_the_planned_kills_and_uncommitted_tails(report: FailoverReport) -> None:
-    """Ten leaders and twenty gateways were killed, and leaders wrote records that were lost
+    """Leaders and gateways were killed as planned, and leaders wrote records that were lost
     afterwards.
     """
     assert report.server.kills == _GATEWAYS_KILLED

@@ -44,7 +44,7 @@ from tests.interop.reading import Reader, digest, first_difference
 from tests.interop.truth import Batch
 from tools import java, java_tools
 from tools.gateway_process import KWIRE, Gateway, gateway
-from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka import Cluster, kafka
 from tools.metadata_workload import RECORD_TYPES, node_properties, write_everything
 from tools.wire_client import WireClient
 
@@ -83,8 +83,6 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
             log_dirs=2,
             properties=QUICK_ELECTIONS,
             node_properties=node_properties,
-            options=FAST_START,
-            kill_at_end=True,
         ) as cluster,
         gateway(*observing(cluster, data_dir, "--replica-id", str(_REPLICA_ID))) as server,
     ):

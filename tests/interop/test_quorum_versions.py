@@ -26,7 +26,7 @@ from tests.interop.quorum import (
 )
 from tests.interop.reading import digest, first_difference
 from tools.gateway_process import gateway
-from tools.kafka import FAST_START, kafka
+from tools.kafka import kafka
 from tools.metadata_workload import node_properties, write_some
 
 #: Release, static voters. The release that everything else is tested with is in the other quorum
@@ -58,8 +58,6 @@ def test_quorum_of_the_release_is_observed_through_a_fail_over(
             static_voters=static,
             properties=QUICK_ELECTIONS,
             node_properties=node_properties,
-            options=FAST_START,
-            kill_at_end=True,
         ) as cluster,
         gateway(*observing(cluster, tmp_path / "data")) as server,
     ):

@@ -15,7 +15,7 @@ from tools.kafka import Cluster
 from tools.own_quorum import OwnCluster, own_quorum
 from tools.real_brokers import SESSIONS, real_brokers
 
-RECORDS, PER_SECOND = 100_000, 2500
+RECORDS, PER_SECOND = 60_000, 2500
 TOPIC, PARTITIONS = "orders", 6
 CONTROLLERS = {"broker.session.timeout.ms": SESSIONS["broker.session.timeout.ms"]}
 #: A follower that is behind for so long is out of sync.

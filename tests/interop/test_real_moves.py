@@ -27,7 +27,7 @@ def test_reassigned_partitions_keep_their_records(tmp_path: Path) -> None:
     need_java()
     with (
         own_quorum(1, formatted=True) as own,
-        real_brokers(own, 2, log_dirs=2, kill_at_end=True) as brokers,
+        real_brokers(own, 2, log_dirs=2) as brokers,
     ):
         one, other = (node.node_id for node in brokers.nodes)
         by_hand = [{"partition_index": index, "broker_ids": [one]} for index in range(PARTITIONS)]

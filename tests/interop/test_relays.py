@@ -25,7 +25,7 @@ from tests.interop.quorum import (
     wait_for_end,
     wait_for_segments,
 )
-from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka import Cluster, kafka
 from tools.own_quorum import QUICK, own_quorum
 from tools.relay_tree import Relay, relay_chain
 
@@ -42,9 +42,7 @@ pytestmark = pytest.mark.timeout(240)
 @contextlib.contextmanager
 def _kafka() -> Iterator[Cluster]:
     need_kafka()
-    with kafka(
-        brokers=1, controllers=3, properties=QUICK_ELECTIONS, options=FAST_START, kill_at_end=True
-    ) as cluster:
+    with kafka(brokers=1, controllers=3, properties=QUICK_ELECTIONS) as cluster:
         yield cluster
 
 

@@ -26,7 +26,7 @@ from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopi
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.interop.clients import need_java
-from tools.kafka import FAST_START, Cluster, Node, kafka
+from tools.kafka import Cluster, Node, kafka
 from tools.kafka_security import (
     ADMIN,
     ADMIN_PASSWORD,
@@ -151,8 +151,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         properties=properties,
         node_properties=listeners,
         format_arguments=scram_arguments(),
-        options=FAST_START,
-        kill_at_end=True,
     ) as cluster:
         cluster.wait_for_leader()
         yield Place(cluster, ports, directory, authority)

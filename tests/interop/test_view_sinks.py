@@ -224,7 +224,7 @@ def test_view_in_spark_is_the_table_of_kwire_spark(
 ) -> None:
     from kwire.spark import read_table
 
-    table = read_table(in_spark.spark, in_spark.tables, view)
+    table = read_table(in_spark.spark, in_spark.tables, view).drop("cluster_id")
     columns = [name for name in table.columns if name not in _VALIDITY]
     found = entities(in_spark.rows, view).selectExpr(*_COLUMNS.get(view, ["*"]))
     expected = shown(table, columns)
@@ -232,6 +232,20 @@ def test_view_in_spark_is_the_table_of_kwire_spark(
     if view == "quotas":  # the table names entities in another way
         found = found.replace(quota_names(served), subset=["entity"])
     assert shown(found, columns) == expected
+
+
+@pytest.mark.parametrize("view", ["topics", "brokers"])
+def test_view_without_a_jar_is_that_of_the_connector(
+    in_spark: InSpark, served: Served, view: str
+) -> None:
+    """A view with deleted entities, and one with nested values."""
+    from kwire.spark.topics import latest, read_topic
+
+    rows = read_topic(in_spark.spark, served.server.bootstrap, view_topic(view))
+    found, expected = latest(rows, spark_schema(view)), entities(in_spark.rows, view)
+    assert shown(found, found.columns) == shown(expected, expected.columns) != []
+    keys = {json.loads(row["key"])[next(iter(found.columns))] for row in latest(rows).collect()}
+    assert len(keys) == found.count()
 
 
 def quota_names(served: Served) -> dict[Any, Any]:
@@ -268,7 +282,7 @@ def compare_versions(in_spark: InSpark, changes: DataFrame, view: str) -> None:
         f"from_json(change.after, '{spark_schema(view)}') AS row",
         "coalesce(change.source.transaction_end, change.source.offset) AS validFromOffset",
     ).selectExpr("row.*", "validFromOffset")
-    table = read_table(in_spark.spark, in_spark.tables, view, history=True)
+    table = read_table(in_spark.spark, in_spark.tables, view, history=True).drop("cluster_id")
     columns = [one for one in table.columns if one not in _VALIDITY[1:]]
     found = versions.selectExpr(*_COLUMNS.get(view, [*VALUES[view].fields]), "validFromOffset")
     expected = shown(table, columns)

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from tools.bench.report import holds, markdown, show
+from tools.bench.report import holds, page, show
 
 BENCHES: Sequence[str] = (
     "codec",
@@ -32,6 +32,7 @@ BENCHES: Sequence[str] = (
     "relays",
     "spark",
     "spark-tables",
+    "spark-clusters",
 )
 #: Benches that run only when they are named, because they take many minutes.
 LONG: Sequence[str] = ("scale", "requests")
@@ -42,7 +43,7 @@ LONG: Sequence[str] = ("scale", "requests")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write the table to this Markdown page.",
+    help="Also write the rows to this Markdown page; those of other benches stay there.",
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def main(as_json: bool, out: Path | None, names: tuple[str, ...]) -> None:
@@ -59,7 +60,8 @@ def main(as_json: bool, out: Path | None, names: tuple[str, ...]) -> None:
     else:
         show(rows)
     if out is not None:
-        out.write_text(markdown(rows, _machine()), encoding="utf-8")
+        before = out.read_text(encoding="utf-8") if out.exists() else ""
+        out.write_text(page(before, rows, _machine()), encoding="utf-8")
     missed = [row for row in rows if holds(row) is False]
     click.echo(f"{len(rows)} rows, {len(missed)} bars missed", err=True)
     sys.exit(1 if missed else 0)

@@ -18,7 +18,7 @@ from typing import Any
 from tools import java
 from tools.gateway_process import gateway
 from tools.java import KAFKA_VERSION
-from tools.kafka import kafka
+from tools.kafka import FULL_SPEED, kafka
 from tools.own_quorum import own_quorum
 
 _ROUNDS, _WARM_UP = 6, 1
@@ -59,7 +59,12 @@ def _compare(controllers: int, bar: float | None) -> Iterator[dict[str, Any]]:
     with ExitStack() as stack:
         quorum = stack.enter_context(own_quorum(controllers))
         cluster = stack.enter_context(
-            kafka(brokers=1, controllers=0 if controllers == 1 else controllers, static_voters=True)
+            kafka(
+                brokers=1,
+                controllers=0 if controllers == 1 else controllers,
+                static_voters=True,
+                options=FULL_SPEED,
+            )
         )
         quorum.wait_for_leader()
         sides = {"kwire": Side(quorum.bootstrap), "Kafka": Side(cluster.bootstrap)}

@@ -17,7 +17,7 @@ from typing import Any
 from tools import java
 from tools.bench.largelog import NoLog, unpack
 from tools.gateway_process import KWIRE
-from tools.kafka import FAST_START, kafka
+from tools.kafka import kafka
 from tools.process import ProcessError
 
 _CARD_S_MAX, _LOG_S_MAX = 60, 10
@@ -39,7 +39,7 @@ def _broker(scratch: Path) -> Iterator[dict[str, Any]]:
     except java.JavaError as error:
         yield {"what": what, "ok": False, "notes": f"not measured: {error}"}
         return
-    with kafka(options=FAST_START, kill_at_end=True) as cluster:
+    with kafka() as cluster:
         took_s, report = _conform(scratch, cluster.bootstrap)
     tried = sum(report["counts"].get(outcome, 0) for outcome in ("pass", "deviation", "advice"))
     yield {

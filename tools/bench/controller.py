@@ -20,7 +20,7 @@ from tools import java
 from tools.admin import Admin
 from tools.bench.commit import Side
 from tools.java import KAFKA_VERSION
-from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka import Cluster, kafka
 from tools.kafka_files import Node
 from tools.own_quorum import own_quorum
 from tools.real_brokers import real_brokers
@@ -48,11 +48,9 @@ def run() -> list[dict[str, Any]]:
     except java.JavaError as error:
         return [{"what": "controller", "ok": False, "notes": f"not measured: {error}"}]
     with ExitStack() as stack:
-        cluster = stack.enter_context(
-            kafka(brokers=2, controllers=3, options=FAST_START, kill_at_end=True)
-        )
+        cluster = stack.enter_context(kafka(brokers=2, controllers=3))
         quorum = stack.enter_context(own_quorum(3, static_voters=False))
-        brokers = stack.enter_context(real_brokers(quorum, 2, kill_at_end=True))
+        brokers = stack.enter_context(real_brokers(quorum, 2))
         return list(compared(quorum, brokers, cluster, rounds=_ROUNDS))
 
 

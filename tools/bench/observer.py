@@ -23,7 +23,7 @@ from kwire.records import iter_batches
 from kwire.uuid import METADATA_TOPIC_ID
 from tools.bench import passes
 from tools.gateway_process import gateway
-from tools.kafka import Cluster, kafka
+from tools.kafka import FULL_SPEED, Cluster, kafka
 from tools.process import cpu_seconds
 from tools.wire_client import WireClient
 
@@ -39,7 +39,7 @@ def run() -> list[dict[str, Any]]:
     if missing := passes.available():
         return [{"what": "observer", "ok": False, "notes": f"not measured: {'; '.join(missing)}"}]
     with (
-        kafka(brokers=1, controllers=3) as cluster,
+        kafka(brokers=1, controllers=3, options=FULL_SPEED) as cluster,
         tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch,
     ):
         return [*_rows(cluster, Path(scratch))]

@@ -13,6 +13,22 @@ from rich.table import Table
 
 _KNOWN = ("bench", "what", "unit", "kwire", "peer", "peer_value", "ratio", "bar")
 _NUMBERS = {"kwire", "peer_value", "ratio", "bar"}
+#: The columns of a section: its heading names the bench.
+_COLUMNS = (*_KNOWN[1:], "holds", "notes")
+_HEAD = """\
+# Benchmarks
+
+This page compares the speed and memory of kwire with those of its peers: other Python codecs,
+and Kafka under the same clients. Measure it on your machine, all of it or some benches by name:
+
+```bash
+make bench
+.venv/bin/python -m tools.bench codec serving --out docs/benchmarks.md
+```
+
+The ratio says how many times better kwire's value is than the peer's. The bar is the ratio to
+reach; `make bench` fails if a bar does not hold. Each bench says what it was measured on.
+"""
 _VERDICT = {True: "yes", False: "NO", None: ""}
 
 Row = Mapping[str, Any]
@@ -43,35 +59,32 @@ def show(rows: Sequence[Row]) -> None:
     console.print(table)
 
 
-def markdown(rows: Sequence[Row], machine: str) -> str:
-    """Return the page: the machine, and the table."""
-    columns = (*_KNOWN, "holds", "notes")
+def page(before: str, rows: Sequence[Row], machine: str) -> str:
+    """Return the page ``before`` with a section for each bench of ``rows``, which replaces an older
+    one. Sections of other benches stay, with the machine and the commit that they were measured on.
+    """
+    sections = _sections(before)
+    for bench in dict.fromkeys(row["bench"] for row in rows):
+        sections[bench] = _section([row for row in rows if row["bench"] == bench], machine)
+    return "\n".join([_HEAD, *(f"## {bench}\n\n{text}" for bench, text in sections.items())])
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The text of each section of a page, by the name of its bench."""
+    found = (part.partition("\n\n") for part in text.split("\n## ")[1:])
+    return {bench: section.rstrip("\n") + "\n" for bench, _, section in found}
+
+
+def _section(rows: Sequence[Row], machine: str) -> str:
     lines = [
-        "# Benchmarks",
-        "",
-        (
-            "This page compares the speed and memory of kwire with those of its peers: other Python"
-            " codecs,"
-        ),
-        "and Kafka under the same clients. Measure it on your machine:",
-        "",
-        "```bash",
-        "make bench",
-        "```",
-        "",
-        (
-            "The ratio says how many times better kwire's value is than the peer's. The bar is the"
-            " ratio to reach;"
-        ),
-        "`make bench` fails if a bar does not hold.",
-        "",
         f"Measured on: {machine}",
         "",
-        "| " + " | ".join(column.replace("_", " ") for column in columns) + " |",
-        "|" + "|".join("--:" if column in _NUMBERS else "---" for column in columns) + "|",
+        "| " + " | ".join(column.replace("_", " ") for column in _COLUMNS) + " |",
+        "|" + "|".join("--:" if column in _NUMBERS else "---" for column in _COLUMNS) + "|",
     ]
     lines += [
-        "| " + " | ".join(cell.replace("|", r"\|") for cell in _cells(row)) + " |" for row in rows
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in _cells(row)[1:]) + " |"
+        for row in rows
     ]
     return "\n".join(lines) + "\n"
 

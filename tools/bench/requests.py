@@ -38,7 +38,7 @@ from tools.bench import processors
 from tools.bench.request_load import load
 from tools.gateway_process import gateway
 from tools.java import KAFKA_VERSION, TOPICS
-from tools.kafka import kafka
+from tools.kafka import FULL_SPEED, kafka
 from tools.peers.build import BuildError, go_program
 from tools.peers.servers import kfake, mock_cluster
 from tools.process import ProcessError, cpu_seconds
@@ -147,7 +147,7 @@ def _kafka() -> Iterator[_Server]:
     java.java()
     java.class_path()
     one = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
-    with kafka(properties=one) as cluster:
+    with kafka(properties=one, options=FULL_SPEED) as cluster:
         cluster.tool(TOPICS, ["--create", "--topic", _TOPIC, "--partitions", "1"])
         name = f"Kafka {KAFKA_VERSION}"
         yield _Server(name, cluster.bootstrap, cluster.nodes[0].pid, _TOPIC)

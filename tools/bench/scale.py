@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Final
 
-from tools.bench.scale_steps import Bench, Took
+from tools.bench.scale_steps import LISTING_CLIENTS, LISTING_S, Bench, Took
 from tools.own_quorum import OwnCluster, own_quorum
 from tools.process import cpu_seconds
 
@@ -30,8 +30,13 @@ _MEMORY_FROM: Final = 100_000
 _FENCE_S: Final = 3.0
 _STOP_S: Final = 2.0
 _FIRST_WRITE_S: Final = 3.0
+#: The shortest time of Kafka's controllers and brokers, with few partitions (``controller``).
+_FAILOVER_S: Final = 1.7
 #: A snapshot is due after every change with this property.
 _SNAPSHOTS: Final = {"metadata.log.max.record.bytes.between.snapshots": "1"}
+#: The simulated brokers share a processor with this bench, and a heartbeat waits while the
+#: controller decides: none of them is to be fenced by chance.
+_BROKERS_STAY: Final = {"broker.session.timeout.ms": "120000"}
 _READY_S: Final = 120.0
 _SNAPSHOT_BEGINS_S: Final = 2.0
 _MIB: Final = 1 << 20
@@ -54,11 +59,14 @@ class Size:
         self._partitions = partitions
         self._name = f"{nodes} node{'s' * (nodes > 1)}, {partitions:,} partitions"
         self._worst: tuple[float, str] = 0.0, "no step"
+        self._held: tuple[float, str] = 0.0, f"no step of {_WAIT_MS:g} ms or more"
         self._began = time.monotonic()
 
     def rows(self) -> Iterator[Row]:
         with ExitStack() as stack:
-            cluster = stack.enter_context(own_quorum(self._nodes, formatted=True))
+            cluster = stack.enter_context(
+                own_quorum(self._nodes, formatted=True, properties=_BROKERS_STAY)
+            )
             bench = Bench(cluster, self._partitions, stack)
             empty = bench.memory_mib()
             with bench.probed():
@@ -66,6 +74,9 @@ class Size:
             yield self._memory("memory, highest while it serves all this", bench, empty, "VmHWM")
             yield from self._restart(bench, empty)
             yield from self._stop(bench)
+            yield self._row(
+                "longest step of the event loop", "ms", self._held[0], _WAIT_MS, self._held[1]
+            )
             yield self._row(
                 "longest wait of another client", "ms", self._worst[0], _WAIT_MS, self._worst[1]
             )
@@ -92,6 +103,14 @@ class Size:
             again.loop_s,
             max(_LIST_AGAIN * first.loop_s, _SHORT_S),
             _notes(again),
+        )
+        many = self._took(f"{LISTING_CLIENTS} clients list all topics", bench, bench.list_by_many)
+        yield self._row(
+            f"{LISTING_CLIENTS} clients list all topics at once for {LISTING_S:g} s",
+            "elections",
+            many.elections,
+            0,
+            f"{many.result} answers; {_notes(many)}",
         )
         for name, step in (
             ("describe all topics, page by page", bench.describe),
@@ -123,7 +142,8 @@ class Size:
         cluster.kill_node(killed)
         if self._nodes > 1:
             bench.write()
-            yield self._row("leader killed to first write", "s", time.monotonic() - began)
+            took_s = time.monotonic() - began
+            yield self._row("leader killed to first write", "s", took_s, _FAILOVER_S)
         began = time.monotonic()
         cluster.start_node(killed)
         cluster.wait_for_node(killed, _READY_S)
@@ -158,6 +178,8 @@ class Size:
         self._say(name)
         took = bench.took(step)
         self._worst = max(self._worst, (took.waits.worst_ms, name))
+        if took.held_ms:
+            self._held = max(self._held, (float(took.held_ms), name))
         return took
 
     def _say(self, step: str) -> None:

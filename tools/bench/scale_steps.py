@@ -42,6 +42,7 @@ from kwire.messages.incremental_alter_configs_request import (
 from kwire.messages.metadata_request import MetadataRequest
 from tools.bench.latency_probe import Probe, Waits, probe
 from tools.kafka_files import Node
+from tools.listing_clients import list_everything
 from tools.loop_reports import loop_reports, milliseconds
 from tools.own_quorum import OwnCluster
 from tools.process import ProcessError, cpu_seconds, main_thread_seconds, memory_mib
@@ -54,6 +55,9 @@ REPLICAS: Final = 3
 BROKERS: Final = 15
 #: Topics of one request: a request makes at most 10,000 records.
 _TOGETHER: Final = 50
+#: Clients that list all topics at once, and for how long.
+LISTING_CLIENTS: Final = 50
+LISTING_S: Final = 10.0
 _MOVED_TOPICS: Final = 10
 _CHANGES: Final = 20
 _TIMEOUT_S: Final = 300.0
@@ -134,6 +138,13 @@ class Bench:
         """Ask for the Metadata of all topics; the bytes of the answer."""
         with self._client() as client:
             return client.size_of_answer(MetadataRequest(topics=None), 12)
+
+    def list_by_many(self) -> int:
+        """Ask for the Metadata of all topics with many clients at once, at all nodes, for some
+        seconds; the number of answers.
+        """
+        addresses = [node.broker_address for node in self.cluster.nodes]
+        return sum(n for n, _ in list_everything(LISTING_S, LISTING_CLIENTS, addresses))
 
     def describe(self) -> int:
         """Describe all topics, page by page; the number of pages."""

@@ -25,7 +25,7 @@ from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tools.bench import largelog, passes, processors
 from tools.gateway_process import gateway
 from tools.java import KAFKA_VERSION, TOPICS
-from tools.kafka import Cluster, kafka
+from tools.kafka import FULL_SPEED, Cluster, kafka
 from tools.process import cpu_seconds, memory_mib
 from tools.wire_client import WireClient
 
@@ -108,7 +108,7 @@ def _rates(long_log: Path, batches: Sequence[largelog.Batch]) -> Iterator[dict[s
     count = TIMES * sum(batch.records for batch in batches)
     megabytes = TIMES * sum(len(batch.data) for batch in batches) / 1e6
     with (
-        kafka(properties=KAFKA_PROPERTIES) as cluster,
+        kafka(properties=KAFKA_PROPERTIES, options=FULL_SPEED) as cluster,
         gateway("--source", "log", "--log-dir", str(long_log)) as server,
     ):
         fill(cluster, batches)

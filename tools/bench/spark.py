@@ -25,7 +25,7 @@ from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tools.bench import largelog, serving
 from tools.gateway_process import gateway
 from tools.java import KAFKA_VERSION
-from tools.kafka import kafka
+from tools.kafka import FULL_SPEED, kafka
 from tools.maven import MavenError
 from tools.spark_jars import spark_jars
 
@@ -72,7 +72,7 @@ def run() -> list[dict[str, Any]]:
         batches = largelog.data_batches(node)
         long_log = largelog.repeated(node, batches, serving.TIMES, Path(scratch) / "long")
         with (
-            kafka(properties=serving.KAFKA_PROPERTIES) as cluster,
+            kafka(properties=serving.KAFKA_PROPERTIES, options=FULL_SPEED) as cluster,
             gateway("--source", "log", "--log-dir", str(long_log)) as server,
             _session(jars, Path(scratch)) as spark,
         ):

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from kwire.protocol import ApiKey
 from tools import java
 from tools.gateway_process import gateway
-from tools.kafka import FAST_START, Cluster, kafka
+from tools.kafka import Cluster, kafka
 from tools.peers import build
 from tools.peers.servers import kfake, mock_cluster
 
@@ -86,9 +86,7 @@ def subjects(directory: Path) -> list[Subject]:
 
 
 def _kafka() -> contextlib.AbstractContextManager[Cluster]:
-    return kafka(
-        brokers=1, controllers=1, properties=_PROPERTIES, options=FAST_START, kill_at_end=True
-    )
+    return kafka(brokers=1, controllers=1, properties=_PROPERTIES)
 
 
 @contextlib.contextmanager

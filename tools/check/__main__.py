@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import click
 
@@ -38,28 +40,39 @@ def main(fix: bool, list_only: bool, names: tuple[str, ...]) -> None:
             click.echo(f"{step.name:<10} {step.title}")
         return
     began = time.monotonic()
-    failed = [
-        step.name
-        for number, step in enumerate(steps, 1)
-        if not _run(step, f"{number}/{len(steps)}", fix)
-    ]
+    failed = _failed(steps, fix)
     verdict = f"failed: {', '.join(failed)}" if failed else f"all {len(steps)} steps passed"
     click.echo(f"{verdict}, {time.monotonic() - began:.1f} s")
     sys.exit(1 if failed else 0)
 
 
-def _run(step: Step, number: str, fix: bool) -> bool:
-    click.echo(f"{number} {step.title} ... ", nl=step.talks)
+def _failed(steps: Sequence[Step], fix: bool) -> list[str]:
+    """Run the steps, and return the names of those that failed."""
+    numbered = [(step, f"{number}/{len(steps)}") for number, step in enumerate(steps, 1)]
+    last, number = numbered.pop()
+    beside = [one for one in numbered if one[0].beside and last.talks]
+    done = {step.name: _run(step, at, fix) for step, at in numbered if (step, at) not in beside}
+    with ThreadPoolExecutor(1) as pool:
+        running = [pool.submit(_run, step, at, fix, whole_line=True) for step, at in beside]
+        done[last.name] = _run(last, number, fix)
+        done |= {step.name: one.result() for (step, _), one in zip(beside, running, strict=True)}
+    return [step.name for step in steps if not done[step.name]]
+
+
+def _run(step: Step, number: str, fix: bool, *, whole_line: bool = False) -> bool:
+    """Run a step, and print its line: at once, or, as a ``whole_line``, when it has ended."""
+    heading = f"{number} {step.title} ... "
+    if not whole_line:
+        click.echo(heading, nl=step.talks)
     began = time.monotonic()
     try:
         detail, ok = step.run(fix), True
     except Failed as failure:
         detail, ok = str(failure), False
     took = f"{time.monotonic() - began:.1f} s"
-    if ok:
-        click.echo(f"{'  ' if step.talks else ''}ok, {took}{f' ({detail})' if detail else ''}")
-    else:
-        click.echo(f"{'  ' if step.talks else ''}FAILED, {took}\n{detail}")
+    before = f"\n{heading}" if whole_line else "  " if step.talks else ""
+    told = f"ok, {took}{f' ({detail})' if detail else ''}" if ok else f"FAILED, {took}\n{detail}"
+    click.echo(f"{before}{told}")
     return ok
 
 

@@ -37,12 +37,15 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """``run(fix)`` runs it; ``talks`` is true if it prints lines while it runs."""
+    """``run(fix)`` runs it; ``talks`` is true if it prints lines while it runs, ``beside`` if it
+    runs at the same time as the unit tests, which leave a processor idle now and then.
+    """
 
     name: str
     title: str
     run: Callable[[bool], str]
     talks: bool = False
+    beside: bool = False
 
 
 def generated(fix: bool) -> str:
@@ -169,19 +172,26 @@ def types(_fix: bool) -> str:
     return _last_line(_quiet([sys.executable, "-m", "mypy"]))
 
 
+def waiting_times(_fix: bool) -> str:
+    """Run the tests that measure waiting times, while no other test does. ``make test`` fetches
+    files meanwhile, on the processor that they leave idle.
+    """
+    return _pytest("alone", "tests/hostile")
+
+
 def unit_tests(_fix: bool) -> str:
-    """Run the tests that measure waiting times alone; then run the others on every core."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m"]
-    # One process more than there are cores: many tests wait for a process or a timeout.
+    """Run the other unit tests, with one process more than there are cores: many wait for a process
+    or a timeout.
+    """
     processes = str((os.cpu_count() or 1) + 1)
-    on_every_core = ["not interop and not alone", "-n", processes, "--dist", "loadscope"]
-    failed = [
-        subprocess.run(command + more, cwd=ROOT, check=False).returncode
-        # ``make test`` fetches files meanwhile, on the core that the first leave idle.
-        for more in (["alone", "tests/hostile"], on_every_core)
-    ]
-    if any(failed):
-        raise Failed("  see the reports above")
+    on_every_core = ("--ignore=tests/interop", "-n", processes, "--dist", "loadscope")
+    return _pytest("not interop and not alone", *on_every_core)
+
+
+def _pytest(marked: str, *more: str) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-m", marked, *more]
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        raise Failed("  see the report above")
     return ""
 
 
@@ -215,8 +225,9 @@ STEPS: Sequence[Step] = (
     Step("lint", "ruff lint", lint),
     Step("tidy", "plain text", plain_text),
     Step("imports", "import contracts", imports),
-    Step("types", "mypy --strict", types),
-    Step("site", "site of the documents", site),
+    Step("waits", "tests that measure waiting times", waiting_times, talks=True),
+    Step("types", "mypy --strict", types, beside=True),
+    Step("site", "site of the documents", site, beside=True),
     Step("tests", "unit tests", unit_tests, talks=True),
 )
 

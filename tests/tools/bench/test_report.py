@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tools.bench.measure import import_cost, microseconds
-from tools.bench.report import holds, markdown, show
+from tools.bench.report import holds, page, show
 
 
 def test_bar_is_on_the_ratio_or_given_by_ok() -> None:
@@ -31,13 +31,26 @@ def test_the_page_has_every_row_and_the_machine() -> None:
         },
         {"bench": "serving", "what": "start", "kwire": 0.7, "ok": False, "notes": "below 0.5 s"},
     ]
-    page = markdown(rows, "a machine, commit 1234567").splitlines()
-    assert "Measured on: a machine, commit 1234567" in page
+    text = page("", rows, "a machine, commit 1234567").splitlines()
+    assert text.count("Measured on: a machine, commit 1234567") == 2
     assert (
-        page[-2]
-        == r"| codec | decode a\|b | µs | 12.3 | x | 24,690 | 2,000 | 2 | yes | bytes 428 |"
+        text[text.index("## codec") + 6]
+        == r"| decode a\|b | µs | 12.3 | x | 24,690 | 2,000 | 2 | yes | bytes 428 |"
     )
-    assert page[-1] == "| serving | start |  | 0.7 |  |  |  |  | NO | below 0.5 s |"
+    assert text[-1] == "| start |  | 0.7 |  |  |  |  | NO | below 0.5 s |"
+
+
+def test_the_page_keeps_the_benches_that_were_not_run() -> None:
+    def row(bench: str, value: float) -> dict[str, object]:
+        return {"bench": bench, "what": "decode", "kwire": value}
+
+    before = page("", [row("codec", 1.0), row("serving", 2.0)], "a machine, commit 1")
+    after = page(before, [row("serving", 3.0), row("views", 4.0)], "a machine, commit 2")
+    codec, serving, views = after.split("\n## ")[1:]
+    assert "commit 1\n" in codec and "| decode |  | 1 |" in codec
+    assert "commit 2\n" in serving and "| decode |  | 3 |" in serving and "| 2 |" not in serving
+    assert views.startswith("views\n") and "commit 2\n" in views
+    assert page(after, [], "a machine, commit 3") == after
 
 
 def test_the_table_is_printed_whole(capsys: pytest.CaptureFixture[str]) -> None:

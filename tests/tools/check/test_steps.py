@@ -92,3 +92,25 @@ def test_the_command_names_its_steps_and_its_failures(
     failed = CliRunner().invoke(main, ["schemas"])
     assert failed.exit_code == 1
     assert "failed: schemas" in failed.output
+
+
+def test_steps_beside_the_tests_count_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(_fix: bool) -> str:
+        raise steps.Failed("  two problems")
+
+    monkeypatch.setattr(
+        "tools.check.__main__.STEPS",
+        [
+            steps.Step("quick", "a quick one", lambda fix: "seen"),
+            steps.Step("slow", "a slow one", wrong, beside=True),
+            steps.Step("tests", "the tests", lambda fix: "", talks=True),
+        ],
+    )
+    with pytest.raises(SystemExit, match="1"):
+        main([], standalone_mode=False)
+    told = capsys.readouterr().out
+    assert "1/3 a quick one ... ok" in told
+    assert "2/3 a slow one ... FAILED" in told and "  two problems" in told
+    assert "failed: slow," in told
