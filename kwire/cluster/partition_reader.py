@@ -67,18 +67,24 @@ class PartitionReader:
 
     def read_change(self, value: bytes) -> PartitionChangeRecord:
         """Decode a value that begins with one of :data:`CHANGE_FRAMES`. Raises DecodeError."""
-        known, rest = self._changes[value[:_FRAME]], value[_REST:]
-        same = known.get(rest)
-        if same is None:
-            record = decode_metadata_record(value)[2]
-            assert isinstance(record, PartitionChangeRecord), "the frame says so"
-            _keep(known, rest, record)
-            record.topic_id = self._topic(value)
-            return record
+        _, number, same = self.read_shared_change(value)
         change = change_twin(same)
-        [change.partition_id] = _number(value, _FRAME)
+        change.partition_id = number
         change.topic_id = self._topic(value)
         return change
+
+    def read_shared_change(self, value: bytes) -> tuple[bytes, int, PartitionChangeRecord]:
+        """As :meth:`read_change`, without a record of its own: (topic id, partition, a record that
+        may name another partition). Raises DecodeError.
+        """
+        known, rest = self._changes[value[:_FRAME]], value[_REST:]
+        change = known.get(rest)
+        if change is None:
+            decoded = decode_metadata_record(value)[2]
+            assert isinstance(decoded, PartitionChangeRecord), "the frame says so"
+            change = decoded
+            _keep(known, rest, change)
+        return value[_TOPIC:_REST], _number(value, _FRAME)[0], change
 
     def read_run(self, run: Run) -> list[tuple[Uuid, dict[int, PartitionRecord]]]:
         """Decode the values of ``run``, which begin with one of :data:`PARTITION_FRAMES`: the

@@ -49,7 +49,7 @@ class PartitionWriter:
         return self._value(key, record, version)
 
     def write_change(self, record: PartitionChangeRecord, version: int) -> bytes:
-        """As :meth:`write`. A writer writes records of one of the two types only."""
+        """As :meth:`write`."""
         key = (
             version,
             record.leader,

@@ -65,7 +65,10 @@ def prepare(spark: SparkSession) -> None:
     from kwire.spark.table.change_source import register_changes
 
     if _in_pipeline() and _is_builtin(spark) and spark.conf.get(_CATALOG, _FORGETS) == _FORGETS:
-        raise ValueError(f"this session forgets its tables when it ends: {RUN}")
+        raise ValueError(
+            "the catalog of this session is in memory, so its tables would be lost when the session"
+            f" ends; run the pipeline with: {RUN}"
+        )
     register(spark)
     register_changes(spark)
     if is_remote():

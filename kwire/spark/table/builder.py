@@ -97,7 +97,7 @@ class Builder:
         """Fold rows in offset order, and commit them at once. Rows without an offset, which are
         unreadable places of a file, count as errors behind the others.
         """
-        with _without_collector(), self._store.writing():
+        with without_collector(), self._store.writing():
             self._take(parts)
 
     def take_directory(self, directory: str, processes: int = 1) -> None:
@@ -111,7 +111,7 @@ class Builder:
             self.take(rows)
             return
         store, parts = self._store, Parts(self._store)
-        with _without_collector(), store.writing():
+        with without_collector(), store.writing():
             kept = store.manifest.kept
             with Pieces(
                 directory, since, offsets, self.path, kept, fail_fast=self._fail_fast
@@ -154,7 +154,7 @@ class Builder:
 
 
 @contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Pause the garbage collector: the fold makes no cycles, and many objects that stay, which the
     collector would visit again and again.
     """

@@ -8,7 +8,6 @@ makes the tables of entities from them.
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kwire.spark.table.arrow import CHANGES, changes_table, spark_columns
+from kwire.spark.table.builder import without_collector
 from kwire.spark.table.fold import Fold
 from kwire.spark.table.logs import DirectoryRows, Place, ServerRows, rows_at
 from kwire.spark.table.rows import Change, Folded, Row, Trouble
@@ -116,14 +116,11 @@ class _Reader:
     def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, OneLog):
             return  # the one empty partition that Spark makes of an empty plan
-        gc.disable()  # the fold makes no cycles, and many objects that stay
-        try:
+        with without_collector():
             parts = self._logs[partition.source].rows(partition.end)
             for table in changes_of(parts, partition.start):
                 clusters = pa.repeat(pa.scalar(partition.cluster_id), table.num_rows)
                 yield from table.add_column(0, "cluster_id", clusters).to_batches()
-        finally:
-            gc.enable()
 
 
 class ChangesReader(_Reader, api.DataSourceReader):

@@ -101,10 +101,10 @@ class Conditions:
         """Take the outcomes of a batch, and write the file if they change anything. Raises
         OSError.
         """
-        before = json.dumps([asdict(one) for one in self.present.values()]), len(self.rows)
+        before = dict(self.present), list(self.rows)
         for outcome in outcomes:
             self._note(outcome, time.time())
-        if (json.dumps([asdict(one) for one in self.present.values()]), len(self.rows)) != before:
+        if (self.present, self.rows) != before:
             self._write()
 
     def _note(self, outcome: Outcome, now: float) -> None:

@@ -13,12 +13,12 @@ from typing import Any, Final
 from kwire.cluster import FoldError, Image, Loader, apply
 from kwire.cluster.fold import merge
 from kwire.cluster.image import METADATA_VERSION
+from kwire.cluster.partition_reader import CHANGE_FRAMES, PartitionReader
 from kwire.cluster.sharing import share
 from kwire.errors import WireError
 from kwire.message import Message
 from kwire.records import decode_metadata_record, encode_metadata_record
 from kwire.records.redact import REDACTED, redact
-from kwire.spark.table.change_reader import FRAMES, ChangeReader
 from kwire.spark.table.kinds import BY_ENTITY, KINDS, Key, Kind
 from kwire.spark.table.rows import Change, Closed, Folded, Moment, Row, State, Trouble
 from kwire.spark.table.seen import Seen, shown, uuid_text
@@ -48,7 +48,7 @@ class Fold:
         self.folded = Folded()
         self._ahead: Sequence[Row] = ()
         self._fail_fast = fail_fast
-        self._changes, self._quiet = ChangeReader(), False
+        self._changes, self._quiet = PartitionReader(), False
         self._begin(self.state.image)
         held, self.state.held = self.state.held, []
         for row in held:
@@ -82,7 +82,7 @@ class Fold:
                     return
                 if self._quiet and row.offset >= quiet_below:
                     self._speak()
-                if (row.value or b"")[:3] not in FRAMES or not self._quick(row):
+                if (row.value or b"")[:3] not in CHANGE_FRAMES or not self._quick(row):
                     self._take(row, rows, n)
                 state.next_offset = row.offset + 1
                 state.last_time = row.timestamp
@@ -101,7 +101,7 @@ class Fold:
         if row.error is not None or loader.in_transaction or not state.next_offset:
             return False
         try:
-            topic_id, index, change = self._changes.read(row.value or b"")
+            topic_id, index, change = self._changes.read_shared_change(row.value or b"")
         except WireError:
             return False
         partitions: Any = loader.image.partitions.get(Uuid(topic_id))

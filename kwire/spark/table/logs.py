@@ -18,6 +18,7 @@ from kwire.spark.source.options import settings_of
 from kwire.spark.source.server import ServerLog
 from kwire.spark.table.directory import cluster_of, directory_rows, rows_of, start_of
 from kwire.spark.table.rows import Row
+from kwire.spark.table.sources import is_path
 
 Place = dict[str, Any]
 
@@ -95,8 +96,7 @@ class ServerRows:
 
 def rows_at(source: str, options: Mapping[str, str]) -> DirectoryRows | ServerRows:
     """The log of ``source``: a directory, or ``host:port,...`` of a server."""
-    is_path = os.path.isdir(source) or "/" in source
-    return DirectoryRows(source) if is_path else ServerRows(source, options)
+    return DirectoryRows(source) if is_path(source) else ServerRows(source, options)
 
 
 def _end(segment: str) -> int:

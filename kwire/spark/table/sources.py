@@ -92,11 +92,11 @@ def _check_options(source: Source) -> None:
 
 def _source(given: Given, name: str | None = None) -> Source:
     if isinstance(given, str):
-        return Source(name, {"path" if _is_path(given) else "bootstrap.servers": given})
+        return Source(name, {"path" if is_path(given) else "bootstrap.servers": given})
     options = dict(given)
     return Source(options.pop("name", name), options)
 
 
-def _is_path(text: str) -> bool:
+def is_path(text: str) -> bool:
     """True for a directory, also one that only executors see: an address has no slash."""
     return os.sep in text or os.path.isdir(text)
