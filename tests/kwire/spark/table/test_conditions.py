@@ -10,6 +10,7 @@ import pytest
 if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyarrow", reason="pyarrow is not installed (the extra 'spark' has it)")
 
+from kwire.spark.table import conditions
 from kwire.spark.table.conditions import Conditions, Outcome
 from kwire.spark.table.places import SOURCES
 from kwire.spark.table.store import TablesError
@@ -43,6 +44,14 @@ def test_another_cluster_at_the_source_is_a_row_of_the_one_before(tmp_path: Path
 def test_event_is_a_row_and_lasts_not(tmp_path: Path) -> None:
     event = Outcome("h:1", "A", 9, event=("TRUNCATED", "lost 3 to 7"))
     assert noted(tmp_path, event, Outcome("h:1", "A", 9)) == [("A", "TRUNCATED")]
+
+
+def test_event_is_written_when_the_oldest_row_is_dropped_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "_ROWS", 2)
+    events = [Outcome("h:1", "A", 9, event=(kind, "lost")) for kind in ("one", "two", "three")]
+    assert noted(tmp_path, *events) == [("A", "two"), ("A", "three")]
 
 
 def test_file_of_another_version_is_refused(tmp_path: Path) -> None:
