@@ -5,7 +5,7 @@ in, settings out.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
@@ -136,6 +136,19 @@ def settings_of(options: Mapping[str, str]) -> Settings:
         client=client,
         fetch=fetch,
     )
+
+
+def check_names(taker: str, names: Iterable[str], known: Sequence[str]) -> None:
+    """Raise ValueError for a name that is neither in ``known``, in any case, nor begins with
+    ``kafka.``, as the options of the client do. ``taker`` takes the options.
+    """
+    plain = {one.lower() for one in known}
+    for name in names:
+        if name.lower() not in plain and not name.startswith("kafka."):
+            raise ValueError(
+                f"{taker} has no option {name!r}; there are {', '.join(known)} and those of the"
+                " client with kafka. before them"
+            )
 
 
 def _check_names(given: Mapping[str, str]) -> None:

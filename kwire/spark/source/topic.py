@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kwire.spark.source.options import Settings, settings_of
+from kwire.spark.source.options import Settings, check_names, settings_of
 from kwire.spark.source.server import ServerError, sentences
 
 try:
@@ -60,12 +60,7 @@ class TopicSource(api.DataSource):
     def reader(self, schema: Any) -> api.DataSourceReader:
         if not self._topic:
             raise ValueError(f"{FORMAT} needs the option topic, such as __cluster_metadata.topics")
-        for name in self._options:
-            if not name.startswith("kafka.") and name not in ("bootstrap.servers", "polltimeoutms"):
-                raise ValueError(
-                    f"{FORMAT} has no option {name!r}; there are topic, bootstrap.servers,"
-                    " pollTimeoutMs and those with kafka. before them"
-                )
+        check_names(FORMAT, self._options, ("topic", "bootstrap.servers", "pollTimeoutMs"))
         return TopicReader(self._topic, settings_of(self._options))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from kwire.spark.source.options import check_names
 from kwire.spark.table.arrow import CHANGES, changes_table, spark_columns
 from kwire.spark.table.builder import without_collector
 from kwire.spark.table.fold import Fold
@@ -75,12 +76,7 @@ class ChangesSource(api.DataSource):
     def _logs(self) -> dict[str, DirectoryRows | ServerRows]:
         options = dict(self._given)
         names = listed(options.pop("sources", ""))
-        for name in options:
-            if not name.startswith("kafka.") and name != "polltimeoutms":
-                raise ValueError(
-                    f"{FORMAT} has no option {name!r}; there are sources, pollTimeoutMs and those"
-                    " with kafka. before them"
-                )
+        check_names(FORMAT, options, ("sources", "pollTimeoutMs"))
         return {name: rows_at(name, options) for name in names}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from kwire.spark.source.options import Settings, settings_of
+from kwire.spark.source.options import Settings, check_names, settings_of
 from kwire.spark.table.places import NAME
 
 #: One source as a caller gives it: ``host:port,...``, a log directory, or options of
@@ -50,7 +50,8 @@ class Source:
     def settings(self) -> Settings:
         """The options, checked, with time limits. Raises ValueError."""
         found = settings_of(self.options)
-        limit = found.poll_timeout_ms if "pollTimeoutMs" in self.options else _POLL_MS
+        is_given = any(name.lower() == "polltimeoutms" for name in self.options)
+        limit = found.poll_timeout_ms if is_given else _POLL_MS
         return replace(found, poll_timeout_ms=limit, client={**_CLIENT, **found.client})
 
 
@@ -80,12 +81,7 @@ def sources_of(given: Iterable[Given] | Mapping[str, Given]) -> list[Source]:
 
 def _check_options(source: Source) -> None:
     """Raise ValueError for an option that says what the tables decide, such as offsets."""
-    for name in source.options:
-        if name not in _OPTIONS and not name.startswith("kafka."):
-            raise ValueError(
-                f"{source.key}: a source of tables takes {', '.join(_OPTIONS)} and options of the"
-                f" client with kafka. before them, not {name}"
-            )
+    check_names(f"the source {source.key}", source.options, _OPTIONS)
     if source.directory is None:
         _ = source.settings
 

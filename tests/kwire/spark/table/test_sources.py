@@ -31,7 +31,10 @@ def test_sources_have_names_addresses_and_time_limits() -> None:
         (["h:1", "h:1"], "the source h:1 is there twice"),
         ({"a/b": "h:1"}, "named by letters"),
         ([{"name": "a"}], "neither bootstrap.servers nor path"),
-        ([{"bootstrap.servers": "h:1", "startingOffsets": "latest"}], "not startingOffsets"),
+        (
+            [{"bootstrap.servers": "h:1", "startingOffsets": "latest"}],
+            "no option 'startingOffsets'",
+        ),
         ([{"bootstrap.servers": "h:1", "kafka.no.such": "1"}], "kwire has no option"),
     ],
 )
