@@ -50,7 +50,7 @@ class Environment:
             env=_environ(),
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=850,  # below the 900 s of the tests that wait for it
             check=False,
         )
         assert run.returncode == 0, (
