@@ -8,9 +8,7 @@ status is 0: the tests that need it try again, and report what is missing.
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from importlib import metadata
@@ -18,7 +16,7 @@ from importlib import metadata
 from tools import class_archive, connect, java, pyspark_release, spark_home
 from tools.java import JavaError
 from tools.maven import MavenError, resolve
-from tools.process import ProcessError
+from tools.process import ProcessError, run_when_idle
 from tools.pyspark_release import InstallError
 from tools.spark_jars import DELTA_FOR, delta_jars, spark_jars
 
@@ -44,14 +42,6 @@ def main() -> None:
         ) as error:
             result = f"is missing: {error}"
         print(f"prefetch: {name} {result}, {time.monotonic() - began:.1f} s", flush=True)
-
-
-def run_when_idle() -> None:
-    """Give this thread, and the processes that it starts, the processor time that no other process
-    wants. Linux alone knows such a priority of one thread: elsewhere nothing changes.
-    """
-    if sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _parts() -> dict[str, Callable[[], object]]:

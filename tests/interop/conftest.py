@@ -23,8 +23,8 @@ _LONGEST: Final = (
     "test_spark",
     "test_spark_standalone",
     "test_spark_42",
-    "test_spark_tables",
     "test_spark_pipelines",
+    "test_spark_tables",
     "test_spark_clusters",
     "test_spark_delta",
     "test_spark_source",
@@ -50,7 +50,6 @@ _LONGEST: Final = (
 _SPARK: Final = (
     (
         "test_spark_formats",
-        "test_spark_pipelines",
         "test_spark_tables",
         "test_spark_delta",
         "test_spark_jobs",

@@ -224,6 +224,14 @@ def test_tables_are_those_of_one_fold_on_the_driver(
     assert {name: whole(of(read["parquet"][name], log)) for name in TABLES} == before
 
 
+#: Each format has the present state of one table, and that of another at an offset.
+AS_OF: Final[dict[Format, list[tuple[str, int | None]]]] = {
+    "parquet": [("partitions", 300), ("configs", None)],
+    "delta": [("partitions", None), ("configs", 700)],
+    "iceberg": [("partitions", 300), ("configs", None)],
+}
+
+
 @pytest.mark.parametrize("kept", FORMATS)
 def test_present_and_as_of_are_parts_of_the_history(
     kept: Format,
@@ -231,7 +239,7 @@ def test_present_and_as_of_are_parts_of_the_history(
     roots: dict[Format, str],
     read: dict[Format, dict[str, pa.Table]],
 ) -> None:
-    for name, offset in (("partitions", None), ("partitions", 300), ("configs", 700)):
+    for name, offset in AS_OF[kept]:
         found = read_table(spark, roots[kept], name, as_of=offset).toArrow()
         for log in LOGS:
             at = _NEVER - 1 if offset is None else offset

@@ -41,7 +41,7 @@ from tests.documented import ROOT, blocks
 from tests.kwire.spark.session import spark_session
 from tests.shared import needs_shared
 from tools.gateway_process import gateway
-from tools.spark_home import FAST_START
+from tools.spark_home import FEW_ROWS, driver_options, environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -148,7 +148,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     path = f"{python.parent}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
     home = {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
-    fast = {"JAVA_TOOL_OPTIONS": FAST_START, "SPARK_LOCAL_IP": "127.0.0.1"}
+    # Properties of the JVM are settings of its session, but for those that the project has.
+    few = " ".join(f"-D{name}={value}" for name, value in FEW_ROWS.items())
+    fast = {"JAVA_TOOL_OPTIONS": f"{driver_options()} {few}", **environment()}
+    fast["PYSPARK_PYTHON"] = str(python)
     return {**home, **fast, "PATH": path, "HOME": str(scratch)}
 
 

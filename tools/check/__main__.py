@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import click
 
 from tools.check.steps import STEPS, Failed, Step
+from tools.process import run_when_idle
 
 
 @click.command(epilog="Examples: python -m tools.check --fix; python -m tools.check lint types")
@@ -49,12 +50,13 @@ def main(fix: bool, list_only: bool, names: tuple[str, ...]) -> None:
 def _failed(steps: Sequence[Step], fix: bool) -> list[str]:
     """Run the steps, and return the names of those that failed."""
     numbered = [(step, f"{number}/{len(steps)}") for number, step in enumerate(steps, 1)]
-    last, number = numbered.pop()
-    beside = [one for one in numbered if one[0].beside and last.talks]
-    done = {step.name: _run(step, at, fix) for step, at in numbered if (step, at) not in beside}
-    with ThreadPoolExecutor(1) as pool:
+    first = [one for one in numbered if not (one[0].talks or one[0].beside)]
+    beside = [one for one in numbered if one[0].beside]
+    last = [one for one in numbered if one[0].talks]
+    done = {step.name: _run(step, at, fix) for step, at in first}
+    with ThreadPoolExecutor(1, initializer=run_when_idle) as pool:
         running = [pool.submit(_run, step, at, fix, whole_line=True) for step, at in beside]
-        done[last.name] = _run(last, number, fix)
+        done |= {step.name: _run(step, at, fix) for step, at in last}
         done |= {step.name: one.result() for (step, _), one in zip(beside, running, strict=True)}
     return [step.name for step in steps if not done[step.name]]
 

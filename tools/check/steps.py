@@ -27,6 +27,14 @@ SCHEMAS = ROOT / "schemas"
 
 #: Generated text, facts of others, and a list that speaks of old names.
 _NOT_TIDIED = ("kwire/messages/", "schemas/", "CHANGELOG.md")
+_PYTEST = (sys.executable, "-m", "pytest", "-q", "-m")
+#: Tests that compute, and neither serve nor wait: those of the library's codec.
+_ELSEWHERE = ("conformance", "spark", "__pycache__")
+_LIBRARY = tuple(
+    f"tests/kwire/{path.name}"
+    for path in sorted((ROOT / "tests" / "kwire").iterdir())
+    if path.match("test_*.py") or (path.is_dir() and path.name not in _ELSEWHERE)
+)
 #: So many problems of one step are shown.
 _ROWS_MAX = 60
 
@@ -37,8 +45,8 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """``run(fix)`` runs it; ``talks`` is true if it prints lines while it runs, ``beside`` if it
-    runs at the same time as the unit tests, which leave a processor idle now and then.
+    """``run(fix)`` runs it; ``talks`` is true if it prints lines while it runs. ``beside`` is true
+    if it runs at the same time as the steps that talk, on a processor that they leave idle.
     """
 
     name: str
@@ -172,9 +180,15 @@ def types(_fix: bool) -> str:
     return _last_line(_quiet([sys.executable, "-m", "mypy"]))
 
 
+def library_tests(_fix: bool) -> str:
+    """Run the unit tests of the library's codec, which neither serve nor wait."""
+    command = [*_PYTEST, "not interop and not alone", *_LIBRARY]
+    return _last_line(_quiet(command))
+
+
 def waiting_times(_fix: bool) -> str:
-    """Run the tests that measure waiting times, while no other test does. ``make test`` fetches
-    files meanwhile, on the processor that they leave idle.
+    """Run the tests that measure waiting times, while no other test wants a processor: the steps
+    beside this one, and the files that ``make test`` fetches, get what it leaves idle.
     """
     return _pytest("alone", "tests/hostile")
 
@@ -184,13 +198,13 @@ def unit_tests(_fix: bool) -> str:
     or a timeout.
     """
     processes = str((os.cpu_count() or 1) + 1)
-    on_every_core = ("--ignore=tests/interop", "-n", processes, "--dist", "loadscope")
+    elsewhere = [f"--ignore={path}" for path in ("tests/interop", *_LIBRARY)]
+    on_every_core = (*elsewhere, "-n", processes, "--dist", "loadscope")
     return _pytest("not interop and not alone", *on_every_core)
 
 
 def _pytest(marked: str, *more: str) -> str:
-    command = [sys.executable, "-m", "pytest", "-q", "-m", marked, *more]
-    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+    if subprocess.run([*_PYTEST, marked, *more], cwd=ROOT, check=False).returncode:
         raise Failed("  see the report above")
     return ""
 
@@ -225,9 +239,10 @@ STEPS: Sequence[Step] = (
     Step("lint", "ruff lint", lint),
     Step("tidy", "plain text", plain_text),
     Step("imports", "import contracts", imports),
-    Step("waits", "tests that measure waiting times", waiting_times, talks=True),
     Step("types", "mypy --strict", types, beside=True),
     Step("site", "site of the documents", site, beside=True),
+    Step("library", "unit tests of the library", library_tests, beside=True),
+    Step("waits", "tests that measure waiting times", waiting_times, talks=True),
     Step("tests", "unit tests", unit_tests, talks=True),
 )
 
