@@ -111,7 +111,7 @@ def read_columns(path: str, since: int = 0) -> Iterator[Columns | Damage]:
 
 def _parts(file: BinaryIO, since: int) -> Iterator[Columns | Damage]:
     size, broken = os.fstat(file.fileno()).st_size, None
-    at = _behind(file, size, since)
+    at = _behind(file, since)
     while at < size and broken is None:
         data, headers, broken = _block(file, at, size)
         yield from _records(data, headers, at)
@@ -120,23 +120,33 @@ def _parts(file: BinaryIO, since: int) -> Iterator[Columns | Damage]:
         yield broken
 
 
-def _behind(file: BinaryIO, size: int, since: int) -> int:
+def _behind(file: BinaryIO, since: int) -> int:
     """Go to the first batch that does not end below offset ``since``, or to a damaged one before
     that, and return its position.
     """
     at = 0
-    while since and at < size:
+    for header in whole_batches(file) if since else ():
+        if header.next_offset > since:
+            break
+        at = header.position + header.size
+    file.seek(at)
+    return at
+
+
+def whole_batches(file: BinaryIO) -> Iterator[BatchHeader]:
+    """The headers of a file's batches up to the first one that is damaged or cut off. Nothing else
+    is read.
+    """
+    at, size = 0, os.fstat(file.fileno()).st_size
+    while at < size:
+        file.seek(at)
         try:
             header = read_header(file.read(BATCH_OVERHEAD))
             _check_size(header, size - at)
         except DecodeError:
-            break
-        if header.next_offset > since:
-            break
+            return
+        yield header._replace(position=at)
         at += header.size
-        file.seek(at)
-    file.seek(at)
-    return at
 
 
 def _block(file: BinaryIO, at: int, size: int) -> tuple[bytes, list[BatchHeader], Damage | None]:

@@ -9,10 +9,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kwire.errors import DecodeError
-from kwire.records import BATCH_OVERHEAD, read_header
 from kwire.spark.source.fetch import read_range
-from kwire.spark.source.files import find_files
+from kwire.spark.source.files import find_files, whole_batches
 from kwire.spark.source.offsets import DataLossError, LogState, Position, loss_at
 from kwire.spark.source.options import settings_of
 from kwire.spark.source.server import ServerLog
@@ -101,16 +99,8 @@ def rows_at(source: str, options: Mapping[str, str]) -> DirectoryRows | ServerRo
 
 def _end(segment: str) -> int:
     """The offset behind the last whole batch of a segment."""
-    found, at, size = int(os.path.basename(segment)[:20]), 0, os.path.getsize(segment)
+    end = int(os.path.basename(segment)[:20])
     with open(segment, "rb") as file:
-        while head := file.read(BATCH_OVERHEAD):
-            try:
-                header = read_header(head)
-            except DecodeError:
-                break
-            at += header.size
-            if at > size:
-                break
-            found = header.next_offset
-            file.seek(at)
-    return found
+        for header in whole_batches(file):
+            end = header.next_offset
+    return end

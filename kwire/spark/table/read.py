@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from kwire.spark.table.arrow import SINCE, UNTIL, empty, spark_columns, table_columns
 from kwire.spark.table.conditions import Conditions
-from kwire.spark.table.delivery import check_library, delivered_rows
+from kwire.spark.table.delivery import APPENDED, NAMES, check_library, delivered_rows
 from kwire.spark.table.kinds import KINDS
 from kwire.spark.table.places import CLUSTER, cluster_path, clusters_at, is_of_several
 from kwire.spark.table.store import Store
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Names that :func:`read_table` takes.
-TABLES: Final = ("changes", "errors", "load", *(kind.table for kind in KINDS))
-_ONLY_APPENDED: Final = ("changes", "errors", "load")
+TABLES: Final = NAMES
 _COLUMN: Final = f"`{CLUSTER}` string"
+#: Names the files of a table that a store has.
+_Files = Callable[[Store], Iterable[str]]
 
 
 def read_table(
@@ -42,7 +43,7 @@ def read_table(
     offset, or at that time (an aware datetime). The DataFrame is good for ten minutes after the
     tables go on; then ask again. Raises ValueError for an unknown name.
     """
-    if name not in TABLES or (name in _ONLY_APPENDED and (history or as_of is not None)):
+    if name not in TABLES or (name in APPENDED and (history or as_of is not None)):
         raise ValueError(
             f"tables are {', '.join(TABLES)}; history and as_of are for those of a kind, not"
             f" {name!r}"
@@ -54,7 +55,7 @@ def read_table(
         return tables.errors()
     if name == "load":
         return _summed(tables.appended(name, table_columns(name)))
-    if name in _ONLY_APPENDED:
+    if name in APPENDED:
         return tables.appended(name, table_columns(name))
     if not history and as_of is None:
         return tables.now(name)
@@ -77,19 +78,13 @@ class _Tables:
 
     def appended(self, name: str, columns: Mapping[str, pa.DataType]) -> DataFrame:
         """Return the rows of a table that only grows; of a kind, those that have ended."""
-        return self._all(
-            columns,
-            lambda store: [file for file, _ in store.manifest.appended.get(name, [])],
-            lambda rows: rows,
-            name,
-        )
+        return self._all(columns, _appended(name), lambda rows: rows, name)
 
     def now(self, name: str) -> DataFrame:
         """Return the rows of a kind that are valid now."""
-        entity = next(kind.entity for kind in KINDS if kind.table == name)
         return self._all(
             {**table_columns(name), **SINCE},
-            lambda store: store.manifest.current.get(entity, {}).values(),
+            _current(name),
             lambda rows: rows.where("validToOffset IS NULL").drop(*UNTIL),
             name,
         )
@@ -99,14 +94,8 @@ class _Tables:
         columns = {**table_columns(name), **SINCE, **UNTIL}
         if self._delivered and not self._parquet:
             return self.appended(name, columns)
-        was = self._scan(
-            columns, lambda store: [file for file, _ in store.manifest.appended.get(name, [])]
-        )
-        entity = next(kind.entity for kind in KINDS if kind.table == name)
-        now = self._scan(
-            {**table_columns(name), **SINCE},
-            lambda store: store.manifest.current.get(entity, {}).values(),
-        )
+        was = self._scan(columns, _appended(name))
+        now = self._scan({**table_columns(name), **SINCE}, _current(name))
         found = was.unionByName(now, allowMissingColumns=True)
         return found.unionByName(self._of_delivered(name)) if self._delivered else found
 
@@ -123,7 +112,7 @@ class _Tables:
     def _all(
         self,
         columns: Mapping[str, pa.DataType],
-        files: Callable[[Store], Iterable[str]],
+        files: _Files,
         of_delivered: Callable[[DataFrame], DataFrame],
         name: str,
     ) -> DataFrame:
@@ -141,9 +130,7 @@ class _Tables:
             ),
         )
 
-    def _scan(
-        self, columns: Mapping[str, pa.DataType], files: Callable[[Store], Iterable[str]]
-    ) -> DataFrame:
+    def _scan(self, columns: Mapping[str, pa.DataType], files: _Files) -> DataFrame:
         """Read files of all clusters at once. Their directories give the column of clusters."""
         uris = [uri for _, store in self._parquet for uri in store.uris(files(store))]
         if not uris:
@@ -155,6 +142,17 @@ class _Tables:
         schema = f"{_COLUMN}, {spark_columns(columns)}"
         read = self._spark.read.schema(schema).option("basePath", self._path)
         return read.parquet(*uris).select(CLUSTER, *columns)
+
+
+def _appended(name: str) -> _Files:
+    """Files of a table that only grows; of a kind, those of the rows that have ended."""
+    return lambda store: [file for file, _ in store.manifest.appended.get(name, [])]
+
+
+def _current(name: str) -> _Files:
+    """Files of the rows of a kind that are valid now."""
+    entity = next(kind.entity for kind in KINDS if kind.table == name)
+    return lambda store: store.manifest.current.get(entity, {}).values()
 
 
 def _with_cluster(rows: DataFrame, name: str | None, store: Store) -> DataFrame:
