@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
+import shutil
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from tools import java
+from tools.maven import cache_dir
 
 _PROGRAM: Final = Path(__file__).with_name("ToolRunner.java")
 #: Tools ask for little; a heap of the default size would grow with each of them.
@@ -31,12 +35,39 @@ _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">H")
 
 
+def runner() -> Path:
+    """A jar with the compiled ``ToolRunner.java``; made if there is none yet. Raises JavaError.
+
+    Java can run the source itself, but compiles it in every virtual machine then.
+    """
+    compiler = Path(java.java()).resolve().with_name("javac")
+    if not compiler.exists():
+        raise java.JavaError(f"there is no {compiler}: Kafka's tools need a JDK")
+    source = _PROGRAM.read_bytes()
+    names = repr((str(compiler), compiler.stat().st_mtime_ns, source))
+    target = cache_dir() / "classes" / f"{hashlib.sha256(names.encode()).hexdigest()[:16]}.jar"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            command = [str(compiler), "-d", f"{scratch}/classes", str(_PROGRAM)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise java.JavaError(f"{' '.join(command)}:\n{done.stderr[-4000:]}")
+            made = shutil.make_archive(f"{scratch}/runner", "zip", f"{scratch}/classes")
+            Path(made).replace(target)  # whole, whichever process is the last
+    return target
+
+
 class _Machine:
     """One virtual machine and the pipe to it; one tool at a time."""
 
     def __init__(self, version: str, log_level: str) -> None:
         command = java.command(
-            str(_PROGRAM), version=version, options=(*java.QUICK_START, _HEAP), log_level=log_level
+            _PROGRAM.stem,
+            version=version,
+            options=(*java.QUICK_START, _HEAP),
+            log_level=log_level,
+            more_jars=[runner()],
         )
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -34,7 +34,7 @@ from kwire.spark import history, read_table, tables
 from kwire.spark.pipelines import RUN, prepare
 from kwire.spark.source.offsets import DataLossError
 from kwire.spark.table.change_source import ChangesSource, changes_of
-from kwire.spark.table.directory import directory_rows
+from kwire.spark.table.directory import cluster_of, directory_rows
 from kwire.spark.table.kinds import KINDS
 from kwire.spark.table.rows import Row
 from tests.documented import ROOT, blocks
@@ -62,21 +62,21 @@ def rows(df: DataFrame) -> list[str]:
     return sorted(map(repr, df.collect()))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["p-abort", "p-upgrade"],
-)
 def test_history_of_changes_is_that_of_the_tables(
-    spark: SparkSession, name: str, logs: Any, tmp_path: Path
+    spark: SparkSession, logs: Any, tmp_path: Path
 ) -> None:
-    directory = str(min((logs(name) / "nodes").iterdir()))
-    tables(spark, directory, str(tmp_path))
-    changes = spark.read.format("kwire-changes").option("sources", directory).load().cache()
+    sources = {
+        name: str(min((logs(name) / "nodes").iterdir())) for name in ("p-abort", "p-upgrade")
+    }
+    root = str(tmp_path)
+    tables(spark, sources, root)
+    given = json.dumps(list(sources.values()))
+    changes = spark.read.format("kwire-changes").option("sources", given).load().cache()
     told = changes.where("op <> 'error'").drop("cluster_id", "effectiveTime")
-    assert rows(told) == rows(read_table(spark, str(tmp_path), "changes").drop("cluster_id")) != []
+    assert rows(told) == rows(read_table(spark, root, "changes").drop("cluster_id")) != []
     for kind in KINDS:
         found = history(changes, kind.table).drop("cluster_id")
-        expected = read_table(spark, str(tmp_path), kind.table, history=True)
+        expected = read_table(spark, root, kind.table, history=True)
         assert rows(found) == rows(expected.drop("cluster_id")), kind.table
 
 
@@ -211,16 +211,13 @@ def test_documented_commands_keep_the_tables_of_two_clusters(
     assert 0 < first.num_rows < _changes(tmp_path).num_rows
     expected = [*_told(copy), *_told(served)]
     assert sorted(_keys(_changes(tmp_path))) == sorted(expected)
-    for directory in (copy, served):
-        tables(spark, str(directory), str(tmp_path / directory.name))
+    clusters = {str(cluster_of(str(directory))): str(directory) for directory in (copy, served)}
+    tables(spark, clusters, str(tmp_path / "expected"))
     warehouse = tmp_path / "clusters" / "spark-warehouse"
     for kind in KINDS:
         found = spark.read.parquet(str(warehouse / kind.table))
-        parts = [
-            rows(read_table(spark, str(tmp_path / one.name), kind.table, history=True))
-            for one in (copy, served)
-        ]
-        assert rows(found) == sorted([*parts[0], *parts[1]]), kind.table
+        there = read_table(spark, str(tmp_path / "expected"), kind.table, history=True)
+        assert rows(found) == rows(there), kind.table
     assert parquet.read_table(warehouse / "errors").num_rows == 0
     assert parquet.read_table(warehouse / "leader_moves").num_rows > 0
 
