@@ -73,7 +73,7 @@ class BatchFold:
         #: Type of the last record if that was a control record: a snapshot ends with
         #: SNAPSHOT_FOOTER.
         self.last_control = ""
-        self._loader = Loader(refused=self._refused)
+        self._loader = Loader()
         self._partitions = PartitionReader()
         self._kraft_version = 0
         self._voters: VotersRecord | None = None
@@ -180,7 +180,7 @@ class BatchFold:
                 else:
                     name, _, message = decode_metadata_record(value)
                 counts[name] += 1
-                self._loader.load(message, offset, epoch)
+                self._loader.load(message, offset, epoch, refused=self._refused)
                 return
         except DecodeError as error:
             self._skip(_REASONS.get(error.rule, DAMAGED), str(error))

@@ -67,7 +67,7 @@ class ViewFold:
     """
 
     def __init__(self) -> None:
-        self._loader = Loader(refused=_ignore, change=self._change)
+        self._loader = Loader()
         self._made: list[Change] = []
         self._origin: dict[int, tuple[int, int, str, int, Message]] = {}
         # The record that makes the changes now, its timestamp and epoch, and the next number.
@@ -108,7 +108,7 @@ class ViewFold:
         self._at, self._timestamp, self._epoch = offset, record.timestamp, epoch
         self._number = offsets.at(offset)
         self._origin[id(message)] = offset, epoch, name, version, message
-        loader.load(message, offset, epoch)
+        loader.load(message, offset, epoch, refused=_ignore, change=self._change)
         if not loader.in_transaction:
             self._origin.clear()
 

@@ -23,43 +23,46 @@ class Loader:
     """Folds records in offset order. It keeps those of a transaction back until its end, and drops
     them if it is aborted.
 
-    ``image`` is the state before the transaction that is open, if one is. ``refused``, where given,
-    is called with the error of every record that does not fit, and loading continues with the next
-    one, as in a broker (``metadata-load-error-count``). ``change`` applies one record; a caller
-    that wants to see each change passes its own.
+    ``image`` is the state before the transaction that is open, if one is.
     """
 
-    def __init__(
-        self,
-        image: Image | None = None,
-        *,
-        refused: Callable[[FoldError], None] | None = None,
-        change: Callable[[Image, Message], None] = apply,
-    ) -> None:
+    # ``load`` is given its functions at every call. They are methods of the object that owns the
+    # loader, and a loader that kept them would be in a reference cycle around the whole image.
+
+    def __init__(self, image: Image | None = None) -> None:
         self.image = image or Image()
         self._held: list[Message] | None = None
-        self._refused = refused
-        self._change = change
 
     @property
     def in_transaction(self) -> bool:
         """True within a metadata transaction."""
         return self._held is not None
 
-    def load(self, record: Message, offset: int, epoch: int) -> None:
-        """Load the record at ``offset``. Raises FoldError for one that does not fit, unless
-        ``refused`` is given.
+    def load(
+        self,
+        record: Message,
+        offset: int,
+        epoch: int,
+        *,
+        refused: Callable[[FoldError], None] | None = None,
+        change: Callable[[Image, Message], None] = apply,
+    ) -> None:
+        """Load the record at ``offset``. Raises FoldError for one that does not fit.
+
+        ``refused``, where given, is called with that error instead, and loading continues with the
+        next record, as in a broker (``metadata-load-error-count``). ``change`` applies one record;
+        a caller that wants to see each change passes its own.
         """
         try:
             # Whole logs come by here, and nearly no record is in a transaction.
             if self._held is None and record.NAME not in _MARKERS:
-                self._change(self.image, record)
+                change(self.image, record)
             else:
-                self._take(record, offset)
+                self._take(record, offset, refused, change)
         except FoldError as error:
-            if self._refused is None:
+            if refused is None:
                 raise
-            self._refused(error)
+            refused(error)
         self.skip_to(offset + 1, epoch)
 
     def load_partitions(
@@ -71,14 +74,20 @@ class Loader:
         """Load the PartitionRecords that end before ``next_offset``: those of each topic by number.
         False, and nothing is loaded, if they have to be loaded one by one.
         """
-        if self._held is not None or self._change is not apply:
+        if self._held is not None:
             return False
         if not add_partitions(self.image, found):
             return False
         self.skip_to(next_offset, epoch)
         return True
 
-    def _take(self, record: Message, offset: int) -> None:
+    def _take(
+        self,
+        record: Message,
+        offset: int,
+        refused: Callable[[FoldError], None] | None,
+        change: Callable[[Image, Message], None],
+    ) -> None:
         name = record.NAME
         if name == "BeginTransactionRecord":
             if self._held is not None:
@@ -90,19 +99,24 @@ class Loader:
                 raise FoldError(f"{name} at offset {offset}, but no transaction is open")
             self._held = None
             if name == "EndTransactionRecord":
-                self._apply_all(held)
+                self._apply_all(held, refused, change)
         else:
             assert self._held is not None, "other records come here within a transaction only"
             self._held.append(record)
 
-    def _apply_all(self, records: list[Message]) -> None:
+    def _apply_all(
+        self,
+        records: list[Message],
+        refused: Callable[[FoldError], None] | None,
+        change: Callable[[Image, Message], None],
+    ) -> None:
         for record in records:
             try:
-                self._change(self.image, record)
+                change(self.image, record)
             except FoldError as error:
-                if self._refused is None:
+                if refused is None:
                     raise
-                self._refused(error)
+                refused(error)
 
     def skip_to(self, next_offset: int, epoch: int) -> None:
         """Skip to ``next_offset``, past control records, which are not part of the state."""

@@ -56,7 +56,7 @@ class Fold:
             self._load(row, name, version, record)
 
     def _begin(self, image: Image) -> None:
-        self._loader = Loader(image, refused=self._refused, change=self._change)
+        self._loader = Loader(image)
         self._origin: dict[int, tuple[Row, str, Message]] = {}
 
     def take(
@@ -170,7 +170,8 @@ class Fold:
             row = row._replace(value=encode_metadata_record(seen, version))
         self._row = row
         self._origin[id(seen)] = row, name, seen
-        self._loader.load(seen, row.offset, -1 if row.epoch is None else row.epoch)
+        epoch = -1 if row.epoch is None else row.epoch
+        self._loader.load(seen, row.offset, epoch, refused=self._refused, change=self._change)
         if self._loader.in_transaction:
             self.state.held.append(row)
         else:

@@ -16,6 +16,7 @@ from kwire.records import Record, encode_batch, encode_metadata_record
 from kwire.records.batch import decode_batch, decode_pieces
 from kwire.records.runs import Run
 from kwire.uuid import Uuid
+from tests.reference_cycles import no_reference_cycles
 
 
 def topic(number: int) -> TopicRecord:
@@ -78,3 +79,8 @@ def test_runs_are_folded_as_single_records(
     assert (one.position, one.taken, one.last_control, one.in_transaction, one.aligned) == (
         other.position, other.taken, other.last_control, other.in_transaction, other.aligned
     )  # fmt: skip
+
+
+def test_fold_that_is_dropped_releases_its_image() -> None:
+    with no_reference_cycles(BatchFold, Image):
+        folded([topic(1), *partitions(1, 40)], 1, runs=True, damaged=False)

@@ -12,6 +12,7 @@ import pytest
 from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import Change, ViewFold, ViewOverflow
+from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
@@ -31,6 +32,7 @@ from kwire.messages.user_scram_credential_record import UserScramCredentialRecor
 from kwire.records import Record, encode_batch, encode_metadata_record
 from kwire.records.batch import decode_batch
 from kwire.uuid import Uuid
+from tests.reference_cycles import no_reference_cycles
 
 
 def topic_id(number: int) -> Uuid:
@@ -225,3 +227,9 @@ def test_change_has_what_was_before_and_what_is_now() -> None:
         },
         "ts_ms": 1000,
     }
+
+
+def test_fold_that_is_dropped_releases_its_image() -> None:
+    """A view is folded anew each time the log is cut at a snapshot."""
+    with no_reference_cycles(ViewFold, Image):
+        changes_of(topic(1), partition(1, 0))

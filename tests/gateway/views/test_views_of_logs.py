@@ -51,7 +51,7 @@ def directories(logs: Any, name: str) -> list[Path]:
 
 def images(directory: Path, wanted: set[int]) -> Iterator[tuple[int, Image]]:
     """The image before each wanted offset at which a batch ends, by the fold of the library."""
-    log, loader = opened(directory), Loader(refused=lambda error: None)
+    log, loader = opened(directory), Loader()
     at = log.log_start_offset
     while at < log.high_watermark:
         for batch in decode_batches(served(log, at)):
@@ -60,7 +60,8 @@ def images(directory: Path, wanted: set[int]) -> Iterator[tuple[int, Image]]:
                     _, _, message = decode_metadata_record(record.value or b"")
                 except DecodeError:
                     continue
-                loader.load(message, record.offset, batch.header.partition_leader_epoch)
+                epoch = batch.header.partition_leader_epoch
+                loader.load(message, record.offset, epoch, refused=lambda error: None)
             at = batch.header.next_offset
             if at in wanted:
                 yield at, loader.image

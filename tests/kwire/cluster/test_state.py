@@ -251,7 +251,7 @@ def test_an_ordinary_message_is_no_metadata_record() -> None:
 def test_record_that_does_not_fit_is_reported_and_loading_continues() -> None:
     """As in a broker, inside a transaction too."""
     told: list[FoldError] = []
-    loader = Loader(refused=told.append)
+    loader = Loader()
     records = [EndTransactionRecord(), BeginTransactionRecord(), RemoveTopicRecord(topic_id=TOPIC)]
     records += [
         BeginTransactionRecord(),
@@ -259,7 +259,7 @@ def test_record_that_does_not_fit_is_reported_and_loading_continues() -> None:
         EndTransactionRecord(),
     ]
     for offset, record in enumerate(records):
-        loader.load(record, offset, 1)
+        loader.load(record, offset, 1, refused=told.append)
     assert [str(error).split(",")[0] for error in told] == [
         "EndTransactionRecord at offset 0", "a transaction begins at offset 3 inside another",
         f"RemoveTopicRecord for topic {TOPIC}",

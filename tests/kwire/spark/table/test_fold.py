@@ -16,7 +16,7 @@ import pytest
 if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyarrow", reason="pyarrow is not installed (the extra 'spark' has it)")
 
-from kwire.cluster import FoldError, Loader, tree
+from kwire.cluster import FoldError, Image, Loader, tree
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
@@ -35,6 +35,7 @@ from kwire.spark.table.kinds import KINDS
 from kwire.spark.table.rows import Folded, Row
 from kwire.uuid import Uuid
 from tests.kwire.spark.table_rows import contents, entity_at, load, rows_of
+from tests.reference_cycles import no_reference_cycles
 from tests.shared import LOG_NAMES, needs_shared
 
 TOPIC, OTHER = Uuid(bytes(range(16))), Uuid(bytes(range(16, 32)))
@@ -367,3 +368,8 @@ def test_rows_that_were_folded_pass() -> None:
         rows(VERSION, TopicRecord(name="a", topic_id=TOPIC), TopicRecord(name="b", topic_id=OTHER))
     )
     assert [one.offset for one in fold.folded.changes] == [2]
+
+
+def test_fold_that_is_dropped_releases_its_image() -> None:
+    with no_reference_cycles(Fold, Image):
+        folded(TopicRecord(name="a", topic_id=TOPIC))
