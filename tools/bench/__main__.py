@@ -33,6 +33,7 @@ BENCHES: Sequence[str] = (
     "spark",
     "spark-tables",
     "spark-clusters",
+    "spark-delivery",
 )
 #: Benches that run only when they are named, because they take many minutes.
 LONG: Sequence[str] = ("scale", "requests")

@@ -74,7 +74,7 @@ def run() -> list[dict[str, Any]]:
         with (
             kafka(properties=serving.KAFKA_PROPERTIES, options=FULL_SPEED) as cluster,
             gateway("--source", "log", "--log-dir", str(long_log)) as server,
-            _session(jars, Path(scratch)) as spark,
+            session(Path(scratch), jars) as spark,
         ):
             serving.fill(cluster, batches)
             return list(
@@ -83,7 +83,8 @@ def run() -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _session(jars: str, scratch: Path) -> Iterator[SparkSession]:
+def session(scratch: Path, jars: str = "") -> Iterator[SparkSession]:
+    """Yield a session on two cores whose Python workers import from this checkout."""
     from pyspark.sql import SparkSession
 
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
@@ -162,10 +163,10 @@ def _measured(
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             if name == ALONE and turn > rounds // 3:
                 continue  # takes so long that the noise is small
-            df, before, began = ways[name](), _tree_cpu_seconds(spark), time.perf_counter()
+            df, before, began = ways[name](), tree_cpu_seconds(spark), time.perf_counter()
             df.write.format("noop").mode("overwrite").save()
             passes[name].wall.append(time.perf_counter() - began)
-            passes[name].cpu.append(_tree_cpu_seconds(spark) - before)
+            passes[name].cpu.append(tree_cpu_seconds(spark) - before)
     return passes
 
 
@@ -202,7 +203,7 @@ def _compared(
     }
 
 
-def _tree_cpu_seconds(spark: SparkSession) -> float:
+def tree_cpu_seconds(spark: SparkSession) -> float:
     """Processor seconds of this process and of the JVM with its children, ended ones included."""
     stats = _stats()
     times = os.times()
