@@ -28,8 +28,8 @@ import pyspark
 from kwire.cluster import Image, Loader
 from kwire.spark import read_table, tables
 from kwire.spark.table.build import TABLES
-from kwire.spark.table.delivery import KEYS
 from kwire.spark.table.kinds import KINDS, Kind
+from kwire.spark.table.names import KEYS
 from kwire.spark.table.store import Format
 from tests.kwire.spark.session import spark_session
 from tests.kwire.spark.table_rows import entity_at, load, rows_of

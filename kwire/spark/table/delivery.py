@@ -10,35 +10,20 @@ Each delivery carries the number of the commit, and a table that has this number
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from kwire.spark.table.arrow import RECORD, SINCE, UNTIL, empty, spark_columns, table_columns
+from kwire.spark.table.arrow import RECORD, empty, spark_columns
 from kwire.spark.table.kinds import KINDS, Kind
+from kwire.spark.table.names import APPENDED, NAMES, columns_of
 from kwire.spark.table.store import Format, Store, TablesError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-APPENDED: Final = ("changes", "errors", "load")
-NAMES: Final = (*APPENDED, *(kind.table for kind in KINDS))
 #: After so many commits the small files of each table are merged.
 _COMPACT_EVERY: Final = 100
-#: The columns that tell an entity from the others of its kind.
-KEYS: Final = {
-    "feature": ("name",),
-    "topic": ("topicId",),
-    "partition": ("topicId", "partition"),
-    "config": ("resourceType", "resourceName", "name"),
-    "broker": ("id",),
-    "controller": ("id",),
-    "acl": ("id",),
-    "quota": ("entity", "name"),
-    "user": ("name", "mechanism"),
-    "token": ("tokenId",),
-    "producer_ids": (),
-}
 
 
 class Tables(Protocol):
@@ -175,8 +160,3 @@ def _with_columns(parts: Iterable[pa.Table], columns: dict[str, pa.DataType]) ->
         for part in parts
     ]
     return pa.concat_tables(whole)
-
-
-def columns_of(name: str) -> dict[str, Any]:
-    """The columns of a table; those of a kind with their validity."""
-    return table_columns(name) if name in APPENDED else {**table_columns(name), **SINCE, **UNTIL}

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kwire.spark.table.delivery import KEYS
 from kwire.spark.table.kinds import Kind
+from kwire.spark.table.names import KEYS
 from kwire.spark.table.store import Store, TablesError
 
 deltalake: Any

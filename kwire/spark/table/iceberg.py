@@ -18,8 +18,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from kwire.spark.table.delivery import APPENDED, KEYS, columns_of
 from kwire.spark.table.kinds import Kind
+from kwire.spark.table.names import APPENDED, KEYS, columns_of
 from kwire.spark.table.store import Store, TablesError
 
 catalogs: Any

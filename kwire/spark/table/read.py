@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 from kwire.spark.table.arrow import SINCE, UNTIL, empty, spark_columns, table_columns
 from kwire.spark.table.conditions import Conditions
-from kwire.spark.table.delivery import APPENDED, NAMES, check_library, delivered_rows
+from kwire.spark.table.delivery import check_library, delivered_rows
 from kwire.spark.table.kinds import KINDS
+from kwire.spark.table.names import APPENDED, NAMES
 from kwire.spark.table.places import CLUSTER, cluster_path, clusters_at, is_of_several
 from kwire.spark.table.store import Store
 

@@ -21,11 +21,12 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from kwire.spark.table import delivery, delta, iceberg
-from kwire.spark.table.delivery import NAMES, Delivery, check_library, columns_of, tables_of
+from kwire.spark.table.delivery import Delivery, check_library, tables_of
 from kwire.spark.table.delta import DeltaTables
 from kwire.spark.table.fold import Fold
 from kwire.spark.table.iceberg import IcebergTables
 from kwire.spark.table.kinds import KINDS
+from kwire.spark.table.names import NAMES, columns_of
 from kwire.spark.table.rows import Folded, Row
 from kwire.spark.table.store import Format, Store, TablesError
 from tests.kwire.spark.table_rows import rows_of
