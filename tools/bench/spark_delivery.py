@@ -1,4 +1,4 @@
-"""Measures one stream of the tables of 20 live clusters, with a trigger of one second: the time from
+"""Measures one stream of the tables of 20 live clusters, with a trigger of a second: the time from
 the answer to a change until its row is in the table, and what the stream costs while nothing
 changes.
 
