@@ -15,13 +15,21 @@ its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from kwire.spark.frames import decode, only, typed, without
-from kwire.spark.options import METADATA_TOPIC, kafka_options
-from kwire.spark.source.data_source import register
+from kwire.spark.release import check_release
+
+try:
+    from pyspark import __version__ as _pyspark_version
+except ImportError as error:  # pragma: no cover - the extra is installed wherever the tests run
+    raise ImportError("kwire.spark needs PySpark 4.2 or 4.3: pip install 'kwire[spark]'") from error
+check_release(_pyspark_version)
 
 if TYPE_CHECKING:
+    from kwire.spark.frames import decode, only, typed, without
+    from kwire.spark.options import METADATA_TOPIC, kafka_options
+    from kwire.spark.source.data_source import register
     from kwire.spark.table.build import read_table, tables
     from kwire.spark.versions import history
 
@@ -38,15 +46,27 @@ __all__ = [
     "without",
 ]
 
+#: Public name -> the module that has it. It is imported on first use, because Spark starts several
+#: Python processes for each query, and each of them imports this package for one of its modules.
+_MODULES: Final = {
+    "METADATA_TOPIC": "kwire.spark.options",
+    "decode": "kwire.spark.frames",
+    "history": "kwire.spark.versions",
+    "kafka_options": "kwire.spark.options",
+    "only": "kwire.spark.frames",
+    "read_table": "kwire.spark.table.build",
+    "register": "kwire.spark.source.data_source",
+    "tables": "kwire.spark.table.build",
+    "typed": "kwire.spark.frames",
+    "without": "kwire.spark.frames",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Import on first use the modules that executors do not need."""
-    if name in ("read_table", "tables"):
-        from kwire.spark.table import build as tables_build
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
 
-        return getattr(tables_build, name)
-    if name == "history":
-        from kwire.spark.versions import history
 
-        return history
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -36,8 +36,6 @@ _NAMES = sorted(
     if kind == "metadata"
 )
 _CODES = {name: code for code, name in enumerate(_NAMES)}
-_TYPE_NAMES = pa.array(_NAMES, pa.string())
-_TYPE_ENTITIES = pa.array([ABOUT[name].entity for name in _NAMES], pa.string())
 _BAD = -1
 
 
@@ -101,6 +99,9 @@ class Decoder:
     def __init__(self, *, fail_fast: bool, secrets: bool, bulk: bool = True) -> None:
         self._fail_fast, self._secrets = fail_fast, secrets
         self._layouts = Layouts(secrets=secrets) if bulk else None
+        # Not constants of the module: PyArrow imports pandas when it makes its first array.
+        self._types = pa.array(_NAMES, pa.string())
+        self._entities = pa.array([ABOUT[name].entity for name in _NAMES], pa.string())
 
     def columns(self, values: Values, offsets: Sequence[Any]) -> dict[str, pa.Array]:
         """The columns for ``values``, whose ``offsets`` are for messages. Raises DecodeError if it
@@ -130,14 +131,14 @@ class Decoder:
         rows, bad = [group.rows for group in groups] + [alone], codes == _BAD
         types = pa.array(codes, mask=bad)
         return {
-            "type": _TYPE_NAMES.take(types),
+            "type": self._types.take(types),
             "version": pa.array(versions, mask=bad),
             "data": _in_order(
                 [group.json() for group in groups] + [pa.array(texts, pa.string())], rows
             ),
             "error": _errors(errors, len(values)),
             "epoch": pa.nulls(len(values), pa.int32()),
-            "entity": _TYPE_ENTITIES.take(types),
+            "entity": self._entities.take(types),
             "key": _in_order(
                 [group.keys() for group in groups] + [pa.array(keys, pa.string())], rows
             ),

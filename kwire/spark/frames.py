@@ -8,20 +8,14 @@ from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Literal
 
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
 from kwire.messages import BY_KEY
 from kwire.registry import message_type
 from kwire.spark.arrow import DECODED, PASSED, decode_batches, typed_batches
 from kwire.spark.columns import spark_type
 from kwire.spark.record_types import type_key, type_prefix
-from kwire.spark.release import check_release
-
-try:
-    from pyspark import __version__ as pyspark_version
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql import functions as F
-except ImportError as error:  # pragma: no cover - the extra is installed wherever the tests run
-    raise ImportError("kwire.spark needs PySpark: pip install 'kwire[spark]'") from error
-check_release(pyspark_version)
 
 #: How a value that cannot be decoded is handled, in the terms of Spark's JSON and CSV sources.
 Mode = Literal["PERMISSIVE", "FAILFAST"]

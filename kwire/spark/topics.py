@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kwire.spark.source.topic import FORMAT, register_topic
+from pyspark.sql import functions as F
 
-try:
-    from pyspark.sql import functions as F
-except ImportError as error:  # pragma: no cover - the extra is installed wherever the tests run
-    raise ImportError("kwire.spark needs PySpark: pip install 'kwire[spark]'") from error
+from kwire.spark.source.topic import FORMAT, register_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from kwire.records.redact import REDACTED
 from kwire.spark.table.arrow import SINCE, UNTIL, spark_columns
 from kwire.spark.table.kinds import KINDS
-
-try:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-except ImportError as error:  # pragma: no cover - the extra is installed wherever the tests run
-    raise ImportError("kwire.spark needs PySpark: pip install 'kwire[spark]'") from error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,6 +16,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pyspark.sql import datasource as api
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
 from kwire.errors import UnknownApi
 from kwire.spark.entities import record_types_of
 from kwire.spark.record_types import type_prefix
@@ -25,19 +33,6 @@ from kwire.spark.source.offsets import DataLossError, LogState, Position, loss_a
 from kwire.spark.source.options import Place, Settings, settings_of
 from kwire.spark.source.rows import Rows, schema_of
 from kwire.spark.source.server import ServerLog
-
-try:
-    from pyspark.sql import datasource as api
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
-except ImportError as error:  # pragma: no cover - the extra is installed wherever the tests run
-    raise ImportError(
-        "format(\"kwire\") needs PySpark 4.2 or 4.3: pip install 'kwire[spark]'"
-    ) from error
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,16 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.sql import datasource as api
 
 from kwire.spark.source.options import Settings, check_names, settings_of
 from kwire.spark.source.server import ServerError, sentences
-
-try:
-    from pyspark.sql import datasource as api
-except ImportError as error:  # pragma: no cover - the extra is installed wherever the tests run
-    raise ImportError(
-        "format(\"kwire-topic\") needs PySpark 4.2 or 4.3: pip install 'kwire[spark]'"
-    ) from error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,6 +16,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame
+
 from kwire.spark.frames import Mode
 from kwire.spark.source.data_source import register
 from kwire.spark.source.options import settings_of
@@ -31,11 +33,6 @@ from kwire.spark.table.read import TABLES, read_table
 from kwire.spark.table.several import bring_all
 from kwire.spark.table.sources import Given, sources_of
 from kwire.spark.table.store import Format, TablesError
-
-try:
-    from pyspark.sql import DataFrame
-except ImportError as error:  # pragma: no cover - the extra is installed wherever the tests run
-    raise ImportError("kwire.spark needs PySpark: pip install 'kwire[spark]'") from error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

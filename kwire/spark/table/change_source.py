@@ -15,6 +15,8 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.sql import datasource as api
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from kwire.spark.source.options import check_names
 from kwire.spark.table.arrow import CHANGES, changes_table, spark_columns
@@ -22,14 +24,6 @@ from kwire.spark.table.builder import without_collector
 from kwire.spark.table.fold import Fold
 from kwire.spark.table.logs import DirectoryRows, Place, ServerRows, rows_at
 from kwire.spark.table.rows import Change, Folded, Row, Trouble
-
-try:
-    from pyspark.sql import datasource as api
-    from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-except ImportError as error:  # pragma: no cover - the extra is installed wherever the tests run
-    raise ImportError(
-        "format(\"kwire-changes\") needs PySpark 4.2 or 4.3: pip install 'kwire[spark]'"
-    ) from error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
