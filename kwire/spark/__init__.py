@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 #: Public name -> the module that has it. It is imported on first use, because Spark starts several
-#: Python processes for each query, and each of them imports this package for one of its modules.
+#: Python processes to plan a query, and each of them imports this package for one of its modules.
 _MODULES: Final = {
     "METADATA_TOPIC": "kwire.spark.options",
     "decode": "kwire.spark.frames",

@@ -1,4 +1,4 @@
-"""Importing ``kwire.spark`` imports little: Spark starts several Python processes for each query,
+"""Importing ``kwire.spark`` imports little: Spark starts several Python processes to plan a query,
 and each of them pays for it.
 """
 
