@@ -5,6 +5,7 @@ checkout.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.clients import missing
 from tools.loop_reports import loop_reports
 
 pytestmark = pytest.mark.interop
@@ -44,17 +46,41 @@ def offsets(data: bytes) -> list[int]:
 
 assert round_trip(13).max_wait_ms == 500 and offsets(b"") == []
 """
+#: The same of Spark: makes tables of a log in each format, and prints rows of them.
+TABLES = """
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+import kwire
+from kwire.spark import read_table, register, tables
+from kwire.spark.local import SETTINGS
+
+log, root = sys.argv[1:]
+assert kwire.__file__.startswith(sys.prefix)
+spark = SparkSession.builder.master("local[1]").config(map=SETTINGS).getOrCreate()
+found = {}
+for kept in ("parquet", "delta", "iceberg"):
+    tables(spark, log, f"{root}/{kept}", format=kept)
+    changes = read_table(spark, f"{root}/{kept}", "changes").toArrow().to_pylist()
+    topics = read_table(spark, f"{root}/{kept}", "topics").toArrow().column("name").to_pylist()
+    found[kept] = {"changes": sorted(map(repr, changes)), "topics": sorted(topics)}
+register(spark)
+found["records"] = spark.read.format("kwire").load(log).count()
+print(json.dumps(found))
+"""
 
 
-def run(command: Sequence[str | Path], where: Path) -> str:
+def run(command: Sequence[str | Path], where: Path, **variables: str) -> str:
     """Standard output of a program that ends with 0, started in ``where`` with an environment of
-    its own.
+    its own, to which ``variables`` belong.
     """
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(where), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
         list(map(str, command)),
         cwd=where,
-        env=environment,
+        env={**environment, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -67,10 +93,15 @@ def run(command: Sequence[str | Path], where: Path) -> str:
 def environment(path: Path, *packages: str | Path) -> Path:
     """The programs of a new environment that holds ``packages``."""
     venv.create(path)
+    install(path, *packages)
+    return path / "bin"
+
+
+def install(path: Path, *packages: str | Path, **variables: str) -> None:
+    """Install ``packages`` into an environment, by pip with ``variables``."""
     pip = [sys.executable, "-m", "pip", "--python", str(path / "bin/python"), "install", "-q"]
     # Compiling every module of the packages would take longer than the test, which runs few.
-    run([*pip, "--disable-pip-version-check", "--no-compile", *packages], path)
-    return path / "bin"
+    run([*pip, "--disable-pip-version-check", "--no-compile", *packages], path, **variables)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +124,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment that holds the wheel, and nothing of the checkout."""
     return environment(tmp_path_factory.mktemp("user") / "venv", *built.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def with_extras(installed: Path, built: Path) -> Path:
+    """The same environment with the extras that tables need. The tests before have it without."""
+    [wheel] = built.glob("*.whl")
+    # PySpark is published as source alone. The wheel that pip made of it for the environment of
+    # the tests is in pip's cache, if there is one.
+    variables = {"DIST_EXTRA_CONFIG": str(ROOT / "tools" / "uncompressed_wheels.cfg")}
+    command = [sys.executable, "-m", "pip", "cache", "dir"]
+    cache = subprocess.run(command, capture_output=True, text=True, check=False)
+    if cache.returncode == 0:
+        variables["PIP_CACHE_DIR"] = cache.stdout.strip()
+    install(installed.parent, f"{wheel}[spark,delta,iceberg]", **variables)
+    return installed
 
 
 def test_build_makes_a_wheel_and_a_source_distribution(built: Path) -> None:
@@ -119,13 +165,17 @@ def test_python_m_gateway_is_kwire(installed: Path, tmp_path: Path) -> None:
         assert run([*kwire, *arguments], tmp_path) == run([*module, *arguments], tmp_path)  # type: ignore[list-item]
 
 
+def _place(installed: Path, scratch: Path) -> Path:
+    """The directory of the package ``gateway`` in an environment."""
+    program = "import gateway; print(gateway.__path__[0])"
+    return Path(run([installed / "python", "-c", program], scratch).strip())
+
+
 def test_installed_command_decodes_the_log_that_the_package_brings(
     installed: Path, tmp_path: Path
 ) -> None:
-    place = run(
-        [installed / "python", "-c", "import gateway; print(gateway.__path__[0])"], tmp_path
-    ).strip()
-    lines = run([installed / "kwire", "decode", f"{place}/sample"], tmp_path).splitlines()
+    log = _place(installed, tmp_path) / "sample"
+    lines = run([installed / "kwire", "decode", log], tmp_path).splitlines()
     assert len(lines) > 900 and json.loads(lines[0])["offset"] == 0
 
 
@@ -174,3 +224,24 @@ def test_program_of_a_user_passes_mypy_strict_and_runs(installed: Path, tmp_path
     ]
     run([*mypy, "--python-executable", installed / "python", program], tmp_path)
     run([installed / "python", program], tmp_path)
+
+
+def test_extras_make_tables_in_each_format(with_extras: Path, tmp_path: Path) -> None:
+    java = shutil.which("java")
+    if java is None:
+        missing("there is no Java on the PATH")
+        return
+    # As in an activated environment: Spark's workers are the python3 of the PATH.
+    variables = {"PATH": f"{with_extras}:{Path(java).parent}:/usr/bin:/bin"}
+    if "JAVA_HOME" in os.environ:
+        variables["JAVA_HOME"] = os.environ["JAVA_HOME"]
+    python, log = with_extras / "python", str(_place(with_extras, tmp_path) / "sample")
+    said = run([python, "-c", TABLES, log, tmp_path / "tables"], tmp_path, **variables)
+    found = json.loads(said.splitlines()[-1])
+    [segment] = Path(log).glob("__cluster_metadata-0/*.log")
+    decoded = run([with_extras / "kwire", "decode", segment], tmp_path).splitlines()
+    records = [line for line in decoded if "control" not in json.loads(line)]
+    state = json.loads(run([with_extras / "kwire", "state", log, "-o", "json"], tmp_path))
+    assert found.pop("records") == len(records)
+    assert found["parquet"]["topics"] == sorted(state["topics"]["byName"]) != []
+    assert found["parquet"]["changes"] and all(one == found["parquet"] for one in found.values())
