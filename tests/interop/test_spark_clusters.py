@@ -25,6 +25,7 @@ from kwire.spark import read_table, tables
 from kwire.spark.jobs import JOBS
 from kwire.spark.table.build import TABLES, TablesError
 from kwire.spark.table.conditions import Conditions
+from kwire.spark.table.directory import cluster_of
 from kwire.spark.table.kinds import KINDS
 from kwire.spark.table.places import cluster_path, clusters_at
 from kwire.spark.table.store import Store
@@ -92,6 +93,38 @@ def test_list_of_sources_gives_the_tables_of_each(
     with pytest.raises(TablesError, match="take another directory"):
         tables(spark, given, alone["one"])
     assert all(read_table(spark, root, name).columns[0] == "cluster_id" for name in TABLES)
+
+
+def test_iceberg_tables_of_a_list_are_those_of_each_cluster_alone(
+    spark: SparkSession, logs: Any, tmp_path: Path
+) -> None:
+    if os.environ.get("KWIRE_INTEROP") != "require":
+        pytest.importorskip("pyiceberg", reason="the extra 'iceberg' is not installed")
+    root, kinds = str(tmp_path / "root"), {kind.table for kind in KINDS}
+    sources = {
+        "one": str(logs("p-one-basic") / "nodes" / "1"),
+        "seven": str(logs("p-one-segments") / "nodes" / "7"),
+    }
+    ids = {name: str(cluster_of(source)) for name, source in sources.items()}
+    for _ in range(2):  # the second time there is nothing new
+        tables(spark, list(sources.values()), root, format="iceberg")
+    assert clusters_at(root) == sorted(ids.values())
+    for name, source in sources.items():
+        tables(spark, source, str(tmp_path / name), format="iceberg")
+    for table in TABLES:
+        history = table in kinds
+        found = read_table(spark, root, table, history=history)
+        assert found.columns[0] == "cluster_id"
+        by_cluster = {
+            cluster: rows(found.where(f"cluster_id = '{cluster}'")) for cluster in ids.values()
+        }
+        alone = {
+            ids[name]: rows(read_table(spark, str(tmp_path / name), table, history=history))
+            for name in sources
+        }
+        assert by_cluster == alone, table
+        assert any(alone.values()) or table in ("errors", "tokens"), table
+        assert found.count() == sum(map(len, alone.values())), table
 
 
 def test_kwire_spark_takes_several_sources(spark: SparkSession, logs: Any) -> None:

@@ -20,6 +20,7 @@ from pyarrow import compute as pc
 
 from kwire.spark.table.kinds import Kind
 from kwire.spark.table.names import APPENDED, KEYS, columns_of
+from kwire.spark.table.places import CLUSTER
 from kwire.spark.table.store import Store, TablesError
 
 catalogs: Any
@@ -56,12 +57,14 @@ def check_iceberg() -> None:
 
 class IcebergTables:
     """One Iceberg table for each name, at ``store``'s directory. The namespace is the directory's
-    name.
+    name; of one of several clusters, that of all of them and the cluster's name.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        name = os.path.basename(store.uri("").rstrip("/"))
+        root, name = os.path.split(store.uri("").rstrip("/"))
+        if name.startswith(f"{CLUSTER}="):
+            name = f"{os.path.basename(root)}_{name.removeprefix(f'{CLUSTER}=')}"
         self._namespace = re.sub(r"\W", "_", name) or "kwire"
         self._opened: dict[str, Any] = {}
 

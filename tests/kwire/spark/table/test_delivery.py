@@ -19,6 +19,7 @@ if os.environ.get("KWIRE_INTEROP") != "require":
 
 import pyarrow as pa
 from pyarrow import parquet
+from pyiceberg import catalog
 
 from kwire.spark.table import delivery, delta, iceberg
 from kwire.spark.table.delivery import Delivery, check_library, tables_of
@@ -196,6 +197,23 @@ def test_catalog_of_the_user_is_taken_and_another_directory_of_the_name_refused(
     assert not (tmp_path / "one" / "tables" / "iceberg.db").exists()
     with pytest.raises(TablesError, match="give the directory another name"):
         write(tmp_path / "two" / "tables", "iceberg", [rows], lambda: None)
+
+
+@needs_shared
+def test_lists_of_clusters_share_the_catalog_of_the_user(
+    logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters of the same name are told apart by the directory of the list."""
+    rows = rows_of(logs("p-abort") / "nodes" / "1" / "__cluster_metadata-0")
+    monkeypatch.setenv("PYICEBERG_CATALOG__KWIRE__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__KWIRE__URI", f"sqlite:///{tmp_path}/all.db")
+    paths = [tmp_path / "a" / "cluster_id=eu", tmp_path / "b" / "cluster_id=eu"]
+    for path in paths:
+        write(path, "iceberg", [rows], lambda: None)
+    one, other = (delivered(path, "iceberg") for path in paths)
+    assert one["topics"] and one == other
+    found = catalog.load_catalog("kwire", type="sql", uri=f"sqlite:///{tmp_path}/all.db")
+    assert sorted(found.list_namespaces()) == [("a_eu",), ("b_eu",)]
 
 
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
