@@ -186,6 +186,8 @@ def too_many(n: int, budget: int) -> NoReturn:
     """A count that the bytes left, or the caller's budget, cannot hold."""
     if n < 0:
         null()
+    if budget < 0:  # the elements of numbers before this one are counted without a look at it
+        over_budget()
     if n > budget:
         raise DecodeError(
             f"{n} elements, more than the {budget} that this call still allows",

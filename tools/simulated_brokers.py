@@ -38,11 +38,13 @@ _ALL: Final = 1 << 40
 class SimulatedBrokers:
     """``epochs`` has the broker epoch of each broker, by id."""
 
-    def __init__(self, controller: Callable[[], str], cluster_id: str, count: int) -> None:
+    def __init__(
+        self, controller: Callable[[], str], cluster_id: str, count: int, first_id: int = FIRST_ID
+    ) -> None:
         """``controller`` returns the address of the active controller."""
         self._controller = controller
         self._cluster_id = cluster_id
-        self.epochs: dict[int, int] = dict.fromkeys(range(FIRST_ID, FIRST_ID + count), -1)
+        self.epochs: dict[int, int] = dict.fromkeys(range(first_id, first_id + count), -1)
         self._silent: set[int] = set()
         self._stop = threading.Event()
 
@@ -118,12 +120,12 @@ class SimulatedBrokers:
 
 @contextlib.contextmanager
 def simulated_brokers(
-    controller: Callable[[], str], cluster_id: str, count: int
+    controller: Callable[[], str], cluster_id: str, count: int, first_id: int = FIRST_ID
 ) -> Iterator[SimulatedBrokers]:
-    """Register ``count`` brokers and send their heartbeats in a thread for the duration of the
-    block. Raises AdminError, OSError, EOFError, ProcessError.
+    """Register ``count`` brokers with ids from ``first_id`` on, and send their heartbeats in a
+    thread for the duration of the block. Raises AdminError, OSError, EOFError, ProcessError.
     """
-    brokers = SimulatedBrokers(controller, cluster_id, count)
+    brokers = SimulatedBrokers(controller, cluster_id, count, first_id)
     brokers.register()
     beats = threading.Thread(target=brokers.run, name="heartbeats", daemon=True)
     beats.start()

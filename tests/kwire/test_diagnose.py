@@ -7,6 +7,11 @@ import time
 import pytest
 
 from kwire.errors import DecodeError
+from kwire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
 
@@ -39,3 +44,15 @@ def test_fault_behind_many_elements_keeps_its_rule(last: bytes, rule: str) -> No
     with pytest.raises(DecodeError) as found:
         MetadataRequest.decode(data, 9, budget=10_000)
     assert (found.value.path, found.value.rule) == ("MetadataRequest", rule)
+
+
+def test_numbers_beyond_the_allowed_elements_are_named_without_a_negative_number() -> None:
+    """Arrays of numbers are counted as they are read, so the excess is noticed at the next count."""
+    assignments = [
+        CreatableReplicaAssignment(partition_index=n, broker_ids=[1, 2, 3]) for n in range(100)
+    ]
+    topics = [CreatableTopic(name=f"topic-{n}", assignments=assignments) for n in range(90)]
+    data = CreateTopicsRequest(topics=topics).encode(7)
+    with pytest.raises(DecodeError, match=r"more elements than this call allows$") as found:
+        CreateTopicsRequest.decode(data, 7, budget=20_000)
+    assert found.value.rule == "element-budget"

@@ -2,20 +2,27 @@
 registration of a broker, failover.
 
 Each controller has two Kafka brokers with the same settings. Topics are created through a broker,
-in an Envelope; a failover ends when a controller carries out a change again.
+in an Envelope; a failover ends when a controller carries out a change again. Failovers are measured
+with the topics of this bench alone, and with ``KWIRE_BENCH_CONTROLLER_PARTITIONS`` partitions more
+(100,000 by default), whose replicas are on brokers that are simulated.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import Any
 
-from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from tools import java
 from tools.admin import Admin
 from tools.bench.commit import Side
@@ -24,11 +31,19 @@ from tools.kafka import Cluster, kafka
 from tools.kafka_files import Node
 from tools.own_quorum import own_quorum
 from tools.real_brokers import real_brokers
+from tools.simulated_brokers import simulated_brokers
 
+PARTITIONS = int(os.environ.get("KWIRE_BENCH_CONTROLLER_PARTITIONS", "100000"))
+_PARTITIONS_PER_TOPIC = 100
+#: Topics of one request. Kafka's controllers make at most 10,000 records of one, and kwire's read
+#: at most ``request.max.elements`` (20,000) array elements, four for each partition here.
+_TOGETHER = 45
+#: The simulated brokers, whose ids are not those of real ones.
+_FIRST_ID, _SIMULATED = 1001, 3
 _ROUNDS = 3
 _KILLS = 5
-#: Time in which a controller that started again catches up, s.
-_SETTLE_S = 3
+#: Time in which a controller that started again catches up, s: with few topics, and with many.
+_SETTLE_S, _SETTLE_MANY_S = 3, 10
 _TOPIC_ALREADY_EXISTS = 36
 _DAY_S = 86_400
 _STARTS, _CAUGHT_UP, _WAITS, _UNFENCED = (
@@ -51,7 +66,11 @@ def run() -> list[dict[str, Any]]:
         cluster = stack.enter_context(kafka(brokers=2, controllers=3))
         quorum = stack.enter_context(own_quorum(3, static_voters=False))
         brokers = stack.enter_context(real_brokers(quorum, 2))
-        return list(compared(quorum, brokers, cluster, rounds=_ROUNDS))
+        rows = list(compared(quorum, brokers, cluster, rounds=_ROUNDS))
+        for controllers in (quorum, cluster):
+            stack.enter_context(_filled(controllers, PARTITIONS))
+        sides = (quorum, brokers), (cluster, cluster)
+        return [*rows, *_failovers(*sides, kills=_KILLS, partitions=PARTITIONS)]
 
 
 def compared(
@@ -88,20 +107,54 @@ def compared(
     yield from _failovers((quorum, brokers), (cluster, cluster), kills=kills)
 
 
-def _failovers(*sides: tuple[Cluster, Cluster], kills: int) -> Iterator[dict[str, Any]]:
+@contextmanager
+def _filled(cluster: Cluster, partitions: int) -> Iterator[None]:
+    """Create topics on brokers that are simulated, which live as long as the block. Real brokers
+    read of them, and store nothing.
+    """
+
+    def active() -> str:
+        return cluster.wait_for_leader().controller_address
+
+    with (
+        simulated_brokers(active, cluster.cluster_id, _SIMULATED, _FIRST_ID),
+        Admin([active()]) as to,
+    ):
+        replicas = list(range(_FIRST_ID, _FIRST_ID + _SIMULATED))
+        assignments = [
+            CreatableReplicaAssignment(partition_index=n, broker_ids=replicas)
+            for n in range(_PARTITIONS_PER_TOPIC)
+        ]
+        topics = [
+            CreatableTopic(
+                name=f"many-{n}", num_partitions=-1, replication_factor=-1, assignments=assignments
+            )
+            for n in range(partitions // _PARTITIONS_PER_TOPIC)
+        ]
+        for at in range(0, len(topics), _TOGETHER):
+            request = CreateTopicsRequest(topics=topics[at : at + _TOGETHER], timeout_ms=60_000)
+            to.send(request, accept=(_TOPIC_ALREADY_EXISTS,), timeout_s=120)
+        time.sleep(_SETTLE_MANY_S)
+        yield
+
+
+def _failovers(
+    *sides: tuple[Cluster, Cluster], kills: int, partitions: int = 0
+) -> Iterator[dict[str, Any]]:
     """The rows of controllers that are killed, for kwire's cluster and for Kafka's: (controllers,
     brokers) of each. There are several kills in turn, because the time depends on the moment.
     """
+    settle_s = _SETTLE_MANY_S if partitions else _SETTLE_S
+    size = f", {partitions:,} partitions" if partitions else ""
     for where in ("", " through a broker"):
         waits: list[list[float]] = [[] for _ in sides]
         for number in range(kills):
             for (controllers, brokers), found in zip(sides, waits, strict=True):
                 asked = brokers.bootstrap if where else controllers.controllers
-                found.append(
-                    _failover(controllers, asked.split(","), f"killed{len(where)}-{number}")
-                )
+                name = f"killed{len(where)}-{partitions}-{number}"
+                found.append(_failover(controllers, asked.split(","), name, settle_s))
         own, their = map(statistics.median, waits)
-        yield _row(f"controller killed to first change{where}", "ms (p50)", own, their)
+        yield _row(f"controller killed to first change{where}{size}", "ms (p50)", own, their)
 
 
 def _row(what: str, unit: str, own: float, their: float, *, more: bool = False) -> dict[str, Any]:
@@ -145,7 +198,7 @@ def _ms(life: dict[str, datetime], begin: str, end: str) -> float:
     return 1000 * seconds if seconds < _DAY_S / 2 else 0.0
 
 
-def _failover(controllers: Cluster, addresses: list[str], name: str) -> float:
+def _failover(controllers: Cluster, addresses: list[str], name: str, settle_s: float) -> float:
     """From ``kill -9`` of the active controller to the response to a CreateTopics request, which is
     sent to the other ``addresses`` in turn; in ms. The controller starts again afterwards.
     """
@@ -160,5 +213,5 @@ def _failover(controllers: Cluster, addresses: list[str], name: str) -> float:
         took = 1000 * (time.perf_counter() - began)
     controllers.start_node(leader)
     controllers.wait_for_node(leader)
-    time.sleep(_SETTLE_S)
+    time.sleep(settle_s)
     return took
