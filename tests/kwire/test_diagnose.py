@@ -47,7 +47,7 @@ def test_fault_behind_many_elements_keeps_its_rule(last: bytes, rule: str) -> No
 
 
 def test_numbers_beyond_the_allowed_elements_are_named_without_a_negative_number() -> None:
-    """Arrays of numbers are counted as they are read, so the excess is noticed at the next count."""
+    """Arrays of numbers are counted as they are read, so the next count notices the excess."""
     assignments = [
         CreatableReplicaAssignment(partition_index=n, broker_ids=[1, 2, 3]) for n in range(100)
     ]
