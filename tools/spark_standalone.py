@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -107,17 +108,24 @@ class Standalone:
         """The ids of the executors that live."""
         return [pid for one in self.workers if one.process for pid in one.children()]
 
-    def submit(self, script: Path, *arguments: str, conf: Mapping[str, str]) -> Daemon:
-        """A driver, started with the command of the page."""
+    def submit(
+        self, script: Path, *arguments: str, conf: Mapping[str, str], pandas: bool = True
+    ) -> Daemon:
+        """A driver, started with the command of the page. Its own Python has pandas with
+        ``pandas``; the processes that it starts, and those of the executors, never do.
+        """
         line = blocks()[0].splitlines()[1].replace("spark://master.example:7077", self.url)
         command = _expanded(line)
         command = command[: command.index("spark_clusters.py")]
         options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        absent = str(self.directory / "absent")
+        options += ["--conf", f"spark.executorEnv.PYTHONPATH={absent}"]
+        # In place of an installed kwire, for the processes that plan a stream.
+        path = [str(self.directory / "kwire.zip"), *([] if pandas else [absent])]
         driver = Daemon(
             [*command, *options, str(script), *arguments],
             self.directory / f"driver-{time.time()}",
-            # In place of an installed kwire, for the processes that plan a stream.
-            path=str(self.directory / "kwire.zip"),
+            path=os.pathsep.join(path),
         )
         driver.start()
         return driver
@@ -145,9 +153,10 @@ def standalone(directory: Path, workers: int = 2) -> Iterator[Standalone]:
     subprocess.run(
         ["bash", "-ec", zipped.splitlines()[0]],
         cwd=directory,
-        env={**environment(), "PYTHONPATH": str(ROOT)},
+        env={**environment(), "PYTHONPATH": str(_with_byte_code(directory / "package"))},
         check=True,
     )
+    _hide_pandas(directory / "absent")
     [port] = lasting_ports(1)
     cluster = Standalone(directory, f"spark://127.0.0.1:{port}")
     try:
@@ -168,6 +177,25 @@ def standalone(directory: Path, workers: int = 2) -> Iterator[Standalone]:
     finally:
         for daemon in [*cluster.workers, *([cluster.master] if cluster.master else [])]:
             daemon.kill(group=True)
+
+
+def _with_byte_code(into: Path) -> Path:
+    """Copy kwire to ``into``, with its byte code where Python looks for it in a zip file: each of
+    the many processes that import kwire would compile it otherwise.
+    """
+    shutil.copytree(ROOT / "kwire", into / "kwire", ignore=shutil.ignore_patterns("__pycache__"))
+    # Not checked by time, which a zip file keeps in steps of two seconds.
+    options = ("-q", "-b", "--invalidation-mode", "unchecked-hash")
+    subprocess.run([sys.executable, "-m", "compileall", *options, str(into)], check=True)
+    return into
+
+
+def _hide_pandas(into: Path) -> None:
+    """Make a directory that hides an installed pandas. The page does not ask for it on the
+    machines of a cluster, and PyArrow imports it, where it is there, for 0.7 s of each process.
+    """
+    into.mkdir()
+    (into / "pandas.py").write_text('raise ImportError("pandas is not on this machine")\n')
 
 
 def _expanded(line: str) -> list[str]:

@@ -37,7 +37,7 @@ from tools.spark_standalone import ROOT, Daemon, Standalone, settings, standalon
 pytestmark = [needs_shared, pytest.mark.timeout(1200)]
 
 #: Each of an executor, a worker and the driver is killed so often.
-KILLS: Final = int(os.environ.get("KWIRE_SPARK_CLUSTER_KILLS", "1"))
+KILLS: Final = int(os.environ.get("KWIRE_SPARK_CLUSTER_KILLS", "10"))
 LOGS: Final = {"basic": ("p-one-basic", "nodes/1"), "quorum": ("p-quorum", "nodes/2")}
 _OFFSETS: Final = 3
 _WITHIN_S: Final = 180.0
@@ -49,12 +49,12 @@ import kwire
 given = json.loads(sys.argv[1])
 spark = SparkSession.builder.getOrCreate()
 assert "kwire.zip" in kwire.__file__, kwire.__file__
-def where(batches):
-    import os, kwire, pyarrow
-    for batch in batches:
-        yield pyarrow.RecordBatch.from_pydict({"path": [os.path.abspath(kwire.__file__)]})
-[[path]] = spark.range(1, numPartitions=1).mapInArrow(where, "path string").collect()
-assert "kwire.zip" in path and "/work-" in path, path
+if given["first"]:
+    def where(_):
+        import os, kwire
+        return os.path.abspath(kwire.__file__)
+    [path] = spark.sparkContext.parallelize([0], 1).map(where).collect()
+    assert "kwire.zip" in path and "/work-" in path, path
 for format, path in given["paths"].items():
     tables(
         spark,
@@ -122,10 +122,15 @@ class Run:
         self.driver: Daemon | None = None
 
     def start(self, offsets: int = _OFFSETS) -> None:
-        given = {"paths": self.paths, "sources": self.sources, "offsets": offsets}
+        given = {
+            "paths": self.paths,
+            "sources": self.sources,
+            "offsets": offsets,
+            "first": self.driver is None,
+        }
         # A loss counts against the task that it hits, and ten of them can hit one.
         conf = {**settings(), "spark.task.maxFailures": "40"}
-        self.driver = self.cluster.submit(self.script, json.dumps(given), conf=conf)
+        self.driver = self.cluster.submit(self.script, json.dumps(given), conf=conf, pandas=False)
 
     def kill_driver(self) -> None:
         assert self.driver is not None
