@@ -21,6 +21,15 @@ def test_brokers_register_are_fenced_and_return() -> None:
             assert _serving(node) >= {first, second}
 
 
+def test_brokers_have_ids_from_the_first_id_on() -> None:
+    with own_quorum(1, formatted=True) as cluster:
+        [node] = cluster.nodes
+        address = node.controller_address
+        with simulated_brokers(lambda: address, cluster.cluster_id, 2, 1001) as brokers:
+            assert list(brokers.epochs) == [1001, 1002]
+            assert _serving(node) >= {1001, 1002}
+
+
 def _serving(node: Node) -> set[int]:
     """The brokers that are not fenced. A heartbeat is answered when its effect is in the image."""
     with Admin([node.broker_address]) as admin:

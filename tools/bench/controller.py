@@ -4,7 +4,7 @@ registration of a broker, failover.
 Each controller has two Kafka brokers with the same settings. Topics are created through a broker,
 in an Envelope; a failover ends when a controller carries out a change again. Failovers are measured
 with the topics of this bench alone, and with ``KWIRE_BENCH_CONTROLLER_PARTITIONS`` partitions more
-(100,000 by default), whose replicas are on brokers that are simulated.
+(100,000 by default; a multiple of 100), whose replicas are on brokers that are simulated.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kwire.messages.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tools import java
 from tools.admin import Admin
 from tools.bench.commit import Side
@@ -31,9 +32,10 @@ from tools.kafka import Cluster, kafka
 from tools.kafka_files import Node
 from tools.own_quorum import own_quorum
 from tools.real_brokers import real_brokers
-from tools.simulated_brokers import simulated_brokers
+from tools.simulated_brokers import SimulatedBrokers, simulated_brokers
 
 PARTITIONS = int(os.environ.get("KWIRE_BENCH_CONTROLLER_PARTITIONS", "100000"))
+_MANY = "many"
 _PARTITIONS_PER_TOPIC = 100
 #: Topics of one request. Kafka's controllers make at most 10,000 records of one, and kwire's read
 #: at most ``request.max.elements`` (20,000) array elements, four for each partition here.
@@ -67,10 +69,30 @@ def run() -> list[dict[str, Any]]:
         quorum = stack.enter_context(own_quorum(3, static_voters=False))
         brokers = stack.enter_context(real_brokers(quorum, 2))
         rows = list(compared(quorum, brokers, cluster, rounds=_ROUNDS))
-        for controllers in (quorum, cluster):
-            stack.enter_context(_filled(controllers, PARTITIONS))
-        sides = (quorum, brokers), (cluster, cluster)
-        return [*rows, *_failovers(*sides, kills=_KILLS, partitions=PARTITIONS)]
+        if PARTITIONS:
+            rows += filled_failovers(
+                (quorum, brokers), (cluster, cluster), kills=_KILLS, partitions=PARTITIONS
+            )
+        return rows
+
+
+def filled_failovers(
+    *sides: tuple[Cluster, Cluster], kills: int, partitions: int, settle_s: float = _SETTLE_MANY_S
+) -> list[dict[str, Any]]:
+    """The rows of controllers that are killed while their clusters have ``partitions`` more, for
+    kwire's (controllers, brokers) and Kafka's. A node that started has ``settle_s`` to catch up.
+    """
+    with ExitStack() as stack:
+        for controllers, _ in sides:
+            stack.enter_context(filled(controllers, partitions))
+        time.sleep(settle_s)
+        rows = list(_failovers(*sides, kills=kills, partitions=partitions, settle_s=settle_s))
+        # New leaders of many partitions are work that only one side would have had.
+        for name, (_, brokers) in zip(("kwire", "Kafka"), sides, strict=True):
+            if not as_created(brokers):
+                for row in rows:
+                    row["notes"] += f"; {name} fenced a simulated broker"
+        return rows
 
 
 def compared(
@@ -108,7 +130,7 @@ def compared(
 
 
 @contextmanager
-def _filled(cluster: Cluster, partitions: int) -> Iterator[None]:
+def filled(cluster: Cluster, partitions: int) -> Iterator[SimulatedBrokers]:
     """Create topics on brokers that are simulated, which live as long as the block. Real brokers
     read of them, and store nothing.
     """
@@ -117,34 +139,51 @@ def _filled(cluster: Cluster, partitions: int) -> Iterator[None]:
         return cluster.wait_for_leader().controller_address
 
     with (
-        simulated_brokers(active, cluster.cluster_id, _SIMULATED, _FIRST_ID),
+        simulated_brokers(active, cluster.cluster_id, _SIMULATED, _FIRST_ID) as brokers,
         Admin([active()]) as to,
     ):
-        replicas = list(range(_FIRST_ID, _FIRST_ID + _SIMULATED))
+        # Each broker leads a third of the partitions of each topic.
         assignments = [
-            CreatableReplicaAssignment(partition_index=n, broker_ids=replicas)
+            CreatableReplicaAssignment(
+                partition_index=n,
+                broker_ids=[_FIRST_ID + (n + k) % _SIMULATED for k in range(_SIMULATED)],
+            )
             for n in range(_PARTITIONS_PER_TOPIC)
         ]
         topics = [
             CreatableTopic(
-                name=f"many-{n}", num_partitions=-1, replication_factor=-1, assignments=assignments
+                name=f"{_MANY}-{n}",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=assignments,
             )
             for n in range(partitions // _PARTITIONS_PER_TOPIC)
         ]
         for at in range(0, len(topics), _TOGETHER):
             request = CreateTopicsRequest(topics=topics[at : at + _TOGETHER], timeout_ms=60_000)
             to.send(request, accept=(_TOPIC_ALREADY_EXISTS,), timeout_s=120)
-        time.sleep(_SETTLE_MANY_S)
-        yield
+        yield brokers
+
+
+def as_created(brokers: Cluster) -> bool:
+    """Whether the partitions of the first of many topics kept their first leaders. If a simulated
+    broker had been fenced, those that it led would have others.
+    """
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=f"{_MANY}-0")])
+    with Admin(brokers.bootstrap.split(",")) as admin:
+        [topic] = admin.send(request).topics
+    return all(one.leader_epoch == 0 for one in topic.partitions)
 
 
 def _failovers(
-    *sides: tuple[Cluster, Cluster], kills: int, partitions: int = 0
+    *sides: tuple[Cluster, Cluster],
+    kills: int,
+    partitions: int = 0,
+    settle_s: float = _SETTLE_S,
 ) -> Iterator[dict[str, Any]]:
     """The rows of controllers that are killed, for kwire's cluster and for Kafka's: (controllers,
     brokers) of each. There are several kills in turn, because the time depends on the moment.
     """
-    settle_s = _SETTLE_MANY_S if partitions else _SETTLE_S
     size = f", {partitions:,} partitions" if partitions else ""
     for where in ("", " through a broker"):
         waits: list[list[float]] = [[] for _ in sides]
