@@ -18,8 +18,8 @@ from gateway.log.high_watermark_file import HighWatermarkFile
 
 @dataclass(slots=True)
 class PendingFlush:
-    """Records before ``end_offset`` that are written to ``file`` and may not be on disk. To be
-    flushed once, in any thread.
+    """Records before ``end_offset`` that are written to ``file`` and may not be on disk. Call
+    :meth:`flush` once, from any thread.
     """
 
     file: DiskFile
@@ -57,8 +57,7 @@ class Checkpoint:
             problems.append(
                 f"{directory / CHECKPOINT}: neither of its two slots is whole; begun anew"
             )
-            # The audit log is not worth a refusal to start, which the metadata log's high watermark
-            # is.
+            # Unlike a damaged high watermark of the metadata log, this does not stop the start.
             disk.remove(directory / CHECKPOINT)
             self._file = HighWatermarkFile(directory, disk, problems)
 

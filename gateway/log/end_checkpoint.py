@@ -1,8 +1,8 @@
 """Stores how far a log was synced, so that the next start can report a log that was shortened.
 
 The file has one decimal offset. It never exceeds what is on disk: it is replaced after each sync
-that it describes, and removed before the log is rewritten. A missing or unreadable file means
-nothing, and failures to write it are ignored, because it only serves a warning. It does not limit
+that it describes, and removed before the log is rewritten. A missing or unreadable file gives no
+warning, and failures to write it are ignored, because nothing else depends on it. It does not limit
 recovery, as Kafka's ``recovery-point-offset-checkpoint`` does.
 """
 

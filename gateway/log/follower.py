@@ -364,7 +364,7 @@ def _join(
                 "what is between is missing or twice there"
             )
             return slices, Problem(index.file.path, 0, reason), []
-        # Within a segment ``BatchIndex`` has checked it.
+        # ``BatchIndex`` has checked the epochs within each segment; this compares two segments.
         if index.epochs and index.epochs[0][0] < epoch:
             return (
                 slices,

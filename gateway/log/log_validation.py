@@ -76,7 +76,7 @@ def _without_damaged_snapshots(
     A damaged snapshot at the log start raises LogDamaged: nothing else has the state before it.
     """
     damaged_snapshots: list[DecodeError] = []
-    # From the newest down, until one is whole: a damaged one must not supersede the log.
+    # From the newest snapshot down, until one is whole: a damaged one must not replace the log.
     while listing.snapshots:
         start = log_start(listing).snapshot
         latest = max(listing.snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset))

@@ -181,7 +181,7 @@ class OffsetStore:
             )
             for key, k in self._live.items()
         )
-        # The file names groups and what they read, which is no business of other users.
+        # Mode 0600: the file names groups and what they read, which other users must not see.
         file = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
@@ -281,7 +281,8 @@ class OffsetStore:
     def _apply(self, records: Iterable[Record]) -> None:
         for record in records:
             self._next_offset = record.offset + 1
-            # A compacted log has no place for it: nothing could ever replace it.
+            # A record without a key cannot be kept in a compacted log: no later record could
+            # replace it.
             if record.key is None:
                 continue
             # Popped and put back, so that the dict stays ordered by offset.

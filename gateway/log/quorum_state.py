@@ -65,8 +65,8 @@ def format_quorum_state(state: QuorumStateData, version: int) -> bytes:
 
 
 def check_moves_forward(path: Path, old: QuorumStateData, new: QuorumStateData) -> None:
-    """Refuse a state that takes back ``old``: a lower epoch, another leader or vote in the same
-    one.
+    """Refuse a ``new`` state that contradicts ``old``: a lower epoch, or another leader or vote in
+    the same epoch.
 
     Raises ElectionGoesBack.
     """

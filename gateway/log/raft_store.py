@@ -137,7 +137,7 @@ class RaftStore:
 
     @property
     def flushed_offset(self) -> int:
-        """Everything before it is known to be on disk."""
+        """The offset below which every record is known to be on disk."""
         return self._log.flushed_offset
 
     @property
@@ -307,7 +307,7 @@ class RaftStore:
         anything is changed; LogDamaged, DiskFailed, LogFailed.
         """
         self._guard.check()
-        # Kafka's ``truncateToLatestSnapshot`` does not compare the two.
+        # Kafka's ``truncateToLatestSnapshot`` does not compare it with the high watermark.
         self._refuse_committed(snapshot_id.end_offset, f"begin anew at {snapshot_id.file_name}")
         try:
             self._log.truncate_to_snapshot(snapshot_id)

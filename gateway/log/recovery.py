@@ -51,8 +51,8 @@ def recover(
     LogDamaged, DiskFailed.
     """
     with doing("read", directory):
-        # All reading before the first change: a directory that is refused stays as it was, for a
-        # copy.
+        # Everything is read before the first change: a directory that is refused can still be
+        # copied as it was.
         found = validate_log(directory, settings, high_watermark)
         # A download begins anew, so half a snapshot is of no use
         # (``KafkaMetadataLog.recoverSnapshots``).

@@ -42,8 +42,8 @@ def oldest_to_keep(
     # In pairs (``cleanSnapshots``), so that the newest one is never deleted.
     for snapshot, following in itertools.pairwise(snapshots):
         left = [one for one in snapshots if one >= snapshot]
-        # Without the segments that the snapshots chosen so far make superfluous: Kafka deletes them
-        # on the way.
+        # Kafka deletes segments together with each snapshot, so the segments below ``kept`` do not
+        # count.
         total = sum(sizes[one] for one in left) + sum(
             segments[base] for base in _segments_from(bases, kept)
         )

@@ -115,7 +115,7 @@ class Segment:
         self.end_offset = scan.tail.next_offset
         # Nothing is known to be on disk before the first sync, not even what was read.
         self.flushed_size = 0
-        self.flushed_offset = scan.base_offset  #: the end offset of that
+        self.flushed_offset = scan.base_offset  #: end offset of the batches in these bytes
         self.torn = False
         self._disk = disk
         self._index = scan.index

@@ -41,13 +41,13 @@ class UnifiedLog(abc.ABC):
         problems: list[str],
         durable_end: int,
     ) -> None:
-        """Recover the segments. Damage below ``durable_end`` raises LogDamaged; DiskFailed."""
+        """Recover the segments. Raises LogDamaged for damage below ``durable_end``; DiskFailed."""
         self.directory = directory
         self.problems = problems
         self._disk = disk
         self._settings = settings
         self._guard = WriteGuard(directory, "; close it and open it again")
-        # Without fsync nothing below the end is promised: any suffix may be lost with the machine.
+        # Without fsync a crash of the machine may lose any suffix of the log: that is not damage.
         loaded = recovery.recover(
             directory, disk, settings, durable_end if settings.fsync else 0, problems
         )
@@ -99,7 +99,7 @@ class UnifiedLog(abc.ABC):
 
     @property
     def flushed_offset(self) -> int:
-        """Everything before it is known to be on disk."""
+        """The offset below which every record is known to be on disk."""
         return max(self._start.offset, self._active.flushed_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from gateway.quorum.response_checks import InvalidResponse
 
 
 class EpochsOfLog(Protocol):
-    """The part of a log that the rule reads: ``replicated_log.ReplicatedLog``."""
+    """The methods of ``replicated_log.ReplicatedLog`` that the rule reads."""
 
     @property
     def start_offset(self) -> int: ...

@@ -36,7 +36,7 @@ _REST_S = 0.1
 
 
 class Election:
-    """The part of a node that votes, and that campaigns."""
+    """Votes for candidates, and campaigns for this node."""
 
     def __init__(self, node: Node, elected: Callable[[Candidate], None]) -> None:
         self._node = node

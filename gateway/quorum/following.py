@@ -36,7 +36,7 @@ _EARLY: Final = 0.5
 
 
 class Following:
-    """The part of a node that copies a leader's log."""
+    """Copies the leader's log to this node."""
 
     def __init__(self, node: Node, discovery: LeaderDiscovery) -> None:
         self._node = node

@@ -22,7 +22,7 @@ from kwire.messages.fetch_response import PartitionData
 
 
 class LeaderDiscovery:
-    """The part of a node that finds its leader."""
+    """Asks one node after the other until a response names the leader."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

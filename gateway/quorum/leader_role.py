@@ -1,7 +1,7 @@
 """Leads an epoch: appends, commits, and resigns when no majority of the voters follows (KIP-595).
 
-Fetches are answered by ``serving``. ``resigned_role`` continues
-after the resignation. Follows ``LeaderState`` and ``pollLeader``.
+``serving`` answers Fetch, and ``resigned_role`` continues after the resignation. Follows
+``LeaderState`` and ``pollLeader``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHECK_QUORUM_FACTOR = 1.5
 
 
 class LeaderRole:
-    """The part of a node that leads."""
+    """Appends and commits while this node leads, and resigns without a majority."""
 
     def __init__(self, node: Node, committed: Callable[[Leader], None]) -> None:
         self._node = node

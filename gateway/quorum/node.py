@@ -171,7 +171,7 @@ class Node(NodeState):
         self.log.truncate_to(offset)
         self.emit(Truncate(token, offset))
         before = self.history.voters
-        # The voters of before are in force again (KIP-853). Seeded bugs in tests/sim:
+        # The previous voters are in force again (KIP-853). Seeded bugs in tests/sim:
         # ``cut_off_voters_still_vote``, ``a_truncated_upgrade_stays``.
         self.history.truncate_to(offset)
         if self.history.voters != before:

@@ -24,7 +24,7 @@ _SUCCESSORS_MAX: Final = 1024
 
 
 class QuorumRequests:
-    """The part of a node that handles the announcements of leaders."""
+    """Handles BeginQuorumEpoch and EndQuorumEpoch in every role."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -96,8 +96,8 @@ class QuorumRequests:
     def _reassured(self, leader_id: int, endpoints: Iterable[Any]) -> None:
         """Follow the leader again, or begin the fetch timeout anew: the leader is alive."""
         node, role = self._node, self._node.role
-        # A prospective node knows the leader that it gave up. It hears from it again, and the epoch
-        # is the same.
+        # A prospective node remembers the leader that fell silent. That leader now sends again, in
+        # the same epoch.
         if isinstance(role, Nominee) and node.leader_id == leader_id:
             given = checks.addresses(endpoints)
             address = given.get(node.settings.listener) or node.address_of(leader_id)

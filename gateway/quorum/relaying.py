@@ -34,7 +34,7 @@ _STEP_MAX: Final = 64
 
 
 class Relaying:
-    """The part of an observer that other observers copy from."""
+    """Answers the Fetch requests that other observers send to this observer."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -46,9 +46,9 @@ class Relaying:
     def refusal(self, replica_id: int) -> ErrorCode:
         """Return the error of a request as a whole; NONE if this relay may answer the replica."""
         node = self._node
-        # BROKER_NOT_AVAILABLE is the error that a voter of Kafka's takes without harm: it asks the
-        # next node. Without a cluster id of its own this node cannot tell whether the sender is of
-        # another cluster, and an observer that is told so stops.
+        # A Kafka voter that gets BROKER_NOT_AVAILABLE asks the next node, and does nothing else.
+        # Without a cluster id of its own this node cannot tell whether the sender is of another
+        # cluster, and an observer that is told so stops.
         is_voter = replica_id in node.voters.nodes or replica_id in node.reported_voters
         if node.cluster_id is None or is_voter:
             return ErrorCode.BROKER_NOT_AVAILABLE
@@ -136,7 +136,7 @@ class Relaying:
         return max(self._node.high_watermark or -1, self._node.leader_high_watermark)
 
     def _validate(self, offset: int, epoch: int) -> ValidOffsetAndEpoch:
-        """Return the verdict on a fetch position, as far as committed records prove it.
+        """Return whether a fetch position is valid, as far as committed records prove it.
 
         An observer may be ahead of this one: it followed the leader or another relay before. A
         leader would find that it diverges, and it would truncate what is committed, or stop. Here

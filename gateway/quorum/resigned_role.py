@@ -17,7 +17,7 @@ from kwire.messages.end_quorum_epoch_request import EndQuorumEpochRequest
 
 
 class ResignedRole:
-    """The part of a node that has resigned."""
+    """Sends EndQuorumEpoch while resigned; leaves the epoch after an election timeout."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

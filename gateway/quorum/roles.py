@@ -20,8 +20,8 @@ from kwire.uuid import ZERO_UUID, Uuid
 
 @dataclass(slots=True, eq=False)
 class Unattached:
-    """Knows an epoch, but no leader to follow. It campaigns at ``election_at``, infinite for
-    never.
+    """The node knows an epoch, but no leader to follow. It campaigns at ``election_at``, s;
+    infinity: never.
     """
 
     election_at: float

@@ -41,7 +41,7 @@ _WAIT_MS_MAX: Final = 300_000
 
 
 class Serving:
-    """The part of a leader that replicas copy from."""
+    """Answers the Fetch and FetchSnapshot requests of replicas."""
 
     def __init__(self, node: Node, leader_role: LeaderRole, relaying: Relaying) -> None:
         self._node = node
@@ -185,8 +185,8 @@ class Serving:
         key = id, directory_id
         observer = observers.get(key)
         if observer is None:
-            # The one that has been silent for longest goes: it costs a row of DescribeQuorum and no
-            # safety.
+            # The observer whose last Fetch is oldest is dropped. Only its row of DescribeQuorum is
+            # lost.
             if len(observers) >= _OBSERVERS_MAX:
                 del observers[min(observers, key=lambda other: observers[other].fetched_at)]
             observer = observers[key] = Progress(id, directory_id, fetched_at=self._node.now)

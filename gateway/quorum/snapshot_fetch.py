@@ -26,10 +26,10 @@ from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 
 
 class SnapshotFetch:
-    """The part of a follower that replaces the log by a snapshot of the leader's.
+    """Downloads a snapshot from the leader and has it replace the follower's log.
 
-    ``leader_answered`` is called for each response with a chunk of it, ``suspect_leader`` when the
-    downloaded file turns out to be bad.
+    ``leader_answered`` is called for each response with a chunk of the snapshot, ``suspect_leader``
+    when the downloaded file is damaged.
     """
 
     def __init__(

@@ -33,11 +33,11 @@ def upgraded_voters(node: Node, version: int) -> VoterSet | None:
     if version == now:
         return None
     invalid = f"Invalid upgrade of {_FEATURE} from version {now} to {version}"
-    # The directory ids in the log are what tells two disks of one voter apart: they cannot be given
-    # up.
+    # Only the directory ids in the log tell two disks of one voter apart, so no downgrade may drop
+    # them.
     if version < now:
         raise UpgradeRefused(f"{invalid} because the new version is a downgrade")
-    # An upgrade by the leader before may stand in this log uncommitted, and must be settled first.
+    # This log may hold an uncommitted upgrade of the previous leader, which must be settled first.
     if not isinstance(leader, Leader) or leader.high_watermark < 0:
         raise UpgradeRefused(
             f"{invalid} because this leader has committed nothing in its epoch yet; ask again"

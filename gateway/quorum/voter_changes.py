@@ -42,7 +42,7 @@ _CAUGHT_UP_FACTOR: Final = 2.0
 
 
 class VoterChanges:
-    """The part of a leader that changes the voters."""
+    """Handles AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter while this node leads."""
 
     def __init__(self, node: Node, leader_role: LeaderRole) -> None:
         self._node = node
@@ -206,7 +206,7 @@ class VoterChanges:
         return error, f"This node does not lead: {leads} epoch {node.epoch}" if error else ""
 
     def _not_now(self, doing: str) -> tuple[ErrorCode, str]:
-        """Return the error, and its text, if the leader cannot begin a change now."""
+        """Return the error and its text if no change can begin now, else NONE and an empty text."""
         # One change at a time, each committed before the next, and the first only after a record of
         # this leader's own epoch. Otherwise two leaders could each commit with a majority of their
         # own (KIP-853; the known bug in the single-server changes of Ongaro's thesis).

@@ -13,8 +13,8 @@ from gateway.snapshot_id import SnapshotId
 
 
 class VoterHistory:
-    """``voters`` and ``kraft_version`` are those in force; ``offset`` is that of the KRAFT_VOTERS
-    record, -1 without one.
+    """``voters`` and ``kraft_version`` are the ones in force; ``offset`` is that of the
+    KRAFT_VOTERS record, -1 without one.
 
     ``previous``: the voters before that record. ``is_voter``: whether this node is in ``voters``.
     """

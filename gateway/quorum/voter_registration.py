@@ -26,7 +26,7 @@ from kwire.uuid import ZERO_UUID
 
 
 class VoterRegistration:
-    """The part of a follower that updates its own entry in the voter set."""
+    """Sends UpdateRaftVoter, or AddRaftVoter with auto-join, while this node follows."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -34,8 +34,8 @@ class VoterRegistration:
     def poll(self, role: Follower) -> None:
         """Send a request once every fetch timeout, between two Fetches."""
         node = self._node
-        # Not before the leader has answered a Fetch: the node may be far behind, and its idea of
-        # the voter set with it.
+        # Not before the leader has answered a Fetch: the node may be far behind, and its voter set
+        # old.
         if not role.fetched or node.installing is not None:
             return
         if node.history.kraft_version < 1 and (role.update_accepted or not node.is_voter):
@@ -51,8 +51,8 @@ class VoterRegistration:
         role.update_at = node.now + node.settings.fetch_timeout_s
         if node.is_voter:
             self._update(role, address)
-        # A voter of the log needs a directory id to be told from one with the same id and another
-        # disk.
+        # Without a directory id the voter set could not tell this node from one with the same id
+        # and another disk.
         elif node.settings.auto_join and node.settings.directory_id != ZERO_UUID:
             self._join(role, address)
 
