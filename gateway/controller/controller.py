@@ -167,8 +167,8 @@ class Controller:
         return operations
 
     def index_partitions(self) -> Slices[None]:
-        """Make the index that decisions about brokers need, in slices. Other decisions may be made
-        and completed in between; one that needs the index makes the rest of it.
+        """Build the partition index, which decisions about brokers need, in slices. Other decisions
+        may be made between two slices; one that needs the index builds the rest of it.
         """
         # Without brokers no decision needs it.
         if self._state is not None and self._state.image.brokers:

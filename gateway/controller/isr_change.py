@@ -53,16 +53,16 @@ def alter(
 ) -> PartitionRecord:
     """Change the ISR as ``broker_id`` requests; return the partition. The record is in ``changes``.
 
-    Raises ApiError, and changes nothing; except for NEW_LEADER_ELECTED. The change was made then,
-    and ended a reassignment that took the leadership from ``broker_id``.
+    Raises ApiError. The change was made only where the error is NEW_LEADER_ELECTED: it completed a
+    reassignment that took the leadership from ``broker_id``.
     """
     if wanted.topic_id not in context.image.topics:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
     before = changes.partition(wanted.topic_id, wanted.partition_index)
     if before is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    # The epochs before the ISR, in Kafka's order: a leader that lags gets the error that makes it
-    # catch up, and not one for an ISR that was right when it sent it.
+    # Epochs are checked before the ISR, in Kafka's order: a leader that lags gets an epoch error,
+    # on which it catches up, and not an error for an ISR that was valid when it sent it.
     _check_epochs(broker_id, wanted, before)
     isr = [replica.broker_id for replica in wanted.isr]
     _check_isr(isr, wanted.recovery_state, before)

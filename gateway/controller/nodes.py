@@ -66,7 +66,7 @@ class Nodes:
             return not self._brokers and node_id in self._serving
         if directory in (UNASSIGNED, MIGRATING):
             return True
-        # A broker of before KIP-858 has registered no directories, and all of its replicas are
+        # A broker without KIP-858 has registered no directories, and all of its replicas are
         # online.
         return directory != LOST and (not broker.log_dirs or directory in broker.log_dirs)
 

@@ -215,7 +215,7 @@ class _Change:
             # The high watermark may advance without the nodes outside the ISR.
             self._elr = []
             return
-        # The ISR of before: a node that leaves it now has acknowledged every record until now.
+        # The ISR before the change: a node that leaves it now has acknowledged every record so far.
         candidates = {*self._elr, *self._before.isr}
         # A removed replica deletes its log, so it must not be eligible if it is added again.
         gone = {*self._isr, *self._target.unclean_shutdown}
@@ -243,7 +243,7 @@ class _Change:
                 if self._before.leader_recovery_state == RECOVERING:
                     self._record.leader_recovery_state = -1  # no change
             assert elected.node_id in (NO_LEADER, *self._isr), "a leader is in its own ISR"
-        # Null and empty are the same list: records of before KIP-966 have null.
+        # Null and empty are the same list: records written before KIP-966 have null.
         if self._elr != (self._before.eligible_leader_replicas or []):
             self._record.eligible_leader_replicas = self._elr
 

@@ -121,7 +121,8 @@ class PartitionChanges:
         """Remove the node from the ISR of ``partition``, which :meth:`partition` returned, and from
         its leadership. The nodes ``lost`` may have lost records that they acknowledged.
         """
-        # The short way does not know unclean shutdowns, nor the epochs of old levels (KAFKA-15021).
+        # ``leave_isr`` handles neither unclean shutdowns nor the epochs of old levels
+        # (KAFKA-15021).
         if not lost and not is_leader_epoch_bump_required_on_isr_shrink(self._context.level):
             record = self._left_isr(partition, node_id)
             if record is not None:
@@ -141,7 +142,8 @@ class PartitionChanges:
             node_id,
             min_isr,
             partition.leader,
-            # By identity: the lists of an image are shared, and not freed while this looks at it.
+            # By identity: the image shares equal lists between partitions, and keeps them
+            # meanwhile.
             id(partition.isr),
             id(partition.replicas),
             id(partition.directories),
@@ -215,8 +217,8 @@ class PartitionChanges:
         found = self._min_isrs.get(topic_id)
         if found is None:
             partitions = self._context.image.partitions[topic_id]
-            # With more in-sync replicas required than there are, no partition could ever leave the
-            # ELR rules.
+            # If more in-sync replicas were required than there are replicas, the ISR would never
+            # reach the minimum and the ELR never be emptied.
             most = len(partitions[min(partitions)].replicas)
             found = self._min_isrs[topic_id] = min(int(self._config(topic_id, MIN_ISR)), most)
         return found

@@ -70,8 +70,8 @@ class PartitionIndex:
         return not self._topics_left
 
     def fill(self) -> Slices[None]:
-        """Read the partitions of the image, in slices, between which :meth:`apply` may change it.
-        A second call goes on where the first one was left.
+        """Read the partitions of the image, in slices, between which :meth:`apply` may change it. A
+        second call continues where the first one stopped.
         """
         while self._topics_left:
             topic_id = next(iter(self._topics_left))

@@ -64,7 +64,6 @@ class PartitionSet:
         at = bisect_left(numbers, number)
         if at < len(numbers) and numbers[at] == number:
             del numbers[at]
-            # A topic without partitions here has no entry, so that topics of the past take no
-            # memory.
+            # A topic without partitions here has no entry, so that deleted topics take no memory.
             if not numbers:
                 del self._topics[topic_id]

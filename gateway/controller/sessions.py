@@ -105,11 +105,13 @@ class Sessions:
         self._leaving.setdefault(broker, offset)
 
     def stay(self, broker: Registered) -> None:
-        """The broker is not in controlled shutdown, or no longer: it was fenced."""
+        """Note that the broker is not, or no longer, in controlled shutdown, because it is
+        fenced.
+        """
         self._leaving.pop(broker, None)
 
     def leaving_at(self, broker: Registered) -> int | None:
-        """The offset that the other brokers must have read before this one may shut down; None
-        where it is not in controlled shutdown.
+        """Return the offset that the other brokers must have read before this broker may shut down;
+        None if this broker is not in controlled shutdown.
         """
         return self._leaving.get(broker)

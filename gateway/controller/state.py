@@ -1,8 +1,8 @@
 """Holds the cluster as the active controller sees it: the committed image, and its own proposals.
 
 It is a copy of the committed image, so a node that loses leadership drops it (Kafka's controller
-reverts its ``SnapshotRegistry``). Beside the image there are indexes, for questions that would
-otherwise take a search at every request.
+reverts its ``SnapshotRegistry``). Beside the image it holds indexes, for look-ups that would
+otherwise search the image at every request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kwire.messages.remove_delegation_token_record import RemoveDelegationTokenR
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
 
-#: How many elements of the image are taken over between two slices: less than 1 ms.
+#: Elements of the image that one slice copies, in less than 1 ms.
 _ELEMENTS_PER_SLICE: Final = 256
 _COLLIDING: Final = str.maketrans(".", "_")
 
@@ -77,9 +77,9 @@ class State:
         this controller made it.
         """
         if isinstance(message, PartitionChangeRecord) and self._partitions is not None:
-            # The short way: thousands of these come when a broker is fenced, and no other index
-            # depends on them. The index applies the record to the image itself, because it needs
-            # the partition before and after.
+            # Only the partition index depends on these records, of which a fenced broker causes
+            # thousands. The index applies the record to the image itself, because it needs the
+            # partition before and after.
             self._partitions.apply(message)
             return
         if isinstance(message, PartitionRecord):

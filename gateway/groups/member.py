@@ -47,7 +47,7 @@ class Member:
         return OVERHEAD + names + len(self.assignment) + size_of(self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """The metadata that the member sent for ``protocol``, which it supports."""
+        """Return the metadata that the member sent for ``protocol_name``, which it supports."""
         return next(
             protocol.metadata for protocol in self.protocols if protocol.name == protocol_name
         )

@@ -243,7 +243,9 @@ class Offsets:
 def _fetched(
     offsets: Mapping[TopicPartition, Committed], wanted: tuple[TopicPartition, ...] | None
 ) -> Slices[list[tuple[TopicPartition, Committed | None]]]:
-    """The offsets of the partitions ``wanted``, or all in their order, where it is None."""
+    """Return the committed offset of each partition ``wanted``, None where there is none.
+    ``wanted`` None: all committed offsets, sorted by topic and partition.
+    """
     found: list[tuple[TopicPartition, Committed | None]] = []
     asked: Iterable[TopicPartition] = (
         wanted if wanted is not None else (yield from in_order(offsets))

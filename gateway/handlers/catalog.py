@@ -83,8 +83,8 @@ def names_in_order(first: str, context: Context) -> Iterator[str | None]:
 
 
 def fixed_topics(context: Context) -> list[Topic]:
-    """Return the topics of the list of all topics that have no records in an image: the metadata
-    log and those made of it.
+    """Return the topics that are listed but are not in the image: the metadata log, the audit topic
+    and the listed view topics.
     """
     audit = audit_topic(context)
     return [METADATA_LOG, *([] if audit is None else [audit]), *_listed_views(context)]
@@ -97,7 +97,7 @@ def view_topics(context: Context) -> tuple[Topic, ...]:
 
 
 def _listed_views(context: Context) -> tuple[Topic, ...]:
-    """Return the view topics that are among all topics."""
+    """Return the view topics that the list of all topics has (``metadata.views.list``)."""
     views = context.gateway.views
     return view_topics(context) if views is not None and views.listed else ()
 

@@ -1,8 +1,8 @@
 """DescribeConfigs (key 32): returns the configuration of topics, this node, groups and client
 metrics subscriptions.
 
-That of the metadata log and of this node cannot be changed by requests. The rest exists if this
-node belongs to a quorum of kwire. Each value has its source and documentation.
+No request can change the configuration of the metadata log or of this node. The other resources
+exist only on a node of the embedded quorum. Each value has its source and documentation.
 """
 
 from __future__ import annotations

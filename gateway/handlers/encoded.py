@@ -65,8 +65,8 @@ class PartlyEncoded:
 
 
 class _MixedArray:
-    """An array as a generated encoder sees it, which writes its length and then walks over it:
-    the bytes of encoded elements are added to its output ``parts`` meanwhile.
+    """An array that mixes structs with encoded elements. A generated encoder takes its length and
+    iterates over it; the iteration adds the encoded bytes to the encoder's ``parts``.
     """
 
     __slots__ = ("_count", "_elements", "_parts")

@@ -75,7 +75,7 @@ class EncodedTopics(Encoded):
 
     @property
     def size(self) -> int:
-        """The memory that it takes, about, bytes."""
+        """The memory that the encoding takes, in bytes, approximately."""
         return len(self.data) + _OBJECTS_SIZE + _PER_TOPIC * len(self.names)
 
     def cut(self, at: int, operations: int | None = None) -> Encoded:

@@ -127,7 +127,9 @@ class TopicIndex:
         return image.topic_changes.since(self._number) if known else None
 
     def _catch_up(self, image: Image) -> Slices[None]:
-        """Index all changes that are in ``image`` now. Another one may do the same meanwhile."""
+        """Index all changes that are in ``image`` now. Another request may do the same between two
+        slices.
+        """
         number, changed = image.topic_changes.number, self._changed(image)
         if changed is not None:
             yield from self._change(sorted(set(changed)), image)

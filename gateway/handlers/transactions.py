@@ -54,7 +54,9 @@ def list_transactions(
 
 
 def describe_producers(request: DescribeProducersRequest, context: Context) -> Message | Streamed:
-    """Return each partition without an active producer, or with its error if it is not here."""
+    """Return each partition with no active producer, or with the error of a partition that does not
+    exist or may not be read.
+    """
     topics = (
         filled(
             TopicResponse(name=topic.name),

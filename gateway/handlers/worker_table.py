@@ -92,8 +92,8 @@ def _caught_up_first(handle: Callable[[Any, Context], Any], node: Node) -> Calla
 def _caught_up_beyond_the_end(
     handle: Callable[[Any, Context], Any], node: Node
 ) -> Callable[..., Any]:
-    """Return a handler of Fetch that catches up with the node where an offset is above the high
-    watermark of this process, and therefore may be that of another process.
+    """Return a handler of Fetch that catches up with the node first if a fetch offset is above this
+    process's high watermark: the client may have read it from another process.
     """
 
     def handle_fetch(request: FetchRequest, context: Context) -> Any:
@@ -116,7 +116,9 @@ def _is_beyond_the_end(request: FetchRequest, gateway: Gateway) -> bool:
 
 
 def _high_watermark(topic: FetchTopic, gateway: Gateway) -> int | None:
-    """Return that of the log of a topic that has one; the other topics have no records here."""
+    """Return the high watermark of the topic's log; None for a topic without records on this
+    server.
+    """
     if topic.topic_id == METADATA_TOPIC_ID or topic.topic == CLUSTER_METADATA_TOPIC:
         return gateway.partition.high_watermark
     is_audit = topic.topic_id == AUDIT_TOPIC_ID or topic.topic == AUDIT_TOPIC

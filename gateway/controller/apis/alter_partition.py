@@ -82,7 +82,7 @@ def _by_id(
 def _by_name(
     request: OldAlterPartitionRequest, changes: PartitionChanges, context: ControllerRequestContext
 ) -> Slices[Message]:
-    """Return the response to version 1."""
+    """Return the response to version 1, whose request and response have topics by name."""
     answer = old.AlterPartitionResponse()
     for topic in request.topics:
         topic_id = context.image.topic_ids.get(topic.topic_name)

@@ -137,8 +137,8 @@ def _cancelled(name: str, before: PartitionRecord, election: Election) -> Target
                 f"Unable to revert partition assignment for {name}:{before.partition_id} because "
                 "it would require an unclean leader election."
             )
-        # The first replica of before, as ``PartitionReassignmentRevert`` chooses; it leads
-        # uncleanly.
+        # An unclean election of the first of the old replicas, as in
+        # ``PartitionReassignmentRevert``.
         isr = replicas[:1]
     # Empty lists and not None: the record has to say that the move is over.
     return Target(isr=isr, replicas=replicas, removing=[], adding=[], election=election)

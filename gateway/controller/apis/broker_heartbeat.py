@@ -70,7 +70,7 @@ def broker_heartbeat(
     # Before the decision, which may take many slices: the broker is alive now.
     sessions.touch(session, context.steady_ms)
     before = _state(broker, context)
-    # The heartbeat of a broker that goes on serving does not wait for the index.
+    # The heartbeat of a broker that stays unfenced does not wait for the index.
     if before is not BrokerState.UNFENCED or request.want_fence or request.want_shut_down:
         yield from context.state.index_partitions()
     after = _next_state(before, broker, request, context)
@@ -78,16 +78,18 @@ def broker_heartbeat(
     # Most heartbeats change nothing, and make no record.
     if after is not before:
         records += yield from _moves(broker, after, context)
-    # In the order of ``processBrokerHeartbeat``: the records of the new state assume the
-    # directories of before.
+    # Last, as in ``processBrokerHeartbeat``: the records above were made for the directories that
+    # were online before this heartbeat.
     records += yield from _failed(broker, request, context)
     records += _cordoned(broker, request, context)
 
     def written(last_offset: int) -> None:
-        # Only when the records are applied: ``_may_go`` of another broker counts by it.
+        # Only when the records are applied: ``_may_go`` of another broker compares with this
+        # offset.
         sessions.has_read(session, request.current_metadata_offset)
         if after is BrokerState.CONTROLLED_SHUTDOWN:
-            # The offset of the moves: the others must have read those before this broker stops.
+            # The offset of the leader changes, which the others must have read before this broker
+            # stops.
             sessions.leave(session, last_offset)
         elif after.is_fenced:
             sessions.stay(session)
@@ -105,7 +107,8 @@ def broker_heartbeat(
 
 
 def _state(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> BrokerState:
-    # Not by the registration: a new leader does not know the offset, and lets the broker ask again.
+    # The session decides, not the registration: a new controller does not know the offset, and
+    # decides on the controlled shutdown anew.
     if context.sessions.leaving_at(registered(broker)) is not None:
         return BrokerState.CONTROLLED_SHUTDOWN
     return BrokerState.FENCED if broker.fenced else BrokerState.UNFENCED
@@ -149,8 +152,8 @@ def _next_state(
 
 
 def _may_go(broker: RegisterBrokerRecord, context: ControllerRequestContext) -> bool:
-    """Whether the broker leads no partition, and every broker that stays has read the records of
-    that: their metadata does not send clients to it any more.
+    """Whether the broker leads no partition, and every unfenced broker has read the records that
+    moved its leaderships, so that none sends clients to it any more.
     """
     # Asked again each time: a leadership may have come back because no other replica was in sync.
     if leads_any(broker.broker_id, context.state):

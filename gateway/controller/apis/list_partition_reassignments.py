@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
-    """Return the moves of the partitions asked, or of all; one that does not exist is left out."""
+    """Return the reassignments of the requested partitions, or of all. A partition without one, or
+    that does not exist, is left out.
+    """
     # Without the index every partition of the cluster would be looked at for the few that move.
     yield from context.state.index_partitions()
     topics = []

@@ -209,7 +209,7 @@ def _safe_min_isr(context: ControllerRequestContext) -> Iterator[Message]:
     """Write one ``min.insync.replicas`` for all brokers: eligibility needs it (KIP-966)."""
     if MIN_ISR not in context.image.configs.get((BROKER_RESOURCE, ""), {}):
         yield ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value="1")
-    # The values of single brokers go: one of them could contradict the value for all.
+    # The values of single brokers are removed: one of them could contradict the cluster's value.
     found = (
         name
         for (kind, name), configs in context.image.configs.items()

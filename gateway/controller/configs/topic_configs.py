@@ -15,7 +15,9 @@ from kwire.cluster.image import BROKER_RESOURCE
 
 
 class Effective(NamedTuple):
-    """A key of a topic with its effective value, as it was written, and the source of it."""
+    """A configuration key of a topic, its effective value (None: null) as text, and the value's
+    source.
+    """
 
     key: ConfigKey
     value: str | None
@@ -27,7 +29,7 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
     for name in configs:
         if name not in TOPIC_KEYS:
             raise ConfigError(f"Unknown topic config name: {name}")
-    # Each by itself first: the rule below compares values that were parsed.
+    # Each value is parsed by itself first, because the rule below compares parsed values.
     values = {name: TOPIC_KEYS[name].parse(value) for name, value in configs.items()}
     # The default where the topic has no value: one key alone may contradict the default of the
     # other.

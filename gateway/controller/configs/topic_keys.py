@@ -200,7 +200,8 @@ _KEYS: Final = (
         synonyms=(Synonym("message.max.bytes", "1048588"),),
         help="The largest batch of records that is accepted, bytes.",
     ),
-    # An hour since KIP-1030. KIP-937 split the one limit of before in two, for past and future.
+    # An hour since KIP-1030. KIP-937 replaced ``message.timestamp.difference.max.ms`` by two
+    # limits, for past and future.
     ConfigKey(
         "message.timestamp.after.max.ms",
         LONG,
@@ -353,5 +354,5 @@ _KEYS: Final = (
         help="Whether a replica that may lack records can become leader when there is no other.",
     ),
 )
-#: By name, in the order of the names.
+#: Every key by its name, sorted by name.
 TOPIC_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType({key.name: key for key in _KEYS})
