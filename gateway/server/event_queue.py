@@ -49,8 +49,9 @@ class _Job(Generic[_E]):
 
 
 class EventQueue(Generic[_E, _R]):
-    """``begin`` gives the work of an event, or None if no client waits for it; ``complete`` gets
-    the result with the seconds it took; ``failed`` gets the exception of one that has none.
+    """``begin`` returns the work of an event, or None if no client waits for it. ``complete``
+    receives the result of the work and the seconds that it took, ``failed`` the exception that
+    ended it.
     """
 
     def __init__(
@@ -85,10 +86,10 @@ class EventQueue(Generic[_E, _R]):
         complete: Callable[[_T, float], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Run ``work`` of the owner before the next event; now, if none is in progress.
+        """Run ``work`` of the owner before the next event, or at once if no event is in progress.
 
-        ``complete`` gets its result with the seconds it took. Work that has not begun when more
-        is given is dropped.
+        ``complete`` receives its result and the seconds that it took. A later call replaces work
+        that has not begun.
         """
         self._next = _Job(
             None,
@@ -99,8 +100,8 @@ class EventQueue(Generic[_E, _R]):
         self._advance_if_idle()
 
     def run_behind(self, work: Slices[None], failed: Callable[[Exception], None]) -> None:
-        """Run ``work`` of the owner whenever there is no event, in place of what was given before.
-        Events may be carried out between any two of its slices.
+        """Run ``work`` of the owner whenever there is no event, in place of the work of an earlier
+        call. Events may be carried out between any two of its slices.
         """
         self._behind = work, failed
         self._wake_up.set()
@@ -190,8 +191,8 @@ class EventQueue(Generic[_E, _R]):
         return now
 
     def _take(self) -> _Job[_E] | None:
-        """Return the work that is next; None if no client waits for the next event any more, or
-        its work cannot begin.
+        """Return the next work; None if no client waits for the next event any more, or ``begin``
+        failed for it.
         """
         job = self._next
         if job is not None:

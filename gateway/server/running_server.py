@@ -94,7 +94,9 @@ class GatewayServices:
         return (*self.partition.problems, *(self.audit.partition.problems if self.audit else ()))
 
     def is_for_controllers(self, listener: str) -> bool:
-        """True for a listener of ``controller.listener.names``."""
+        """True for a listener of ``controller.listener.names`` of a server that runs a quorum or is
+        a relay.
+        """
         serves = self.source.own_quorum is not None or self.relay is not None
         return serves and listener in self.config.controller_listener_names
 

@@ -38,7 +38,7 @@ class Unreachable(UpstreamError):
 
 
 class Refused(Unreachable):
-    """No process listens at the address, by the word of its machine (ECONNREFUSED)."""
+    """The host refused the connection (ECONNREFUSED): no process listens at the address."""
 
 
 class TlsFailed(UpstreamError):

@@ -247,7 +247,9 @@ class Connection:
                 return
 
     async def _wait_for_turn_to_handle(self) -> None:
-        """Return at once if little is to be handled, else in a pass that has time for it."""
+        """Return at once if few bytes are to be handled, else in a pass of the event loop that has
+        time for them.
+        """
         if (
             self._server_context.turns.is_full
             and self._state.now is State.READY
@@ -257,7 +259,8 @@ class Connection:
             await self._server_context.turns.wait()
 
     async def _wait_for_turn_to_send(self) -> None:
-        """Return at once if little is to be sent, else in a pass that has time for it.
+        """Return at once if few bytes are to be sent, else in a pass of the event loop that has
+        time for them.
 
         Sending 2 MiB takes 1 to 2 ms, and a response that 50 connections asked for is complete for
         all of them in the same pass.

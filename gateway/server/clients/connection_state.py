@@ -18,7 +18,7 @@ from typing import Final
 class State(enum.StrEnum):
     """The states of a connection."""
 
-    HANDSHAKE = "handshake"  #: before the end of the TLS handshake; at once over without TLS
+    HANDSHAKE = "handshake"  #: before the end of the TLS handshake; ends at once without TLS
     READY = "ready"  #: no request is in flight, and every response is sent
     HANDLING = "handling"  #: handlers run; their responses are queued, not sent
     PENDING = "pending"  #: one request waits for its response; requests behind it are read ahead

@@ -145,7 +145,9 @@ class Purgatory:
     def complete(
         self, pending: PendingResponse, answer: Callable[[], Message | Streamed | None]
     ) -> None:
-        """Complete ``pending`` with what ``answer`` returns, unless that is None."""
+        """Complete ``pending`` with the response that ``answer`` returns; None leaves it
+        pending.
+        """
         failed = self._failed.get(pending)
         try:
             response = answer()

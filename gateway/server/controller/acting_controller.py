@@ -2,9 +2,9 @@
 
 The controller is active while this node leads an epoch of the quorum, as Kafka's
 ``QuorumController``. A response waits until its records are committed and in this node's image. A
-response without records waits until it is certain that this node led when it was decided. The rules
-are in ``gateway.controller``, the order of decisions in ``decisions``; ``waiting_requests``
-forwards.
+response without records waits until it is certain that this node was the leader when it decided.
+The rules are in ``gateway.controller``, the order of decisions in ``decisions``;
+``waiting_requests`` forwards.
 """
 
 from __future__ import annotations

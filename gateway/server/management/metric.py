@@ -61,6 +61,6 @@ def applied_timestamp_ms(facts: Facts) -> float | None:
 
 
 def applied_lag_ms(facts: Facts) -> float | None:
-    """The age of that timestamp, ms."""
+    """The age of the timestamp that :func:`applied_timestamp_ms` returns, ms."""
     timestamp = applied_timestamp_ms(facts)
     return None if timestamp is None else max(0.0, facts.wall() * 1000 - timestamp)

@@ -252,7 +252,7 @@ async def _describe(quorum: Quorum) -> DescribeQuorumResponse | str:
 
 
 def _file(request: h11.Request, name: str) -> Answer:
-    """A file of the page; the browser keeps it as long as it is the same."""
+    """Return a file of the page, or status 304 if the browser has the same one (ETag)."""
     content_type, data, etag = asset(name)
     more = (
         ("ETag", etag),

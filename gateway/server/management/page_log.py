@@ -83,8 +83,8 @@ class PageLog:
         self.partition: Final = partition
         self.follower: Follower | None = None
         self._reports = reports
-        self._numbers = itertools.count(os.getpid() << 20)  # others after a restart
-        self._one = trio.Lock()  # held while a thread uses what is kept
+        self._numbers = itertools.count(os.getpid() << 20)  # a restarted server uses other numbers
+        self._one = trio.Lock()  # held while a thread uses the fold or a state
         self._folding = trio.Lock()  # held while a state is folded
         self._wake, self._caught_up = trio.Event(), trio.Event()
         self._states: dict[int, StateFold] = {}  # by the end of the state, the oldest first
@@ -116,7 +116,9 @@ class PageLog:
             self._caught_up = trio.Event()
 
     async def follow(self) -> Follower | None:
-        """Return the fold, which has every record of now unless that takes long; None at first."""
+        """Return the fold, caught up with the log unless that takes longer than ``_CAUGHT_UP_S``.
+        None while the log is read for the first time, or if it leads to no state.
+        """
         if self.partition.state is State.LOADING:
             return None
         if not self.available:
@@ -128,7 +130,9 @@ class PageLog:
         return self.follower
 
     async def in_thread(self, work: Callable[[], _T]) -> _T:
-        """Return the result of ``work``, which may use what is kept. Raises what it raises."""
+        """Run ``work``, which may use the fold and the states, in a thread; return its result.
+        Raises its exceptions.
+        """
         async with self._one:
             return await trio.to_thread.run_sync(work)
 
@@ -147,7 +151,9 @@ class PageLog:
             return (await self._state_at(offset)).image
 
     async def _newest(self) -> Follower:
-        """Return the fold when it has every record of now. Raises NoState."""
+        """Return the fold when it has caught up with the log. Raises NoState after
+        ``_NEWEST_S``.
+        """
         deadline = trio.current_time() + _NEWEST_S
         while trio.current_time() < deadline:
             follower = await self.follow()

@@ -79,7 +79,7 @@ class ViewMaker:
         self.cursors: list[ViewCursor] = []
         #: Positions of readers for which batches have to be made, the oldest first.
         self.demands: dict[tuple[str, int], None] = {}
-        self._missed: dict[tuple[str, int], None] = {}  # positions of reads that were no hits
+        self._missed: dict[tuple[str, int], None] = {}  # positions of reads that missed the cache
         self._wake = trio.Event()
         self._read_at: dict[str, float] = {}  # view -> when it was read last
         # The log that the chunks were made of: its start, and the last record before an offset.
@@ -97,7 +97,9 @@ class ViewMaker:
 
     @property
     def failed(self) -> bool:
-        """Whether a record has more changes than there are offsets: no view goes on behind it."""
+        """Whether a record has more changes than one record has view offsets (2^24). Views end
+        before it.
+        """
         return self._overflow is not None
 
     @property
@@ -106,8 +108,8 @@ class ViewMaker:
         return offsets.of_snapshot(self.partition.snapshot_end)
 
     def collect(self, view: str, offset: int, bytes_max: int) -> Collected:
-        """Return the batches of a view from ``offset`` on that are made; have the next ones
-        made.
+        """Return the batches of a view from ``offset`` on that are in the cache, and request the
+        next ones from the task.
         """
         self._read_at[view] = trio.current_time()
         self._check()
@@ -140,7 +142,7 @@ class ViewMaker:
             self.counts.misses += 1
 
     async def run(self) -> None:
-        """Make what is asked for, for ever."""
+        """Make the batches that :attr:`demands` names, for ever."""
         while True:
             with trio.move_on_after(IDLE_S if self.cursors else float("inf")):
                 await self._wake.wait()

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class ViewPartition:
-    """The partition of a view topic. Reading returns what is made, and has the rest made."""
+    """The partition of a view topic. A read returns cached batches, and requests the ones that are
+    missing.
+    """
 
     size_bytes: Final = 0
 

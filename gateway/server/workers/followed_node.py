@@ -138,13 +138,13 @@ class FollowedNode:
         return Image() if self.quorum is None else self.quorum.image
 
     def told(self, state: NodeState) -> None:
-        """Note the node's state; it is served when the files are scanned."""
+        """Keep the state that the node sent; it is served after the next scan of the files."""
         self._state = state
         self._told += 1
         self._news.set()
 
     def when_caught_up(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when what the node told last is served, or after
+        """Call ``callback`` when the last state that the node sent is served, or after
         ``_CATCH_UP_MAX_S``.
         """
         if self._has_caught_up():
@@ -163,8 +163,8 @@ class FollowedNode:
         self.when_caught_up(callback if self.quorum is None else caught_up)
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Follow the node for ever. ``started`` is called when everything that it told before is
-        served.
+        """Follow the node for ever. ``started`` is called when the state that the node sent at the
+        start is served.
         """
         async with trio.open_nursery() as nursery:
             if self._source is None:
@@ -173,7 +173,7 @@ class FollowedNode:
                 loader = self.quorum.loader
                 applied = self._authorizer.catch_up, self._call_applied
                 nursery.start_soon(keep_image, loader, self._log, self._reports, *applied)
-                # The loader has no event for it, and this happens once.
+                # The loader has no event for the end of its first load, and this loop runs once.
                 while loader.read_offset < self._log.committed:  # noqa: ASYNC110
                     await trio.sleep(0.01)
                 nursery.start_soon(self._follow_for_ever)
@@ -193,7 +193,7 @@ class FollowedNode:
                 await trio.sleep(_BEHIND_DELAY_S)
 
     async def _follow(self) -> None:
-        """Scan the files, and serve up to what the node told before."""
+        """Scan the files, and serve them up to the state that the node sent before the scan."""
         self._news = trio.Event()
         number, state = self._told, self._state
         await trio.to_thread.run_sync(self._scan)
@@ -236,7 +236,9 @@ class FollowedNode:
         self._call(due)
 
     def _call_applied(self) -> None:
-        """Call those whose records are in the image, and those that have waited for too long."""
+        """Call the callbacks whose records are in the image, and those that have waited for too
+        long.
+        """
         if not self._unapplied:
             return
         assert self.quorum is not None

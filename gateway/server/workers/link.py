@@ -85,7 +85,9 @@ class Link:
             self._sock.close()
 
     def _send_now(self, data: memoryview) -> memoryview:
-        """Send what the socket takes; return the rest. Nothing is left of it at a closed end."""
+        """Send the bytes that the socket takes; return the rest, which is empty if the peer has
+        closed the link.
+        """
         try:
             while data:
                 data = data[self._sock.send(data) :]

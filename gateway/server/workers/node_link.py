@@ -35,8 +35,8 @@ class NodeGone(Exception):
 class NodeLink:
     """``gateway.handlers.worker_table.Node``. ``send`` sends a message to the node.
 
-    ``when_caught_up(callback)`` calls ``callback`` when this process serves what the node has told,
-    ``when_applied(callback)`` when the image has it, too.
+    ``when_caught_up(callback)`` calls ``callback`` when this process serves the last state that the
+    node sent, ``when_applied(callback)`` when the image has those records, too.
     """
 
     def __init__(
