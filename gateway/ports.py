@@ -52,8 +52,8 @@ Chunk = FileRange | bytes | memoryview
 class Read:
     """The outcome of a read: whole batches only, in offset order.
 
-    ``chunks`` joined are the record bytes, ``size`` their number. The descriptors stay open until
-    the connection that sent the response has called ``release``, once.
+    ``chunks`` are the record bytes in order, ``size`` their total. The files stay open until the
+    connection that sent the response calls ``release``, which it does once.
     """
 
     chunks: Sequence[Chunk]
@@ -62,8 +62,8 @@ class Read:
 
 
 class FileRecords:
-    """Stands in a response's ``records`` field for the bytes of a :class:`Read` that Python never
-    touches.
+    """Takes the place of the bytes of a :class:`Read` in a response's ``records`` field, so that
+    a file's bytes are read only when they are sent.
 
     A handler sets ``records=FileRecords(read)``; ``encode_parts`` writes ``len()`` and passes the
     object through; the connection puts the chunks there (``sendfile`` where it can) and releases
@@ -300,8 +300,8 @@ class Controllers(Protocol):
 
 
 class Audit(Protocol):
-    """The audit topic: each node of the quorum has a partition, which it leads, of the changes that
-    it carried out.
+    """The audit topic. Each node of the quorum leads one partition, which holds the changes that
+    the node carried out.
     """
 
     @property

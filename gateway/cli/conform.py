@@ -198,7 +198,9 @@ def _select(wanted: Wanted) -> list[Rule]:
 def _address(
     words: Sequence[str], broker: Address | None, controller: Address | None, log: Path | None
 ) -> Address:
-    """Return the address of the server. Raises click.UsageError unless it is all that is given."""
+    """Return the address of the server. Raises click.UsageError unless exactly one address and no
+    log is given.
+    """
     given = [*map(parse_address, words), *(one for one in (broker, controller) if one is not None)]
     if len(given) != 1 or log is not None:
         raise click.UsageError("give one server, HOST:PORT, or --log DIR, or --client -- COMMAND")

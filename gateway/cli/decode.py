@@ -179,7 +179,7 @@ def _failure(record: Record, error: Exception, show_secrets: bool) -> dict[str, 
 
 
 class _Progress:
-    """A progress bar while a large file is read and standard error is a terminal; else nothing."""
+    """Shows a progress bar for a large file if standard error is a terminal, else nothing."""
 
     #: A smaller file is read before a bar could be drawn.
     BYTES_MIN = 32 * MIB

@@ -77,7 +77,7 @@ class AuditPartition(LogPartition):
         return self._log.problems
 
     def rescan(self) -> None:
-        """Scan what was written, as readers of the files do."""
+        """Scan the batches that were written since the last scan."""
         while self._follower.step():
             pass
 

@@ -51,25 +51,25 @@ class Position(NamedTuple):
 
 
 class State(NamedTuple):
-    """An image that nothing changes any more, and where it ends."""
+    """An image that is never changed again, and its end."""
 
     image: Image
     position: Position
 
 
 class BatchFold:
-    """``position`` is that of ``image``; inside a batch or an open transaction, that of the last
-    batch before it.
+    """Folds batches into ``image``. ``position`` is the end of ``image``; inside a batch or an open
+    transaction, the end of the last batch before it.
     """
 
     def __init__(self) -> None:
         self.position = Position(0, -1, -1, 0, None)
         #: Records of the log by type, control records too.
         self.records: Counter[str] = Counter()
-        #: Records of log and snapshot passed over, by reason.
+        #: Records of log and snapshot that were skipped, by reason.
         self.skipped: Counter[str] = Counter()
         self.notices: list[str] = []
-        self.taken = 0  #: records folded or passed over, all in all
+        self.taken = 0  #: records folded or skipped, in total
         #: Type of the last record if that was a control record: a snapshot ends with
         #: SNAPSHOT_FOOTER.
         self.last_control = ""
@@ -98,8 +98,8 @@ class BatchFold:
 
     @property
     def aligned(self) -> bool:
-        """Whether ``image`` ends where a batch ends; not so inside a transaction that began in the
-        middle of a batch.
+        """Whether ``image`` ends at the end of a batch. It does not inside a transaction that began
+        in the middle of one.
         """
         return self.image.next_offset == self.position.next_offset
 

@@ -105,7 +105,9 @@ class LogPartition(abc.ABC):
         return log_reader.max_timestamp(self.served)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """As in Kafka: for an epoch older than all, itself and the start of the first known one."""
+        """As in Kafka (``LeaderEpochFileCache.endOffsetFor``): for an epoch before the first known
+        one, that epoch and the first known one's start offset.
+        """
         return self.served.end_offset_for_epoch(epoch)
 
     def epoch_at(self, offset: int) -> int:

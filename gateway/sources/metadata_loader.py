@@ -78,12 +78,12 @@ class MetadataLoader:
         #: The state up to ``next_offset``; empty until ``loaded``.
         self.image = Image()
         self.loaded = False
-        self.acl_changes = 0  #: how often ``image.acls`` became another
+        self.acl_changes = 0  #: version of ``image.acls``: the number of steps that changed it
         # Ids of the ACLs that each of the last ``acl_changes`` changed.
         self._changed_acls: deque[list[Uuid]] = deque(maxlen=_ACL_CHANGES_MAX)
         self._indexes_acls = index_acls
         self._acl_index: tuple[int, AclIndex] | None = None
-        self.high_watermark = 0  #: as last given
+        self.high_watermark = 0  #: the argument of the last ``decode_step``
         #: Records of the log by type since the start, control records too, by Kafka's names:
         #: ``PARTITION_RECORD``.
         self.records: Counter[str] = Counter()
@@ -93,10 +93,9 @@ class MetadataLoader:
         self.snapshot_loads = (
             0  #: how often an image began with a snapshot (``HandleLoadSnapshotCount``)
         )
-        #: Everything before it was read, control records and what an open transaction holds back
-        #: too.
+        #: The first offset that was not read; above ``next_offset`` while a transaction is open.
         self.read_offset = 0
-        self.in_transaction = False  #: Was a metadata transaction open there?
+        self.in_transaction = False  #: whether a metadata transaction is open at ``read_offset``
         self.log_bytes = (
             0  #: of the log's batches in the image, from the snapshot on that it began with
         )
@@ -149,7 +148,7 @@ class MetadataLoader:
         authorizer, which then updates the index. A second call returns None until another image is
         loaded.
 
-        The thread makes it together with the image: 100,000 ACLs take half a second.
+        ``decode_step`` builds the index in its thread: 100,000 ACLs take half a second.
         """
         taken, self._acl_index = self._acl_index, None
         return taken

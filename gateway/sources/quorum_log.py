@@ -269,7 +269,7 @@ class QuorumLog(LogPartition):
             self.publish()
 
     def lead(self, epoch: int, leader_id: int) -> None:
-        """Note the leader of ``epoch``, -1 for none."""
+        """Set the newest known epoch and its leader (-1: none)."""
         self.epoch, self.leader_id = epoch, leader_id
         if not self.store.observes:
             self.in_touch = leader_id >= 0
@@ -277,7 +277,7 @@ class QuorumLog(LogPartition):
 
     @property
     def owes_high_watermark(self) -> bool:
-        """Whether the stored high watermark is behind."""
+        """Whether the high watermark on disk is lower than the one in memory."""
         return self.committed > self._stored_high_watermark
 
     def publish(self) -> None:

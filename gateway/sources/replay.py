@@ -136,7 +136,7 @@ class Replay:
         return True
 
     def _pass_over(self, snapshot: SnapshotId, reason: str) -> None:
-        """Drop what was folded of a bad snapshot, and use the one before it."""
+        """Drop the state folded from a bad snapshot, and use the snapshot before it."""
         self._unusable[snapshot] = f"{snapshot.file_name} is passed over: {reason}"
         self._begin_again()
         self.fold.add_notice(f"{self.directory}: {self._unusable[snapshot]}")

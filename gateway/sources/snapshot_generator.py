@@ -154,7 +154,9 @@ class SnapshotGenerator:
             raise _NotNow("the server stops")
 
     def _is_new(self, state: State) -> bool:
-        """Whether ``state`` may be a snapshot, and ends behind those that exist. Raises OSError."""
+        """Whether ``state`` may be a snapshot, and ends after every existing snapshot. Raises
+        OSError.
+        """
         end = state.position.next_offset
         known = list_directory(self._directory).snapshots
         return bool(state.image.metadata_version) and all(one.end_offset < end for one in known)

@@ -54,7 +54,7 @@ def audit_value(
     *,
     not_recorded: int = 0,
 ) -> bytes:
-    """The value of the record. ``time`` is when the change was committed, as people read it.
+    """Return the value of the record. ``time`` is the commit time in ISO 8601.
 
     ``resources`` are the types and names that the request gives. ``not_recorded`` is the number of
     changes before this one that could not be recorded, and are missing in the topic.

@@ -120,7 +120,7 @@ class Chunks:
             self._chunks.remove(oldest)
 
     def keep(self, first: int) -> None:
-        """Drop what begins below ``first``."""
+        """Drop the chunks that begin below ``first``."""
         self._drop(lambda one: one.first < first)
 
     def clear(self) -> None:

@@ -60,7 +60,7 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """An object with these members, all always there."""
+    """An object that always has all of these members."""
 
     fields: Mapping[str, FieldType]
 
