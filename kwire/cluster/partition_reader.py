@@ -1,9 +1,9 @@
 """Reads the values of PartitionRecords and PartitionChangeRecords faster than one by one, into
 records that share their lists.
 
-The partitions of a cluster differ in their topics and numbers, and little else: of a million values
-a few thousand have different bytes behind these two. The rest of a record is therefore decoded once
-for all values that have the same.
+Partitions differ in topic and number, and little else: of a million values only a few thousand have
+different bytes after these two fields. The rest of a record is therefore decoded once for all
+values that have the same.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ PARTITION_BYTES_MIN: Final = _REST + 1
 _BEGINNING: Final = f"{_FRAME}xi16s"
 _pack: Final = struct.Struct(">i16s").pack
 _new: Final = bare(PartitionRecord)
-#: Bounds of what is kept: remainders, and bytes of each.
+#: Maximum number of kept remainders, and of bytes of each.
 _KEPT: Final = 32_768
 _REST_BYTES_MAX: Final = 512
 
 
 class PartitionReader:
-    """Its records are not to be changed: they share lists with others."""
+    """Decodes the values. The caller must not change the records, because they share lists."""
 
     def __init__(self) -> None:
         self._read: dict[bytes, dict[bytes, PartitionRecord]] = {

@@ -209,9 +209,9 @@ class Probe:
 
     @contextlib.contextmanager
     def other_probe(self) -> Iterator[Probe]:
-        """A probe with a time of its own, for what is shared by several rules, and to remove what
-        was made. It ends within the time of another probe behind the deadline of this one, or by
-        the deadline of the clean-up.
+        """Yield a probe with a deadline of its own, to create resources that rules share and to
+        delete resources. Its deadline is at most one timeout after that of this probe, or the
+        deadline of the clean-up.
         """
         last = self.session.clean_up_deadline
         if last is None:

@@ -117,7 +117,7 @@ class RuleItem(pytest.Item):
             raise RuleNotKept(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return what a reader needs in place of a trace of this package."""
+        """Return the report of the broken rule in place of a stack trace of this package."""
         if isinstance(excinfo.value, RuleNotKept):
             return "\n".join(_paragraph(excinfo.value.result, self.config.stash[_RUN].report()))
         return super().repr_failure(excinfo, style)

@@ -59,7 +59,7 @@ class ControlRecord(NamedTuple):
 
     @property
     def dump_name(self) -> str:
-        """The word of kafka-dump-log for the type, such as ``LeaderChange``."""
+        """The name that kafka-dump-log prints for the type, such as ``LeaderChange``."""
         known = CONTROL_TYPES.get(self.type)
         return known.dump_name if known else self.name
 

@@ -192,7 +192,7 @@ def _bad_header(i: int, what: str, offset: int, size: int) -> NoReturn:
 
 
 def _check_longs(records: list[Record]) -> None:
-    """Offsets and timestamps near the ends of int64: Kafka lets them wrap around."""
+    """Raise DecodeError for an offset or timestamp beyond int64; Kafka lets it wrap around."""
     for i, record in enumerate(records):
         if record.timestamp not in INT64 or record.offset not in INT64:
             raise DecodeError(

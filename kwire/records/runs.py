@@ -43,7 +43,7 @@ class Run(NamedTuple):
     length: int
     offset: int
     timestamp: int
-    value_at: int  #: of the value, from the beginning of its record on
+    value_at: int  #: position of the value in its record
 
     @property
     def frame(self) -> bytes:
@@ -191,8 +191,8 @@ def _alike(
 
 
 def _consecutive(d: bytes, at: int, size: int, number: int, count: int) -> bool:
-    """Whether the offset deltas at ``at`` and every ``size`` bytes behind it are ``number`` and
-    those after it.
+    """Whether the ``count`` offset deltas at ``at`` and every ``size`` bytes after it are
+    ``number``, ``number + 1`` and so on.
     """
     first = d[at : at + count * size : size]
     if number < _ONE_BYTE:

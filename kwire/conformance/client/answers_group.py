@@ -68,7 +68,7 @@ def join_group(state: State, seen: Seen, error: int) -> Any:
 
 
 def sync_group(state: State, seen: Seen, error: int) -> Any:
-    """Take the assignment from the leader and return it."""
+    """Keep the assignment that the group's leader sent, and return it."""
     asked, group, version = seen.request, state.group, seen.version
     code = error or _member_error(state, seen, asked.member_id, asked.generation_id)
     if not code:
@@ -85,7 +85,7 @@ def sync_group(state: State, seen: Seen, error: int) -> Any:
 
 
 def heartbeat(state: State, seen: Seen, error: int) -> Any:
-    """Say whether the member is one."""
+    """Answer a heartbeat: an error unless the group has this member at this generation."""
     asked = seen.request
     return HeartbeatResponse(
         error_code=error or _member_error(state, seen, asked.member_id, asked.generation_id)

@@ -93,7 +93,7 @@ class Cluster:
                 _close(one)
 
     def fault(self, fault: Fault) -> Fault:
-        """Let a fault happen from now on."""
+        """Add ``fault``, for requests that arrive from now on; return it."""
         return self.faults.add(fault)
 
     def _accept(self, node: int, listener: socket.socket) -> None:

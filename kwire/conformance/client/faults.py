@@ -91,7 +91,7 @@ class Faults:
         self._faults: list[Fault] = []
 
     def add(self, fault: Fault) -> Fault:
-        """Let a fault happen from now on."""
+        """Add ``fault``, for requests that arrive from now on; return it."""
         with self._lock:
             self._faults.append(fault)
         return fault
@@ -126,7 +126,7 @@ def byte_by_byte(answer: Answer) -> None:
 
 
 def later(seconds: float) -> Callable[[Answer], None]:
-    """Send the answer so many seconds later."""
+    """Send the answer ``seconds`` later."""
 
     def act(answer: Answer) -> None:
         answer.delay_s = seconds

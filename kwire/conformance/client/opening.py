@@ -47,7 +47,7 @@ def open_client(command: Command, timeout_s: float, *, expects_records: bool) ->
 
 
 def _wait(probe: ClientProbe, timeout_s: float) -> None:
-    """Wait until the program has done what it does: read the log, written its records."""
+    """Wait until the program has read the log or written its records."""
     started = time.monotonic()
     deadline = started + timeout_s
     while time.monotonic() < deadline and probe.running.status is None:

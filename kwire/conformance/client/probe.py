@@ -153,7 +153,7 @@ class ClientProbe:
         return seen
 
     def during(self, seconds: float) -> None:
-        """Let the program run for a while, no longer than its time."""
+        """Let the program run for ``seconds``, but not beyond its deadline or its exit."""
         until = min(time.monotonic() + seconds, self.deadline)
         while time.monotonic() < until and self.running.status is None:
             self.traffic.wait(until)

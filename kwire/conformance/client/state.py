@@ -110,7 +110,7 @@ class State:
 
 
 def new_token() -> str:
-    """Return a text that the values of one run have and nothing else."""
+    """Return a random text that marks the values of one run."""
     return secrets.token_hex(3)
 
 

@@ -46,7 +46,7 @@ class Seen:
 
     @property
     def broker(self) -> int:
-        """The node that received it."""
+        """The id of the node that received the request."""
         return self.link.broker
 
 
@@ -89,7 +89,7 @@ class Traffic:
             return seen
 
     def notify(self) -> None:
-        """Wake those that wait, as something else has changed."""
+        """Wake the threads in :meth:`wait` after a change other than a request."""
         with self._changed:
             self._changed.notify_all()
 

@@ -66,7 +66,7 @@ class _Check:
         return image
 
     def _start(self) -> Replay | None:
-        """Return the replay to begin with: of nothing at offset 0, else None until a snapshot."""
+        """Return an empty replay if the log starts at offset 0, else None: a snapshot begins it."""
         if not self.files.segments or self.files.segments[0].base_offset == 0:
             return Replay(self.findings)
         first = self.files.segments[0]
