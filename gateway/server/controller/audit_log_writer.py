@@ -152,7 +152,7 @@ class AuditLogWriter:
                 if self.partition.is_full(wall_ms()):
                     await self._change_files(self.partition.roll)
             except LogFailed:
-                pass  # _reopen is at it
+                pass  # _reopen opens the files again
             except LogError as error:
                 self._reports.report("audit log not synced", error=str(error))
             except Exception as error:  # a bug
@@ -179,7 +179,7 @@ class AuditLogWriter:
                     self._reports.report("audit log cleaned", deleted=deleted)
                     self._written.set()  # _sync publishes the new log start offset
             except LogFailed:
-                pass  # _reopen is at it
+                pass  # _reopen opens the files again
             except LogError as error:
                 self._reports.report("audit log not cleaned", error=str(error))
             except Exception as error:  # a bug

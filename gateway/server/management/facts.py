@@ -137,7 +137,7 @@ class Facts:
     def lag_offsets(self) -> int | None:
         """Committed records that clients cannot read here yet.
 
-        None if no leader has told its high watermark, and without a quorum.
+        None without a quorum, or before a leader has sent its high watermark.
         """
         status = self.quorum_status()
         if status is None or status.leader_high_watermark < 0:

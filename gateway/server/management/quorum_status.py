@@ -29,7 +29,7 @@ ROLES: Final = (
 class SnapshotProgress(NamedTuple):
     """A snapshot that this node fetches: the name of its file, and bytes.
 
-    ``position``: bytes fetched so far. ``size``: 0 until the leader has told it.
+    ``position``: bytes fetched so far. ``size``: 0 until the leader has sent it.
     """
 
     name: str
@@ -57,7 +57,7 @@ class QuorumStatus:
     #: Elections, commits and appended records; None for an observer, which has none of them.
     measures: Measures | None
 
-    leader_high_watermark: int  #: the newest that a leader has told; -1: none has
+    leader_high_watermark: int  #: the newest that a leader has sent; -1: none so far
     high_watermark: int  #: the offset below which clients may read
     log_end_offset: int  #: of this node's log, uncommitted records included
     log_end_epoch: int  #: of the last batch of this node's log

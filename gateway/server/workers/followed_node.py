@@ -44,7 +44,7 @@ class FollowedAudit:
 
     @property
     def nodes(self) -> Sequence[int]:
-        """As the node told."""
+        """As in the last state that the node sent."""
         return self.of.state.audit_nodes
 
 
@@ -64,12 +64,12 @@ class FollowedQuorum:
 
     @property
     def leader_id(self) -> int:
-        """As the node told."""
+        """As in the last state that the node sent."""
         return self.state.leader_id
 
     @property
     def kraft_version(self) -> int:
-        """As the node told."""
+        """As in the last state that the node sent."""
         return self.state.kraft_version
 
     @property
