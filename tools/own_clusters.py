@@ -2,21 +2,41 @@
 
 Each directory is the data directory of a quorum of its own, formatted on the first start. When all
 are ready, a line of JSON has the address of each for clients, in the order of the directories.
+``own_clusters`` runs that process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import trio
 
 from gateway.app import serve
 from gateway.config_loading import load_config
 from gateway.server.logs import configure
+from tools.gateway_process import SERVE_ENV
+from tools.process import Process
+
+
+@contextlib.contextmanager
+def own_clusters(into: Path, count: int) -> Iterator[list[str]]:
+    """Yield the addresses of ``count`` quorums of one node in one process, which is killed at the
+    end of the block; their directories are in ``into``. Raises ProcessError.
+    """
+    directories = [str(into / f"data-{n}") for n in range(count)]
+    command = [sys.executable, "-m", "tools.own_clusters", *directories]
+    host = Process("clusters", command, into / "output", SERVE_ENV)
+    try:
+        host.wait_until(lambda: host.log.read_text().startswith("["), 60)
+        yield json.loads(host.log.read_text())
+    finally:
+        host.kill()
 
 
 async def main(directories: Sequence[str]) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -34,7 +33,9 @@ from tests.interop.quorum import offsets_of
 from tests.interop.spark_serving import wait_until
 from tests.kwire.spark.session import spark_session
 from tests.shared import needs_shared
-from tools.gateway_process import SERVE_ENV, Gateway, launch, wait_until_ready
+from tools.bench.spark_delivery import topics_of
+from tools.gateway_process import Gateway, launch, wait_until_ready
+from tools.own_clusters import own_clusters
 from tools.process import Process, lasting_ports
 
 if TYPE_CHECKING:
@@ -231,26 +232,15 @@ def living(into: Path) -> Iterator[tuple[list[Live], list[Alone]]]:
     """Clusters in one process, and three in processes of their own."""
     ports = lasting_ports(3)
     alone = [Alone(f"127.0.0.1:{port}", data=into / f"alone-{port}") for port in ports]
-    directories = [str(into / f"data-{n}") for n in range(CLUSTERS - len(alone))]
-    command = [sys.executable, "-m", "tools.own_clusters", *directories]
     with ExitStack() as stack:
-        host = Process("clusters", command, into / "output", SERVE_ENV)
-        stack.callback(host.kill)
         for one in alone:
             stack.callback(one.stop, kill=True)
             one.start()
-        host.wait_until(lambda: host.log.read_text().startswith("["), 60)
-        together = [Live(address) for address in json.loads(host.log.read_text())]
+        found = stack.enter_context(own_clusters(into, CLUSTERS - len(alone)))
+        together = [Live(address) for address in found]
         for live in together:
             stack.callback(live.close)
         yield together, alone
-
-
-def topics_of(root: str, name: str) -> set[str]:
-    """The present topics in the tables of a cluster, from the files."""
-    store = Store(cluster_path(root, name))
-    files = store.manifest.current.get("topic", {}).values()
-    return {row["name"] for row in store.read(files).to_pylist()} if files else set()
 
 
 def arrivals(root: str, names: Mapping[str, Live], topic: str) -> list[float]:
@@ -284,6 +274,7 @@ def truncate(live: Alone, beyond: int) -> None:
         live.admin.delete_topics([live.made.pop()])
         n += 1
         assert n < 300
+        time.sleep(0.05)  # the node looks once a second whether a snapshot or a deletion is due
     live.stop()
     live.address = address
     live.start()

@@ -8,21 +8,17 @@ that of Spark's driver, JVM and Python workers, without the clusters'.
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from tools.admin import Admin
 from tools.bench.spark import session, tree_cpu_seconds
-from tools.gateway_process import SERVE_ENV
-from tools.process import Process
+from tools.own_clusters import own_clusters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,24 +40,11 @@ def run() -> list[dict[str, Any]]:
         return [{"what": "spark delivery", "ok": False, "notes": f"not measured: {error}"}]
     with (
         tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch,
-        _clusters(Path(scratch)) as addresses,
+        own_clusters(Path(scratch), _CLUSTERS) as found,
         session(Path(scratch)) as spark,
     ):
+        addresses = {f"c{n}": address for n, address in enumerate(found)}
         return list(_rows(*_measured(spark, addresses, str(Path(scratch) / "tables"))))
-
-
-@contextmanager
-def _clusters(scratch: Path) -> Iterator[dict[str, str]]:
-    """Yield the addresses of running clusters by name."""
-    directories = [str(scratch / f"data-{n}") for n in range(_CLUSTERS)]
-    command = [sys.executable, "-m", "tools.own_clusters", *directories]
-    host = Process("clusters", command, scratch / "output", SERVE_ENV)
-    try:
-        host.wait_until(lambda: host.log.read_text().startswith("["), 60)
-        found = json.loads(host.log.read_text())
-        yield {f"c{n}": address for n, address in enumerate(found)}
-    finally:
-        host.kill()
 
 
 def _measured(
@@ -106,7 +89,7 @@ def _arrivals(addresses: Mapping[str, str], root: str, topic: str) -> list[float
 
     def arrived() -> bool:
         for name in [*waiting]:
-            if topic in _topics(root, name):
+            if topic in topics_of(root, name):
                 found.append(time.monotonic() - answered[name])
                 waiting.remove(name)
         return not waiting
@@ -115,7 +98,7 @@ def _arrivals(addresses: Mapping[str, str], root: str, topic: str) -> list[float
     return found
 
 
-def _topics(root: str, name: str) -> set[str]:
+def topics_of(root: str, name: str) -> set[str]:
     """Return the present topics in the tables of a cluster, from the files."""
     from kwire.spark.table.places import cluster_path
     from kwire.spark.table.store import Store
