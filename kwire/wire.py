@@ -186,7 +186,7 @@ def too_many(n: int, budget: int) -> NoReturn:
     """A count that the bytes left, or the caller's budget, cannot hold."""
     if n < 0:
         null()
-    if budget < 0:  # the elements of numbers before this one are counted without a look at it
+    if budget < 0:  # arrays of numbers lower the budget without a comparison
         over_budget()
     if n > budget:
         raise DecodeError(

@@ -24,6 +24,7 @@ from kwire.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kwire.protocol import ErrorCode
 from tools import java
 from tools.admin import Admin
 from tools.bench.commit import Side
@@ -46,7 +47,6 @@ _ROUNDS = 3
 _KILLS = 5
 #: Time in which a controller that started again catches up, s: with few topics, and with many.
 _SETTLE_S, _SETTLE_MANY_S = 3, 10
-_TOPIC_ALREADY_EXISTS = 36
 _DAY_S = 86_400
 _STARTS, _CAUGHT_UP, _WAITS, _UNFENCED = (
     "is now STARTING",
@@ -161,7 +161,7 @@ def filled(cluster: Cluster, partitions: int) -> Iterator[SimulatedBrokers]:
         ]
         for at in range(0, len(topics), _TOGETHER):
             request = CreateTopicsRequest(topics=topics[at : at + _TOGETHER], timeout_ms=60_000)
-            to.send(request, accept=(_TOPIC_ALREADY_EXISTS,), timeout_s=120)
+            to.send(request, accept=(ErrorCode.TOPIC_ALREADY_EXISTS,), timeout_s=120)
         yield brokers
 
 
@@ -248,7 +248,7 @@ def _failover(controllers: Cluster, addresses: list[str], name: str, settle_s: f
     with Admin(others) as admin:
         began = time.perf_counter()
         controllers.kill_node(leader)
-        admin.send(request, accept=(_TOPIC_ALREADY_EXISTS,))
+        admin.send(request, accept=(ErrorCode.TOPIC_ALREADY_EXISTS,))
         took = 1000 * (time.perf_counter() - began)
     controllers.start_node(leader)
     controllers.wait_for_node(leader)

@@ -185,13 +185,21 @@ def test_old_files_of_iceberg_go_and_the_rows_stay(
     assert swept < kept / 2
 
 
+@pytest.fixture
+def users_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of the catalog that pyiceberg is configured to use."""
+    address = f"sqlite:///{tmp_path}/all.db"
+    monkeypatch.setenv("PYICEBERG_CATALOG__KWIRE__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__KWIRE__URI", address)
+    return address
+
+
 @needs_shared
+@pytest.mark.usefixtures("users_catalog")
 def test_catalog_of_the_user_is_taken_and_another_directory_of_the_name_refused(
-    logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logs: Any, tmp_path: Path
 ) -> None:
     rows = rows_of(logs("p-abort") / "nodes" / "1" / "__cluster_metadata-0")
-    monkeypatch.setenv("PYICEBERG_CATALOG__KWIRE__TYPE", "sql")
-    monkeypatch.setenv("PYICEBERG_CATALOG__KWIRE__URI", f"sqlite:///{tmp_path}/all.db")
     write(tmp_path / "one" / "tables", "iceberg", [rows], lambda: None)
     assert delivered(tmp_path / "one" / "tables", "iceberg")["topics"]
     assert not (tmp_path / "one" / "tables" / "iceberg.db").exists()
@@ -201,18 +209,16 @@ def test_catalog_of_the_user_is_taken_and_another_directory_of_the_name_refused(
 
 @needs_shared
 def test_lists_of_clusters_share_the_catalog_of_the_user(
-    logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logs: Any, tmp_path: Path, users_catalog: str
 ) -> None:
     """Clusters of the same name are told apart by the directory of the list."""
     rows = rows_of(logs("p-abort") / "nodes" / "1" / "__cluster_metadata-0")
-    monkeypatch.setenv("PYICEBERG_CATALOG__KWIRE__TYPE", "sql")
-    monkeypatch.setenv("PYICEBERG_CATALOG__KWIRE__URI", f"sqlite:///{tmp_path}/all.db")
     paths = [tmp_path / "a" / "cluster_id=eu", tmp_path / "b" / "cluster_id=eu"]
     for path in paths:
         write(path, "iceberg", [rows], lambda: None)
     one, other = (delivered(path, "iceberg") for path in paths)
     assert one["topics"] and one == other
-    found = catalog.load_catalog("kwire", type="sql", uri=f"sqlite:///{tmp_path}/all.db")
+    found = catalog.load_catalog("kwire", type="sql", uri=users_catalog)
     assert sorted(found.list_namespaces()) == [("a_eu",), ("b_eu",)]
 
 
