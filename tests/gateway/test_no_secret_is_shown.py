@@ -157,8 +157,8 @@ def alter_broker() -> IncrementalAlterConfigsRequest:
 
 
 async def audit_entries(node: OwnNode, action: str) -> bytes:
-    """A Fetch of the audit topic, as soon as it has an entry of ``action``: the leader writes it
-    after it has answered.
+    """A Fetch of the audit topic, as soon as it has an entry of ``action``: consumers read an entry
+    once it is on disk, which is after the response.
     """
     with trio.fail_after(10):
         while True:

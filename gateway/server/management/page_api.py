@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gateway.ports import Quorum
     from gateway.server.management.facts import Facts
-    from gateway.sources.log_partition import LogPartition
+    from gateway.sources.audit_partition import AuditPartition
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
 #: Rows of one response, about: some 300 KB.
@@ -62,7 +62,7 @@ class PageApi:
         facts: Facts,
         log: PageLog,
         quorum: Quorum | None,
-        audit: LogPartition | None = None,
+        audit: AuditPartition | None = None,
     ) -> None:
         self._facts = facts
         self._log = log

@@ -16,18 +16,48 @@ from kwire.records import decode_batches
 
 if TYPE_CHECKING:
     from gateway.ports import Chunk
-    from gateway.sources.log_partition import LogPartition
+    from gateway.sources.audit_partition import AuditPartition
 
 #: Bytes of the audit log that are searched behind the time of the change.
 _SEARCHED: Final = 64 * KIB
+#: How long a response waits for entries that are written and not yet on disk, s. A sync is delayed
+#: by a quarter of a second.
+_SYNC_WAIT_S: Final = 1.0
 _SHOWN: Final = ("principal", "host", "client_id", "api", "time")
 
 
-async def requester_of(audit: LogPartition, offset: int, timestamp: int) -> dict[str, Any] | None:
+async def requester_of(audit: AuditPartition, offset: int, timestamp: int) -> dict[str, Any] | None:
     """Return principal, host, client id, API and time of the request that made the record of the
     metadata log at ``offset``; None if this node did not carry it out. ``timestamp`` is the
-    record's, ms. A thread reads the audit log.
+    record's, ms. A thread reads the audit log. Entries become readable when they are on disk, so
+    the search for a recent change waits for that once.
     """
+    written = audit.end_offset
+    found = await _search(audit, offset, timestamp)
+    if found is None and audit.high_watermark < written:
+        await _until_readable(audit, written)
+        found = await _search(audit, offset, timestamp)
+    return found
+
+
+async def _until_readable(audit: AuditPartition, end_offset: int) -> None:
+    """Wait until the entries below ``end_offset`` can be read, for at most ``_SYNC_WAIT_S``."""
+    advanced = trio.Event()
+
+    def on_advance() -> None:
+        if audit.high_watermark >= end_offset:
+            advanced.set()
+
+    unsubscribe = audit.on_advance(on_advance)
+    try:
+        with trio.move_on_after(_SYNC_WAIT_S):
+            await advanced.wait()
+    finally:
+        unsubscribe()
+
+
+async def _search(audit: AuditPartition, offset: int, timestamp: int) -> dict[str, Any] | None:
+    """Return what is shown of the entry for ``offset``; None if no readable entry has it."""
     begin = audit.offset_for_timestamp(timestamp)  # an entry is written when its records are
     if begin is None:
         return None
