@@ -19,6 +19,7 @@ from gateway.controller.request_context import (
     ControllerResult,
 )
 from gateway.slices import Slices
+from gateway.streamed import Streamed
 from kwire.message import Message
 from kwire.protocol import ApiKey
 
@@ -63,16 +64,16 @@ class AdminApi:
     ``operation`` is the name of the event in Kafka's ``QuorumController``. ``decide(request,
     context)`` gives the result, at once or as a :data:`SlicedDecision`, and raises ApiError for a
     request that is refused as a whole. ``refuse(request, refusal)`` gives the response with one
-    error for everything that was asked. ``cluster_operation`` is what the requester must be allowed
-    on the cluster; None where ``decide`` asks the authorizer about each resource.
-    ``resources(request)`` names what a change is about for the audit topic: no value and no
-    credential.
+    error for everything that was asked, streamed where that is much. ``cluster_operation`` is what
+    the requester must be allowed on the cluster; None where ``decide`` asks the authorizer about
+    each resource. ``resources(request)`` names what a change is about for the audit topic: no value
+    and no credential.
     """
 
     key: ApiKey
     operation: str
     decide: Callable[[Any, ControllerRequestContext], ControllerResult | SlicedDecision]
-    refuse: Callable[[Any, Refusal], Message]
+    refuse: Callable[[Any, Refusal], Message | Streamed]
     cluster_operation: str | None = None
     resources: Callable[[Any], Iterable[Resource]] = no_resources
     requirement: Requirement | None = None

@@ -28,6 +28,7 @@ from gateway.controller.features import has_elr
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.slices import Slices
+from gateway.streamed import Streamed, respond
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord
 from kwire.protocol import ApiKey, ConfigResourceType, ErrorCode
@@ -75,18 +76,17 @@ def config_api(
         records, results = yield from alter_configs(request.resources, changes_of, result, context)
         return ControllerResult(records, response(responses=results))
 
-    def refuse(request: Any, refusal: Refusal) -> Message:
-        return response(
-            responses=[
-                result(
-                    resource_type=one.resource_type,
-                    resource_name=one.resource_name,
-                    error_code=refusal.error,
-                    error_message=refusal.message,
-                )
-                for one in request.resources
-            ]
+    def refuse(request: Any, refusal: Refusal) -> Message | Streamed:
+        responses = (
+            result(
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+                error_code=refusal.error,
+                error_message=refusal.message,
+            )
+            for one in request.resources
         )
+        return respond(response(), "responses", responses, len(request.resources))
 
     return AdminApi(
         key=key, operation=operation, decide=decide, refuse=refuse, resources=named_resources

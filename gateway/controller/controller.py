@@ -42,6 +42,7 @@ from gateway.controller.sessions import Sessions
 from gateway.controller.settings import ControllerSettings
 from gateway.controller.state import State
 from gateway.slices import Slices, pieces, run
+from gateway.streamed import Streamed
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.no_op_record import NoOpRecord
@@ -62,7 +63,7 @@ class Decision:
     """
 
     operation: Operation | None
-    answer: Message
+    answer: Message | Streamed
     needs_confirmation: bool = True
 
 

@@ -1,7 +1,7 @@
 """Defines a handler, the context of its request, and the response that is completed later.
 
 A handler is a module named after its API, with ``API_KEY``, ``VERSIONS`` and ``handle(request,
-context)``. It returns a response message, a :class:`gateway.handlers.streamed.Streamed` one if it
+context)``. It returns a response message, a :class:`gateway.streamed.Streamed` one if it
 may be long, or a :class:`PendingResponse` if the response depends on a later event. It knows no
 socket, and no clock but ``context.now``.
 """
@@ -18,10 +18,10 @@ from kwire.registry import request_type
 if TYPE_CHECKING:
     from gateway.gateway_port import Gateway
     from gateway.handlers.pending_response import PendingResponse
-    from gateway.handlers.streamed import Streamed
     from gateway.handlers.work import Work
     from gateway.ports import Forwarder
     from gateway.security.sasl_session import SaslSession
+    from gateway.streamed import Streamed
     from kwire.message import Message
 
 #: Unknown tagged fields in a request header, at most. No client sends any. A client that is not

@@ -24,13 +24,16 @@ from kwire.protocol import AclOperation, ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.streamed import Streamed
     from kwire.message import Message
 
 #: The longest timeout, ms: the 32 bits of a request hold 24 days.
 TIMEOUT_MS_MAX: Final = 300_000
 
 
-def ask_controller(key: ApiKey, request: Message, context: Context) -> Message | PendingResponse:
+def ask_controller(
+    key: ApiKey, request: Message, context: Context
+) -> Message | Streamed | PendingResponse:
     """Submit ``request`` to the active controller, whose response completes the pending one.
 
     After the timeout of the request, or that of its API if it has none, the response is
@@ -70,7 +73,7 @@ def ask_controller(key: ApiKey, request: Message, context: Context) -> Message |
     return pending
 
 
-def _without_controller(api: AdminApi, request: Message, context: Context) -> Message:
+def _without_controller(api: AdminApi, request: Message, context: Context) -> Message | Streamed:
     """Return the response of a server that has no controller of its own."""
     if not api.reads_only:
         return api.refuse(request, Refusal(context.version, REFUSED, REASON))

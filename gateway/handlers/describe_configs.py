@@ -28,9 +28,9 @@ from gateway.handlers.config_entries import (
     of_view_topic,
 )
 from gateway.handlers.group_requests import may_on_group
-from gateway.handlers.streamed import limited
 from gateway.handlers.topic import is_valid_name
 from gateway.ports import AUDIT_TOPIC
+from gateway.streamed import limited
 from gateway.view_topics import VIEW_TOPICS
 from kwire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
@@ -42,7 +42,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.handlers.streamed import Streamed
+    from gateway.streamed import Streamed
     from kwire.message import Message
     from kwire.messages.describe_configs_request import (
         DescribeConfigsRequest,

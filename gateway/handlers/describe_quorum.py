@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.pending_response import PendingResponse
-from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.handlers.topic import PARTITION
 from gateway.ports import State
+from gateway.streamed import Streamed, filled, respond
 from kwire.messages.describe_quorum_response import (
     DescribeQuorumResponse,
     Listener,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from gateway.error_text import error_text
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import cluster_image
-from gateway.handlers.streamed import WHOLE_MAX, respond
 from gateway.security.scram_server import MECHANISM_NUMBERS
+from gateway.streamed import WHOLE_MAX, respond
 from kwire.messages.describe_user_scram_credentials_response import (
     CredentialInfo,
     DescribeUserScramCredentialsResponse,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gateway.handlers.context import Context
-    from gateway.handlers.streamed import Streamed
+    from gateway.streamed import Streamed
     from kwire.message import Message
     from kwire.messages.describe_user_scram_credentials_request import (
         DescribeUserScramCredentialsRequest,

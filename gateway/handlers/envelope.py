@@ -21,10 +21,10 @@ from gateway.handlers.element_budget import (
     elements_of_node,
 )
 from gateway.handlers.pending_response import PendingResponse
-from gateway.handlers.streamed import Streamed, stream_long
 from gateway.handlers.work import Work, completed
 from gateway.ports import Forwarder
 from gateway.security.principal import decode_principal
+from gateway.streamed import Streamed, stream_long
 from kwire.errors import DecodeError
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.envelope_response import EnvelopeResponse
@@ -65,7 +65,7 @@ def _work(request: EnvelopeRequest, context: Context) -> Work:
         return _sealed(header, answer)
     pending = PendingResponse(deadline=answer.deadline)
     if (expire := answer.expire) is not None:
-        pending.expire = lambda: _sealed_whole(header, expire())
+        pending.expire = lambda: _sealed(header, expire())
     pending.on_cancel = answer.cancel
     answer.attach(lambda response: pending.complete(_sealed(header, response)))
     return pending

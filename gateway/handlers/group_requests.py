@@ -17,7 +17,7 @@ from gateway.handlers.pending_response import PendingResponse
 if TYPE_CHECKING:
     from gateway.groups.events import Event
     from gateway.handlers.context import Context
-    from gateway.handlers.streamed import Streamed
+    from gateway.streamed import Streamed
     from kwire.message import Message
 
 #: Operations on groups (``AclEntry.supportedOperations``) that this server implements.

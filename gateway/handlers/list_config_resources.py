@@ -13,7 +13,7 @@ from gateway.controller.configs.resource_configs import ResourceType
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import names_in_order, own_image
 from gateway.handlers.nodes import reachable_nodes
-from gateway.handlers.streamed import WHOLE_MAX, respond
+from gateway.streamed import WHOLE_MAX, respond
 from kwire.messages.list_config_resources_response import (
     ConfigResource,
     ListConfigResourcesResponse,
@@ -22,7 +22,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.handlers.streamed import Streamed
+    from gateway.streamed import Streamed
     from kwire.message import Message
     from kwire.messages.list_config_resources_request import ListConfigResourcesRequest
 

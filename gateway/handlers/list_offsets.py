@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.handlers import list_offsets_old
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import log_of, topic_named
-from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.handlers.topic import epoch_fault
 from gateway.ports import OffsetAt, State
+from gateway.streamed import Streamed, filled, respond
 from kwire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,

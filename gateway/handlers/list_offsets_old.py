@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import log_of, topic_named
-from gateway.handlers.streamed import Streamed, filled, respond
 from gateway.ports import State
+from gateway.streamed import Streamed, filled, respond
 from kwire.messages.old.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,

@@ -25,9 +25,9 @@ from gateway.handlers.catalog import (
 from gateway.handlers.encoded import Encoded, PartlyEncoded
 from gateway.handlers.metadata_encoding import NamedPartitions
 from gateway.handlers.nodes import reachable_nodes
-from gateway.handlers.streamed import WHOLE_MAX, Streamed
 from gateway.handlers.topic import PARTITION, is_valid_name
 from gateway.ports import AUDIT_TOPIC, State
+from gateway.streamed import WHOLE_MAX, Streamed
 from kwire.messages.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,

@@ -22,9 +22,9 @@ from gateway.groups.events import (
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import topic_named, topic_with_id
 from gateway.handlers.group_requests import ask, may_on_group
-from gateway.handlers.streamed import WHOLE_MAX, Streamed, filled, respond
 from gateway.handlers.work import Work, in_slices
 from gateway.slices import Slices
+from gateway.streamed import WHOLE_MAX, Streamed, filled, respond
 from kwire.messages.offset_fetch_request import OffsetFetchRequest
 from kwire.messages.offset_fetch_response import (
     OffsetFetchResponse,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gateway.handlers.streamed import Streamed
+    from gateway.streamed import Streamed
     from kwire.message import Message
 
 
@@ -35,7 +35,7 @@ class PendingResponse:
         self,
         *,
         deadline: float | None = None,
-        expire: Callable[[], Message] | None = None,
+        expire: Callable[[], Message | Streamed] | None = None,
         keeps_request: bool = True,
     ) -> None:
         self.keeps_request = keeps_request

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import log_of, topic_named
 from gateway.handlers.context import Handler
-from gateway.handlers.streamed import Streamed, filled, respond
+from gateway.streamed import Streamed, filled, respond
 from kwire.messages.describe_producers_response import (
     DescribeProducersResponse,
     PartitionResponse,

@@ -22,8 +22,8 @@ from gateway.server.streamed_encoder import StreamedEncoder
 from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
-    from gateway.handlers.streamed import Streamed
     from gateway.server.counts import Counts
+    from gateway.streamed import Streamed
 
 #: A smaller response is never given up because of ``buffers.max.bytes``.
 _FREE_BYTES: Final = 64 * 1024

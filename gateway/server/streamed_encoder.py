@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.answer_errors import count_errors
 from gateway.handlers.encoded import Encoded
-from gateway.handlers.streamed import Streamed
 from gateway.sizes import KIB
+from gateway.streamed import Streamed
 
 if TYPE_CHECKING:
     from kwire.message import Struct

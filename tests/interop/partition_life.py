@@ -19,7 +19,7 @@ from gateway.controller.partition_change import is_reassigning
 from kwire.message import Message
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import Uuid
-from tests.gateway.controller.cluster import Cluster, create, made
+from tests.gateway.controller.cluster import Cluster, create, made, whole
 from tests.interop.test_controller_answers import unlike
 
 BROKERS: Final = (11, 12, 13, 14)
@@ -78,7 +78,8 @@ class Life:
         decision = self.cluster.decide(request, version)
         if decision.operation is not None:
             self.cluster.commit(decision.operation)
-        return type(decision.answer).decode(decision.answer.encode(version), version)
+        answer = whole(decision.answer)
+        return type(answer).decode(answer.encode(version), version)
 
     def both(self, ask: Ask, version: int | None = None) -> tuple[Any, Any]:
         """The two responses, kwire's first; a difference is noted."""

@@ -4,11 +4,15 @@ Kafka, kfake and librdkafka's mock cluster.
 Every server gets the same frames at the newest version that all of them offer. Processor time is
 that of the whole process, from /proc, so a slow client does not distort it. Clients and server run
 on one processor each (see ``processors``). Each server is warmed up, so that Kafka runs compiled.
+
+For ApiVersions there are two more peers, ``tools.peers.empty_server``, which decode nothing: they
+show how much of kwire's time sockets and the event loop take.
 """
 
 from __future__ import annotations
 
 import contextlib
+import socket
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,13 +44,14 @@ from tools.gateway_process import gateway
 from tools.java import KAFKA_VERSION, TOPICS
 from tools.kafka import FULL_SPEED, kafka
 from tools.peers.build import BuildError, go_program
-from tools.peers.servers import kfake, mock_cluster
+from tools.peers.servers import empty_server, kfake, mock_cluster
 from tools.process import ProcessError, cpu_seconds
 from tools.wire_client import WireClient
 
 #: As long as the name of the topic that kwire serves, so that the frames are.
 _TOPIC = "a-topic-of-a-bench"
 _CLIENT = "bench"
+_SIZE = struct.Struct(">i")
 _LATEST = -1
 #: (connections, requests in flight on each)
 _SHAPES: Sequence[tuple[int, int]] = ((1, 1), (1, 50), (100, 1), (100, 20), (1000, 1), (1000, 5))
@@ -89,15 +94,18 @@ def _offset_commit(topic: str, offset: int) -> Message:
     )
 
 
+def _api_versions(topic: str, offset: int) -> Message:
+    return ApiVersionsRequest(client_software_name="bench", client_software_version="1")
+
+
 #: (API, the newest version to use, request for a topic whose log ends at an offset)
 _APIS: Sequence[tuple[str, int, Callable[[str, int], Message]]] = (
-    ("ApiVersions", 3, lambda topic, offset: ApiVersionsRequest(
-        client_software_name="bench", client_software_version="1")),
+    ("ApiVersions", 3, _api_versions),
     ("Metadata, one topic", 8, _metadata),
     ("ListOffsets", 7, _list_offsets),
     ("Fetch, empty", 11, _fetch),
     ("OffsetCommit", 8, _offset_commit),
-)  # fmt: skip
+)
 
 
 @dataclass
@@ -123,11 +131,13 @@ def run() -> list[dict[str, Any]]:
                 rows.append({"what": "requests", "ok": False, "notes": f"not measured: {error}"})
         for server in servers:
             _prepare(server)
-        with processors.apart(*(server.pid for server in servers)):
+        answer = _answer(servers[0], _frame(servers[0], servers, _api_versions))
+        loops = [stack.enter_context(_loop(name, answer)) for name in ("trio", "epoll")]
+        with processors.apart(*(server.pid for server in [*servers, *loops])):
             for server in servers:
                 for _, _, make in _APIS:
                     _measure(server, servers, make, 10, 20, _FIRST_WARM_UP_S, 0.0)
-            return [*rows, *_rows(servers)]
+            return [*rows, *_rows(servers, loops)]
 
 
 @contextlib.contextmanager
@@ -167,6 +177,12 @@ def _mock() -> Iterator[_Server]:
         yield _Server("librdkafka's mock", peer.bootstrap, peer.pid, _TOPIC)
 
 
+@contextlib.contextmanager
+def _loop(name: str, answer: bytes) -> Iterator[_Server]:
+    with empty_server(name, answer) as peer:
+        yield _Server(f"an empty loop of {name}", peer.bootstrap, peer.pid, "")
+
+
 def _prepare(server: _Server) -> None:
     """Ask for versions, coordinator and the log's end; Kafka makes its topic of offsets now."""
     with WireClient(server.address) as client:
@@ -184,6 +200,29 @@ def _version(servers: Sequence[_Server], make: Callable[[str, int], Message]) ->
     return min(most, *(server.offered[key] for server in servers if key is not None))
 
 
+def _frame(
+    server: _Server, servers: Sequence[_Server], make: Callable[[str, int], Message]
+) -> bytes:
+    """Return a request with its length."""
+    version, message = _version(servers, make), make(server.topic, server.end)
+    assert message.API_KEY is not None
+    header = encode_request_header(message.API_KEY, version, 1, _CLIENT)
+    frame = header + message.encode(version)
+    return _SIZE.pack(len(frame)) + frame
+
+
+def _answer(server: _Server, frame: bytes) -> bytes:
+    """Return the response to ``frame`` with its length."""
+    host, _, port = server.address.rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), timeout=30) as sock,
+        sock.makefile("rb") as file,
+    ):
+        sock.sendall(frame)
+        size = file.read(_SIZE.size)
+        return size + file.read(_SIZE.unpack(size)[0])
+
+
 def _measure(
     server: _Server,
     servers: Sequence[_Server],
@@ -194,12 +233,8 @@ def _measure(
     measured_s: float = _MEASURED_S,
 ) -> tuple[float, float]:
     """Return (requests a second, µs of the server's processor time for each)."""
-    version, message = _version(servers, make), make(server.topic, server.end)
-    body = message.encode(version)
-    assert message.API_KEY is not None
-    frame = encode_request_header(message.API_KEY, version, 1, _CLIENT) + body
-    _check(server, message, version)
-    frame = struct.pack(">i", len(frame)) + frame
+    frame = _frame(server, servers, make)
+    _check(server, make(server.topic, server.end), _version(servers, make))
     with load(server.address, frame, connections, in_flight) as made:
         made.run(warm_up_s)
         if not measured_s:
@@ -233,13 +268,14 @@ def _error_codes(value: Any) -> Iterator[int]:
             yield from _error_codes(one)
 
 
-def _rows(servers: Sequence[_Server]) -> Iterator[dict[str, Any]]:
-    own, peers = servers[0], servers[1:]
+def _rows(servers: Sequence[_Server], loops: Sequence[_Server]) -> Iterator[dict[str, Any]]:
+    own = servers[0]
     for api, _, make in _APIS:
+        peers = [*servers[1:], *(loops if make is _api_versions else ())]
         version = _version(servers, make)
         for connections, in_flight in _SHAPES:
             rates, costs = {}, {}
-            for server in servers:
+            for server in (own, *peers):
                 rates[server.name], costs[server.name] = _measure(
                     server, servers, make, connections, in_flight
                 )

@@ -1,4 +1,4 @@
-"""Starts servers of other makes: ``with kfake(program) as server:``.
+"""Starts servers to compare with: ``with kfake(program) as server:``.
 
 Each keeps its state in memory, picks its own port and starts in less than a second.
 """
@@ -56,6 +56,12 @@ def mock_cluster(*topics: str) -> contextlib.AbstractContextManager[Peer]:
     Without topics it has one with records, as it has no CreateTopics.
     """
     return _peer("mock cluster", [sys.executable, "-m", "tools.peers.mock_cluster", *topics])
+
+
+def empty_server(loop: str, response: bytes) -> contextlib.AbstractContextManager[Peer]:
+    """A server that answers every frame with ``response`` (``tools.peers.empty_server``)."""
+    command = [sys.executable, "-m", "tools.peers.empty_server", loop, response.hex()]
+    return _peer("empty server", command)
 
 
 @contextlib.contextmanager

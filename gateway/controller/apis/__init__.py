@@ -13,6 +13,7 @@ import pkgutil
 
 from gateway.controller.admin_api import AdminApi, Refusal, Resource
 from gateway.slices import Slices
+from gateway.streamed import Streamed
 from kwire.message import Message
 from kwire.protocol import ApiKey
 
@@ -38,7 +39,7 @@ def load() -> Slices[None]:
         yield
 
 
-def refused(request: Message, version: int, error: int, message: str | None) -> Message:
+def refused(request: Message, version: int, error: int, message: str | None) -> Message | Streamed:
     """The response to ``request`` of ``version`` in which everything asked has this error code."""
     return _api_of(request).refuse(request, Refusal(version, int(error), message))
 

@@ -14,6 +14,7 @@ from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDeci
 from gateway.controller.errors import ApiError
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.streamed import Streamed, respond
 from kwire.cluster.image import QuotaEntity
 from kwire.message import Message
 from kwire.messages.alter_client_quotas_response import (
@@ -182,20 +183,20 @@ def _invalid(message: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _refuse(request: AlterClientQuotasRequest, refusal: Refusal) -> Message:
-    return AlterClientQuotasResponse(
-        entries=[
-            EntryData(
-                error_code=refusal.error,
-                error_message=refusal.message,
-                entity=[
-                    EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
-                    for one in entry.entity
-                ],
-            )
-            for entry in request.entries
-        ]
+def _refuse(request: AlterClientQuotasRequest, refusal: Refusal) -> Message | Streamed:
+    entries = (
+        EntryData(
+            error_code=refusal.error,
+            error_message=refusal.message,
+            entity=[
+                EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
+                for one in entry.entity
+            ],
+        )
+        for entry in request.entries
     )
+    size = sum(1 + len(entry.entity) for entry in request.entries)
+    return respond(AlterClientQuotasResponse(), "entries", entries, size)
 
 
 def _resources(request: AlterClientQuotasRequest) -> Iterator[Resource]:

@@ -8,7 +8,7 @@ are in the ISR (``partition_change``), at once where they already are. Follows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision, named_topics
@@ -18,6 +18,7 @@ from gateway.controller.partition_change import Election, Target, is_reassigning
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.streamed import Streamed, filled, respond
 from kwire.message import Message
 from kwire.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kwire.messages.alter_partition_reassignments_request import (
         AlterPartitionReassignmentsRequest,
         ReassignablePartition,
+        ReassignableTopic,
     )
     from kwire.messages.partition_record import PartitionRecord
 
@@ -144,26 +146,33 @@ def _cancelled(name: str, before: PartitionRecord, election: Election) -> Target
     return Target(isr=isr, replicas=replicas, removing=[], adding=[], election=election)
 
 
-def _refuse(request: AlterPartitionReassignmentsRequest, refusal: Refusal) -> Message:
-    return AlterPartitionReassignmentsResponse(
+def _refuse(request: AlterPartitionReassignmentsRequest, refusal: Refusal) -> Message | Streamed:
+    responses = (
+        filled(
+            ReassignableTopicResponse(name=topic.name),
+            "partitions",
+            _refused_partitions(topic, refusal),
+        )
+        for topic in request.topics
+    )
+    response = AlterPartitionReassignmentsResponse(
         error_code=refusal.error,
         error_message=refusal.message,
         allow_replication_factor_change=request.allow_replication_factor_change,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ReassignablePartitionResponse(
-                        partition_index=partition.partition_index,
-                        error_code=refusal.error,
-                        error_message=refusal.message,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
     )
+    size = sum(1 + len(topic.partitions) for topic in request.topics)
+    return respond(response, "responses", responses, size)
+
+
+def _refused_partitions(
+    topic: ReassignableTopic, refusal: Refusal
+) -> Iterator[ReassignablePartitionResponse]:
+    for partition in topic.partitions:
+        yield ReassignablePartitionResponse(
+            partition_index=partition.partition_index,
+            error_code=refusal.error,
+            error_message=refusal.message,
+        )
 
 
 API: Final = AdminApi(

@@ -17,6 +17,7 @@ from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.errors import ApiError
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.security.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
+from gateway.streamed import Streamed, respond
 from kwire.message import Message
 from kwire.messages.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,
@@ -134,16 +135,15 @@ def _result(user: str, decision: Message | ApiError) -> AlterUserScramCredential
     return AlterUserScramCredentialsResult(user=user, error_message=None)
 
 
-def _refuse(request: AlterUserScramCredentialsRequest, refusal: Refusal) -> Message:
+def _refuse(request: AlterUserScramCredentialsRequest, refusal: Refusal) -> Message | Streamed:
     users = dict.fromkeys(name for _, name in _resources(request))  # one result for each user
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(
-                user=user, error_code=refusal.error, error_message=refusal.message
-            )
-            for user in users
-        ]
+    results = (
+        AlterUserScramCredentialsResult(
+            user=user, error_code=refusal.error, error_message=refusal.message
+        )
+        for user in users
     )
+    return respond(AlterUserScramCredentialsResponse(), "results", results, len(users))
 
 
 def _resources(request: AlterUserScramCredentialsRequest) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from gateway.controller.admin_api import AdminApi, Refusal, Requirement, Resourc
 from gateway.controller.errors import ApiError
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.streamed import Streamed, respond
 from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
@@ -73,14 +74,13 @@ def _new_id(context: ControllerRequestContext) -> Uuid:
     return made
 
 
-def _refuse(request: CreateAclsRequest, refusal: Refusal) -> Message:
+def _refuse(request: CreateAclsRequest, refusal: Refusal) -> Message | Streamed:
     # One result for each ACL, because the response has no error of its own.
-    return CreateAclsResponse(
-        results=[
-            AclCreationResult(error_code=refusal.error, error_message=refusal.message)
-            for _ in request.creations
-        ]
+    results = (
+        AclCreationResult(error_code=refusal.error, error_message=refusal.message)
+        for _ in request.creations
     )
+    return respond(CreateAclsResponse(), "results", results, len(request.creations))
 
 
 def _resources(request: CreateAclsRequest) -> Iterator[Resource]:

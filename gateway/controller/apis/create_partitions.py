@@ -14,6 +14,7 @@ from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.ports import AUDIT_TOPIC
 from gateway.slices import Slices
+from gateway.streamed import Streamed, respond
 from gateway.view_topics import VIEW_TOPICS
 from kwire.message import Message
 from kwire.messages.create_partitions_response import (
@@ -143,15 +144,14 @@ def _additional(topic: CreatePartitionsTopic, existing: int) -> int:
     return additional
 
 
-def _refuse(request: CreatePartitionsRequest, refusal: Refusal) -> Message:
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(
-                name=topic.name, error_code=refusal.error, error_message=refusal.message
-            )
-            for topic in request.topics
-        ]
+def _refuse(request: CreatePartitionsRequest, refusal: Refusal) -> Message | Streamed:
+    results = (
+        CreatePartitionsTopicResult(
+            name=topic.name, error_code=refusal.error, error_message=refusal.message
+        )
+        for topic in request.topics
     )
+    return respond(CreatePartitionsResponse(), "results", results, len(request.topics))
 
 
 API: Final = AdminApi(

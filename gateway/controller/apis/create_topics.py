@@ -26,6 +26,7 @@ from gateway.controller.request_context import ControllerRequestContext, Control
 from gateway.controller.state import State
 from gateway.controller.topic_names import RESERVED_TOPICS, name_fault
 from gateway.slices import Slices
+from gateway.streamed import Streamed, respond
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord
@@ -301,15 +302,14 @@ def _shown_configs(
     return list({**inherited, **own}.values())
 
 
-def _refuse(request: CreateTopicsRequest, refusal: Refusal) -> Message:
-    return CreateTopicsResponse(
-        topics=[
-            CreatableTopicResult(
-                name=topic.name, error_code=refusal.error, error_message=refusal.message
-            )
-            for topic in request.topics
-        ]
+def _refuse(request: CreateTopicsRequest, refusal: Refusal) -> Message | Streamed:
+    topics = (
+        CreatableTopicResult(
+            name=topic.name, error_code=refusal.error, error_message=refusal.message
+        )
+        for topic in request.topics
     )
+    return respond(CreateTopicsResponse(), "topics", topics, len(request.topics))
 
 
 API: Final = AdminApi(

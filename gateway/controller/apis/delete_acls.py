@@ -12,6 +12,7 @@ from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.security.acls import WILDCARD
 from gateway.slices import Slices, pieces
+from gateway.streamed import Streamed, respond
 from kwire.message import Message
 from kwire.messages.delete_acls_response import (
     DeleteAclsFilterResult,
@@ -149,13 +150,12 @@ def _too_much(what: str) -> ApiError:
     return ApiError(ErrorCode.POLICY_VIOLATION, f"These filters {what}. Split it.")
 
 
-def _refuse(request: DeleteAclsRequest, refusal: Refusal) -> Message:
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(error_code=refusal.error, error_message=refusal.message)
-            for _ in request.filters
-        ]
+def _refuse(request: DeleteAclsRequest, refusal: Refusal) -> Message | Streamed:
+    results = (
+        DeleteAclsFilterResult(error_code=refusal.error, error_message=refusal.message)
+        for _ in request.filters
     )
+    return respond(DeleteAclsResponse(), "filter_results", results, len(request.filters))
 
 
 def _resources(request: DeleteAclsRequest) -> Iterator[Resource]:

@@ -15,6 +15,7 @@ from gateway.controller.errors import ApiError
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
+from gateway.streamed import Streamed, respond
 from gateway.view_topics import VIEW_NAMES, VIEW_TOPICS
 from kwire.message import Message
 from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
@@ -168,18 +169,18 @@ class _Deletion:
         self.records.append(RemoveTopicRecord(topic_id=topic_id))
 
 
-def _refuse(request: DeleteTopicsRequest, refusal: Refusal) -> Message:
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                error_code=refusal.error,
-                error_message=refusal.message,
-            )
-            for topic in _asked(request, refusal.version)
-        ]
+def _refuse(request: DeleteTopicsRequest, refusal: Refusal) -> Message | Streamed:
+    asked = _asked(request, refusal.version)
+    responses = (
+        DeletableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=refusal.error,
+            error_message=refusal.message,
+        )
+        for topic in asked
     )
+    return respond(DeleteTopicsResponse(), "responses", responses, len(asked))
 
 
 def _resources(request: DeleteTopicsRequest) -> Iterator[Resource]:

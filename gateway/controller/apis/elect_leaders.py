@@ -14,6 +14,7 @@ from gateway.controller.partition_change import NO_LEADER, Election, Target
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.streamed import Streamed, filled, respond
 from kwire.message import Message
 from kwire.messages.elect_leaders_response import (
     ElectLeadersResponse,
@@ -120,7 +121,7 @@ def _unavailable(kind: ElectionType) -> ApiError:
     )
 
 
-def _refuse(request: ElectLeadersRequest, refusal: Refusal) -> Message:
+def _refuse(request: ElectLeadersRequest, refusal: Refusal) -> Message | Streamed:
     # Null asks for every partition. Version 0 has no error but those of partitions, so its response
     # names a partition that exists.
     everything = [(CLUSTER_METADATA_TOPIC, [0])]
@@ -129,24 +130,27 @@ def _refuse(request: ElectLeadersRequest, refusal: Refusal) -> Message:
         if request.topic_partitions is None
         else [(one.topic, one.partitions) for one in request.topic_partitions]
     )
-    results = [
-        ReplicaElectionResult(
-            topic=name,
-            partition_result=[
-                PartitionResult(
-                    partition_id=index, error_code=refusal.error, error_message=refusal.message
-                )
-                for index in indexes
-            ],
+    results = (
+        filled(
+            ReplicaElectionResult(topic=name),
+            "partition_result",
+            _refused_partitions(indexes, refusal),
         )
         for name, indexes in asked
-    ]
+    )
     # The error of the whole has no message, and clients then do not look at the partitions: a
     # policy's reason would be lost.
     of_all = refusal.version > 0 and refusal.error != ErrorCode.POLICY_VIOLATION
-    return ElectLeadersResponse(
-        error_code=refusal.error if of_all else ErrorCode.NONE, replica_election_results=results
-    )
+    response = ElectLeadersResponse(error_code=refusal.error if of_all else ErrorCode.NONE)
+    size = sum(1 + len(indexes) for _, indexes in asked)
+    return respond(response, "replica_election_results", results, size)
+
+
+def _refused_partitions(indexes: Iterable[int], refusal: Refusal) -> Iterator[PartitionResult]:
+    for index in indexes:
+        yield PartitionResult(
+            partition_id=index, error_code=refusal.error, error_message=refusal.message
+        )
 
 
 def _resources(request: ElectLeadersRequest) -> Iterator[Resource]:

@@ -31,10 +31,10 @@ from kwire.frame import FrameSplitter
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Peer
-    from gateway.handlers.streamed import Streamed
     from gateway.server.clients.listener_auth import ListenerAuth
     from gateway.server.response_scheduler import EncodedResponse
     from gateway.server.server_context import ServerContext
+    from gateway.streamed import Streamed
     from kwire.message import Message
 
 #: Bytes of one call of recv; a frame that is known to be larger is read in larger pieces.

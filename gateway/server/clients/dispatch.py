@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from gateway.gateway_port import Gateway
     from gateway.handlers.context import Handler, Peer
     from gateway.handlers.pending_response import PendingResponse
-    from gateway.handlers.streamed import Streamed
     from gateway.handlers.work import Work
     from gateway.handlers.worker_table import Node
     from gateway.security.sasl_session import SaslSession
     from gateway.server.response_scheduler import EncodedResponse
+    from gateway.streamed import Streamed
     from kwire.message import Message
 
 _SASL_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE

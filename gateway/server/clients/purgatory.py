@@ -20,11 +20,11 @@ from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
     from gateway.handlers.pending_response import PendingResponse
-    from gateway.handlers.streamed import Streamed
+    from gateway.streamed import Streamed
     from kwire.message import Message
 
 #: Responses that are tried, or expired, before other tasks run, unless ``SLICE_S`` passes before
-#: that: the error response to a request that names 20,000 topics takes 25 ms.
+#: that.
 SLICE: Final = 256
 #: The heap is rebuilt when more than so many entries, and more than half of it, are of responses
 #: that are complete already.

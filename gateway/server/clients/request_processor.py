@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from gateway.handlers.pending_response import PendingResponse
-from gateway.handlers.streamed import Streamed, stream_long
 from gateway.handlers.work import WorkType
 from gateway.server.clients.connection_state import Event, State
 from gateway.server.clients.dispatch import encode_answer
 from gateway.server.loop_watchdog import NOTED_S
 from gateway.server.response_scheduler import EncodedResponse, Waiter
 from gateway.server.work_scheduler import Job
+from gateway.streamed import Streamed, stream_long
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from gateway.handlers.pending_response import PendingResponse
     from gateway.ports import Requester
+    from gateway.streamed import Streamed
     from kwire.message import Message
 
 
@@ -43,7 +44,7 @@ class Proposal:
 
     records: int
     change: QueuedRequest | None  #: the request that made them; None: the controller itself
-    answers: list[tuple[QueuedRequest, Message]] = field(default_factory=list)
+    answers: list[tuple[QueuedRequest, Message | Streamed]] = field(default_factory=list)
     #: Callbacks for when it is committed, or never will be.
     then: list[Callable[[], None]] = field(default_factory=list)
     end_offset: int | None = None

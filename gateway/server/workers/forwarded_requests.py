@@ -17,13 +17,13 @@ import trio
 
 from gateway.handlers.answer_errors import count_errors
 from gateway.handlers.pending_response import PendingResponse
-from gateway.handlers.streamed import Streamed, stream_long
 from gateway.handlers.work import WorkType
 from gateway.server.clients.dispatch import Malformed, Refusal
 from gateway.server.clients.output import SharedBytes
 from gateway.server.response_scheduler import EncodedResponse, Waiter
 from gateway.server.work_scheduler import Job
 from gateway.server.workers.messages import Request, Response
+from gateway.streamed import Streamed, stream_long
 from kwire.errors import DecodeError
 
 if TYPE_CHECKING:

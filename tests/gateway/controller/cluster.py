@@ -17,6 +17,7 @@ from gateway.controller.controller import Controller, Decision
 from gateway.controller.kraft import KRaft, StaticKRaft
 from gateway.controller.records import OPERATION_RECORDS_MAX, Operation
 from gateway.controller.settings import ControllerSettings
+from gateway.streamed import Streamed
 from kwire.cluster import Image, Loader
 from kwire.message import Message
 from kwire.records.metadata import decode_metadata_record
@@ -24,6 +25,11 @@ from tests.gateway.handlers.world import build
 
 #: Forbidden operations: (operation, resource type, resource name); ``*`` is any name.
 Forbidden = Iterable[tuple[str, str, str]]
+
+
+def whole(answer: Message | Streamed) -> Message:
+    """The answer with all its elements."""
+    return answer.whole() if isinstance(answer, Streamed) else answer
 
 
 class Cluster:
@@ -90,7 +96,8 @@ class Cluster:
         if decision.operation is not None:
             self.commit(decision.operation)
         self.check()
-        return type(decision.answer).decode(decision.answer.encode(version), version)
+        answer = whole(decision.answer)
+        return type(answer).decode(answer.encode(version), version)
 
     def commit(self, operation: Operation) -> None:
         """Append and fold the batches of ``operation``; its records must be in there, and be as

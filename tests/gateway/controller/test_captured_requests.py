@@ -28,6 +28,7 @@ from kwire.messages.envelope_request import EnvelopeRequest
 from kwire.messages.envelope_response import EnvelopeResponse
 from kwire.messages.fetch_response import FetchResponse
 from kwire.records import decode_batches, decode_metadata_record
+from tests.gateway.controller.cluster import whole
 from tests.shared import SHARED, needs_shared
 
 FETCH, ENVELOPE = 1, 58
@@ -192,7 +193,9 @@ def of_ours(asked: Asked, cluster_id: str) -> tuple[Counter[int], list[tuple[int
         asked.request, asked.version, lambda *_: True, asked.at_ms, asked.principal
     )
     records = decision.operation.records if decision.operation is not None else ()
-    return errors_of(decision.answer), [(record.version, record.message) for record in records]
+    return errors_of(whole(decision.answer)), [
+        (record.version, record.message) for record in records
+    ]
 
 
 def comparable(version: int, record: Message) -> str:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from gateway.controller.apis import admin_keys
+from gateway.controller.apis import admin_keys, refused
 from gateway.controller.controller import Controller
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.settings import ControllerSettings
+from gateway.handlers.answer_errors import errors_of
+from gateway.streamed import Streamed
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
@@ -21,7 +23,7 @@ from kwire.messages.delegation_token_record import DelegationTokenRecord
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.controller.broker_cluster import BrokerCluster
-from tests.gateway.controller.cluster import Cluster, allowing, create, made
+from tests.gateway.controller.cluster import Cluster, allowing, create, made, whole
 from tests.gateway.steps import calls_per_step
 
 COUNT = 2_000
@@ -140,6 +142,45 @@ def test_a_decision_on_many_elements_yields_between_them(name: str) -> None:
     cluster.check()
 
 
+#: Requests of one element each, however many partitions it has.
+_OF_ONE_ELEMENT = {
+    "CreateTopics of one topic",
+    "CreateTopics by hand",
+    "CreatePartitions of one topic",
+}
+
+
+@pytest.mark.parametrize("name", sorted(REQUESTS.keys() - _OF_ONE_ELEMENT))
+def test_a_refusal_of_many_elements_is_made_one_by_one(name: str) -> None:
+    request = REQUESTS[name]()
+    version = type(request).VERSIONS[-1]
+    response = refused(request, version, ErrorCode.NOT_CONTROLLER, "why")
+    assert isinstance(response, Streamed)
+    elements = list(response.elements)
+    assert len(elements) == COUNT
+    response = refused(request, version, ErrorCode.NOT_CONTROLLER, "why")
+    assert isinstance(response, Streamed)
+    _, calls = calls_per_step(response.elements)  # type: ignore[arg-type]
+    assert calls <= 20
+    response.elements = iter(elements)
+    assert errors_of(whole(response))[ErrorCode.NOT_CONTROLLER] >= COUNT
+
+
+def test_a_refusal_of_a_topic_with_many_partitions_is_made_one_by_one() -> None:
+    partitions = [{"partition_index": index, "replicas": [1]} for index in NUMBERS]
+    moved = made(
+        "AlterPartitionReassignmentsRequest", topics=[{"name": "t", "partitions": partitions}]
+    )
+    elected = made(
+        "ElectLeadersRequest", topic_partitions=[{"topic": "t", "partitions": list(NUMBERS)}]
+    )
+    for request in (moved, elected):
+        response = refused(request, 1, ErrorCode.NOT_CONTROLLER, "why")
+        assert isinstance(response, Streamed)
+        (topic,) = response.elements
+        assert isinstance(topic, Streamed) and len(list(topic.elements)) == COUNT
+
+
 def test_a_request_that_makes_too_many_records_is_refused_before_they_are_all_made() -> None:
     cluster = Cluster()
     names = [f"t{number}" for number in range(OPERATION_RECORDS_MAX)]
@@ -154,7 +195,7 @@ def test_a_request_that_makes_too_many_records_is_refused_before_they_are_all_ma
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster.controller, "_new_id", counted)
-        answer: Any = cluster.decide(request, 7).answer
+        answer: Any = whole(cluster.decide(request, 7).answer)
     assert {topic.error_code for topic in answer.topics} == {ErrorCode.POLICY_VIOLATION}
     assert "more than 10000 records" in answer.topics[0].error_message
     assert ids <= OPERATION_RECORDS_MAX / 2 + 1  # a topic of one partition makes two records

@@ -150,7 +150,7 @@ class SecuredWorld(OwnWorld):
 
 
 def given(pending: PendingResponse) -> Any:
-    said: list[Message] = []
+    said: list[Any] = []
     pending.attach(said.append)
     if not said:
         assert pending.expire is not None, "an answer that does not come"

@@ -16,10 +16,10 @@ from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import Context
 from gateway.handlers.metadata_encoding import MetadataEncoder
 from gateway.handlers.nodes import reachable_nodes
-from gateway.handlers.streamed import Streamed
 from gateway.handlers.topic_index import TopicIndex
 from gateway.server.streamed_encoder import StreamedEncoder
 from gateway.slices import run
+from gateway.streamed import Streamed
 from kwire.cluster.image import Image
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.messages.metadata_response import (

@@ -14,7 +14,6 @@ from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import Context, Peer
 from gateway.handlers.encoded import PartlyEncoded
 from gateway.handlers.pending_response import PendingResponse
-from gateway.handlers.streamed import Streamed
 from gateway.handlers.table import handlers
 from gateway.handlers.topic_index import TopicIndex
 from gateway.handlers.work import completed
@@ -29,6 +28,7 @@ from gateway.ports import (
     State,
 )
 from gateway.server.streamed_encoder import StreamedEncoder
+from gateway.streamed import Streamed
 from kwire.cluster.image import Image
 from kwire.messages.envelope_response import EnvelopeResponse
 

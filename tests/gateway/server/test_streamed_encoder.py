@@ -11,8 +11,8 @@ import pytest
 
 from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.encoded import Encoded
-from gateway.handlers.streamed import Streamed
 from gateway.server.streamed_encoder import StreamedEncoder
+from gateway.streamed import Streamed
 from kwire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
