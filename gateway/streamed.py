@@ -92,18 +92,29 @@ def filled(struct: _S, attr: str, elements: Iterable[Struct]) -> _S | Streamed:
 
 
 def stream_long(message: Message) -> Message | Streamed:
-    """``message``, streamed where its longest array of structs is long: encoding is sliced."""
-    attrs = _struct_arrays(type(message))
+    """``message``, streamed where an array of structs is long, its own or that of a struct in it:
+    encoding is sliced.
+    """
+    return _streamed(message)  # type: ignore[return-value]
+
+
+def _streamed(struct: Struct) -> Struct | Streamed:
+    """Return ``struct``, streamed where one of its arrays or of those in its structs is long."""
+    attrs = _struct_arrays(type(struct))
     if not attrs:
-        return message
-    attr = max(attrs, key=lambda one: len(getattr(message, one) or ()))
-    if len(getattr(message, attr) or ()) <= _ENCODED_WHOLE_MAX:
-        return message
-    return Streamed(message, attr, getattr(message, attr))
+        return struct
+    attr = max(attrs, key=lambda one: len(getattr(struct, one) or ()))
+    if len(getattr(struct, attr) or ()) > _ENCODED_WHOLE_MAX:
+        return Streamed(struct, attr, map(_streamed, getattr(struct, attr)))
+    for attr in attrs:
+        elements = [_streamed(one) for one in getattr(struct, attr) or ()]
+        if any(one.__class__ is Streamed for one in elements):
+            return Streamed(struct, attr, elements)
+    return struct
 
 
 @functools.cache
-def _struct_arrays(cls: type[Message]) -> tuple[str, ...]:
+def _struct_arrays(cls: type[Struct]) -> tuple[str, ...]:
     return tuple(field.attr for field in cls.fields() if field.array and field.is_struct)
 
 

@@ -7,9 +7,12 @@ runs it.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
+
+from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +41,7 @@ async def keep_image(
     *applied: Callable[[], object],
 ) -> None:
     """Apply committed records to the image, for ever. Each of ``applied`` is called on the event
-    loop after each step.
+    loop after each step, in a pass of its own if what came before took longer than a slice.
     """
     moved = trio.Event()
     reported: object = None
@@ -51,8 +54,11 @@ async def keep_image(
         while True:
             moved = trio.Event()
             try:
-                more = await _step(loader, source.committed, reports)
+                more, began = await _step(loader, source.committed, reports)
                 for callback in applied:
+                    if time.perf_counter() - began > SLICE_S:
+                        await trio.lowlevel.checkpoint()
+                        began = time.perf_counter()
                     callback()
             except Exception as error:  # a bug; clients can still fetch the log
                 reports.bug("image update failed", error)
@@ -70,10 +76,13 @@ async def keep_image(
         unsubscribe()
 
 
-async def _step(loader: MetadataLoader, committed: int, reports: Reports) -> bool:
-    """Decode and apply one step; True if there is more to do at once."""
+async def _step(loader: MetadataLoader, committed: int, reports: Reports) -> tuple[bool, float]:
+    """Decode and apply one step. Return whether there is more to do at once, and when the event
+    loop began to apply it, on the clock of ``time.perf_counter``.
+    """
     more = await trio.to_thread.run_sync(loader.decode_step, committed)
+    began = time.perf_counter()
     loader.apply_step()
     for notice in loader.take_notices():
         reports.report("record not applied", error=notice)
-    return more
+    return more, began
