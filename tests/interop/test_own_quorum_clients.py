@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,6 @@ from tests.interop.reading import Record, digest, first_difference
 from tools import java, java_tools
 from tools.gateway_process import gateway
 from tools.own_quorum import OwnCluster, own_quorum
-
-_STARTS = 5
-#: Generous: this is asserted on machines that do other things; the bench has the bar of half a
-#: second.
-_START_S_MAX = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +49,14 @@ def by_confluent_kafka(bootstrap: str, topic: str) -> None:
     assert topic in admin.list_topics(timeout=10).topics
 
 
-def test_quorum_of_one_is_ready_in_time(tmp_path: Path) -> None:
-    """From nothing to the ready line: directory formatted, leader elected, bootstrap records
-    committed, clients served.
+def test_quorum_of_one_is_ready_from_nothing(tmp_path: Path) -> None:
+    """At the ready line the directory is formatted, the leader elected, the bootstrap records are
+    committed, and clients are served. ``tools.bench commit`` has the bar for the time.
     """
-    starts = []
-    for number in range(_STARTS):
-        with gateway("--data-dir", str(tmp_path / str(number))) as server:
-            assert server.ready["source"] == "own"
-            starts.append(server.started_in_s)
-            wait_for_end(server.bootstrap, 2)
-    FIGURES.append(
-        "start of a fresh quorum of one to its ready line, s: median "
-        f"{statistics.median(starts):.3f} of {starts}"
-    )
-    assert statistics.median(starts) < _START_S_MAX
+    with gateway("--data-dir", str(tmp_path / "data")) as server:
+        assert server.ready["source"] == "own"
+        wait_for_end(server.bootstrap, 2)
+    FIGURES.append(f"start of a fresh quorum of one to its ready line: {server.started_in_s:.3f} s")
 
 
 @pytest.mark.parametrize(
