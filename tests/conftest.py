@@ -89,7 +89,7 @@ _SWITCHES = frozenset(
         "KWIRE_SHARED",
         "KWIRE_SEED",
         "KWIRE_PARTITION_STEPS",
-        "KWIRE_COMPARE_SECONDS",
+        "KWIRE_COMPARE_MUTANTS",
         "KWIRE_ADMIN_REQUESTS",
         "KWIRE_SPARK_CLUSTER_KILLS",
         "KWIRE_SPARK_KILLS",

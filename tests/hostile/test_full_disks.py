@@ -202,9 +202,12 @@ def test_quorum_whose_disks_are_all_full_stops_and_comes_back_with_everything(
         wait_for_ends(cluster.nodes, count=2)
         last = [node for node in cluster.nodes if node.running_process().running()]
         for node in last:
-            with WireClient(node.broker_address) as client:
-                refused = client.call(create({"name": "refused"}, timeout_ms=500), 7)
-                assert refused.topics[0].error_code
+            try:
+                with WireClient(node.broker_address) as client:
+                    refused = client.call(create({"name": "refused"}, timeout_ms=500), 7)
+                    assert refused.topics[0].error_code
+            except (OSError, EOFError):  # it was about to end, too
+                wait_for_ends([node], count=1)
     for node in cluster.nodes:
         cluster.stop_node(node)
         cluster.start_node(node)

@@ -43,6 +43,8 @@ _LIBRARY = tuple(
         "test_vectors.py",
     )
 )
+#: Seconds for one test that runs beside others, on a processor that they leave idle.
+_BESIDE_TIMEOUT_S = 1800
 #: So many problems of one step are shown.
 _ROWS_MAX = 60
 
@@ -190,7 +192,8 @@ def types(_fix: bool) -> str:
 
 def library_tests(_fix: bool) -> str:
     """Run the unit tests of the library that compute for long, and neither serve nor wait."""
-    command = [*_PYTEST, "not interop and not alone", *_LIBRARY]
+    timeout = f"--timeout={_BESIDE_TIMEOUT_S}"
+    command = [*_PYTEST, "not interop and not alone", timeout, *_LIBRARY]
     return _last_line(_quiet(command))
 
 

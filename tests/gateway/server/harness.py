@@ -116,7 +116,7 @@ class Client:
         found, self._received = self._received[:size], self._received[size:]
         return found
 
-    async def closed(self, within_s: float = 5) -> bytes:
+    async def closed(self, within_s: float = 20) -> bytes:
         """The bytes that the server still sends before it closes the connection."""
         rest = self._received
         with trio.fail_after(within_s):
@@ -170,7 +170,7 @@ def run(main: Callable[[], Any], *, within_s: float = 30) -> None:
     trio.run(bounded)
 
 
-async def until(condition: Callable[[], bool], *, within_s: float = 5) -> None:
+async def until(condition: Callable[[], bool], *, within_s: float = 20) -> None:
     """Poll until ``condition`` is true."""
     with trio.fail_after(within_s):
         while not condition():  # noqa: ASYNC110

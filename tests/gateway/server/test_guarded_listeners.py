@@ -227,7 +227,7 @@ def test_many_wrong_passwords_do_not_delay_other_clients(tmp_path: Path) -> None
                 assert (await log_in(client, f"\0bob\0{number}".encode())).error_code == 58
 
         async with (
-            place(tmp_path, connection_failed_authentication_delay_ms=1500) as server,
+            place(tmp_path, connection_failed_authentication_delay_ms=4000) as server,
             await server.connect("SASL") as client,
             trio.open_nursery() as nursery,
         ):
@@ -239,6 +239,6 @@ def test_many_wrong_passwords_do_not_delay_other_clients(tmp_path: Path) -> None
             for number in range(100):
                 await client.send(metadata(number))
                 assert (await client.answer(METADATA, 9))[0] == number
-            assert trio.current_time() - began < 1
+            assert trio.current_time() - began < 3.5
 
     run(main)

@@ -252,9 +252,9 @@ def test_a_million_small_records_fit_the_default_and_one_more_does_not() -> None
 
 def test_a_claim_of_many_records_costs_nothing() -> None:
     data = raw_batch(raw_record(), 1_000_000)
-    began = time.perf_counter()
+    began = time.thread_time()
     assert refused(data).rule == "truncated"
-    assert time.perf_counter() - began < 0.05
+    assert time.thread_time() - began < 0.05
 
 
 @given(st.binary(max_size=80), st.integers(-2, 5), st.integers(0, 127))

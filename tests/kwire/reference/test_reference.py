@@ -211,10 +211,10 @@ HOSTILE = [
 def test_hostile_bytes_cost_nothing(name: str, version: int, data: bytes) -> None:
     codec = reference(name, version)
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(DecodeError):
         codec.parse(data)
-    spent, (_, peak) = time.perf_counter() - began, tracemalloc.get_traced_memory()
+    spent, (_, peak) = time.thread_time() - began, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert spent < 0.5
     assert peak < 3 * len(data) + 200_000
