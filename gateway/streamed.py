@@ -100,22 +100,31 @@ def stream_long(message: Message) -> Message | Streamed:
 
 def _streamed(struct: Struct) -> Struct | Streamed:
     """Return ``struct``, streamed where one of its arrays or of those in its structs is long."""
-    attrs = _struct_arrays(type(struct))
-    if not attrs:
-        return struct
-    attr = max(attrs, key=lambda one: len(getattr(struct, one) or ()))
-    if len(getattr(struct, attr) or ()) > _ENCODED_WHOLE_MAX:
-        return Streamed(struct, attr, map(_streamed, getattr(struct, attr)))
+    # Every small response comes through here: it costs a microsecond.
+    attrs, nesting = _struct_arrays(struct.__class__)
+    longest, size = "", _ENCODED_WHOLE_MAX
     for attr in attrs:
-        elements = [_streamed(one) for one in getattr(struct, attr) or ()]
-        if any(one.__class__ is Streamed for one in elements):
-            return Streamed(struct, attr, elements)
+        length = len(getattr(struct, attr) or ())
+        if length > size:
+            longest, size = attr, length
+    if longest:
+        elements = getattr(struct, longest)
+        return Streamed(
+            struct, longest, map(_streamed, elements) if longest in nesting else elements
+        )
+    for attr in nesting:
+        for one in getattr(struct, attr) or ():
+            if _streamed(one) is not one:
+                return Streamed(struct, attr, map(_streamed, getattr(struct, attr)))
     return struct
 
 
 @functools.cache
-def _struct_arrays(cls: type[Struct]) -> tuple[str, ...]:
-    return tuple(field.attr for field in cls.fields() if field.array and field.is_struct)
+def _struct_arrays(cls: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the arrays of structs, and of those whose structs have such arrays."""
+    fields = [field for field in cls.fields() if field.array and field.is_struct]
+    nesting = [field for field in fields if _struct_arrays(cls.struct_class(field.type))[0]]
+    return tuple(field.attr for field in fields), tuple(field.attr for field in nesting)
 
 
 def respond(
