@@ -31,7 +31,8 @@ FEW_ROWS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _ARCHIVE = "classes.jsa"
-_TIMEOUT_S = 300
+#: Long, because the prefetch of the tests runs it on a processor that other work leaves idle.
+_TIMEOUT_S = 900
 #: Rows between Spark and Python both ways, files, SQL and a stream.
 _PROGRAM = """
 import sys
