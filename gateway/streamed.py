@@ -100,7 +100,8 @@ def stream_long(message: Message) -> Message | Streamed:
 
 def _streamed(struct: Struct) -> Struct | Streamed:
     """Return ``struct``, streamed where one of its arrays or of those in its structs is long."""
-    # Every small response comes through here: it costs a microsecond.
+    # Every response that is not streamed comes through here, so structs without arrays of structs
+    # are not looked at.
     attrs, nesting = _struct_arrays(struct.__class__)
     longest, size = "", _ENCODED_WHOLE_MAX
     for attr in attrs:

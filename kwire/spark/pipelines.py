@@ -66,8 +66,8 @@ def prepare(spark: SparkSession) -> None:
 
     if _in_pipeline() and _is_builtin(spark) and spark.conf.get(_CATALOG, _FORGETS) == _FORGETS:
         raise ValueError(
-            "the catalog of this session is in memory, so its tables would be lost when the session"
-            f" ends; run the pipeline with: {RUN}"
+            "the catalog is in memory, so its tables would be lost when the pipeline ends; run the"
+            f" pipeline with: {RUN}"
         )
     register(spark)
     register_changes(spark)

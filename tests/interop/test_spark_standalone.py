@@ -159,8 +159,8 @@ class Run:
         half = len(before) // 2
         self.wait_until(
             lambda: all(
-                now != then
-                for now, then in zip(
+                current != previous
+                for current, previous in zip(
                     _halves(self.offsets(), half), _halves(before, half), strict=True
                 )
             ),

@@ -46,6 +46,7 @@ def states(values: dict[str, float]) -> list[str]:
 
 def test_quorum_of_one_leads_at_once_and_keeps_changes(tmp_path: Path) -> None:
     async def main() -> None:
+        # So long that nothing but leading at once can be quick.
         patient = {
             "controller_quorum_fetch_timeout_ms": 20_000,
             "controller_quorum_election_timeout_ms": 20_000,

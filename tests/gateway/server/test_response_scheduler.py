@@ -66,9 +66,13 @@ def test_long_response_does_not_delay_other_connections() -> None:
         ):
             await ask(slow)
             await until(lambda: many.made > 0)
+            made_meanwhile = []
             for number in range(20):
+                before = many.made
                 await other.ask(number)
+                made_meanwhile.append(many.made - before)
             assert many.made < 400, "the long response was done before the others were answered"
+            assert sorted(made_meanwhile)[10] < 50, "each element takes 2 ms"
             assert await answer(slow) == 400
 
     run(main)

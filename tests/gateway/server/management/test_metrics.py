@@ -241,7 +241,7 @@ def test_metrics_of_forwarded_requests() -> None:
 
 def rates(*pairs: tuple[float, float]) -> list[float]:
     rate = Rate()
-    return [rate.per_second(number, now) for now, number in pairs]
+    return [rate.per_second(number, at_s) for at_s, number in pairs]
 
 
 def test_rate_is_the_mean_over_the_window() -> None:
