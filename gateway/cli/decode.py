@@ -98,8 +98,8 @@ def _decode_file(
     progress: _Progress,
 ) -> bool:
     """Print one file; return True if every record of it could be decoded."""
-    from gateway.log.reader import read_log_file
     from kwire.errors import DecodeError
+    from kwire.metadata_log.reader import read_log_file
 
     clean = True
     try:

@@ -16,11 +16,15 @@ import click
 
 from gateway.cli.state_at import At, time_text
 from gateway.cli.state_fold import Fold, Progress, State
-from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, parse_segment_name, parse_snapshot_name
-from gateway.log.reader import read_log_file
 from gateway.sizes import MIB
-from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError, WireError
+from kwire.metadata_log.file_names import (
+    BOOTSTRAP_SNAPSHOT,
+    parse_segment_name,
+    parse_snapshot_name,
+)
+from kwire.metadata_log.reader import read_log_file
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 from kwire.records import decode_control_record
 

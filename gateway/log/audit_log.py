@@ -24,13 +24,13 @@ from gateway.log.audit_repair import EPOCH, Salvaged, gap, salvage
 from gateway.log.batch_check import Tail, check_batches
 from gateway.log.disk import Disk, DiskFile, doing
 from gateway.log.errors import DiskFailed
-from gateway.log.file_names import segment_name
 from gateway.log.listing import list_directory
 from gateway.log.recovery import delete_segment
 from gateway.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, SegmentScan, scan_segment
 from gateway.log.segment_index import TIME_ENTRY
 from gateway.log.write_guard import WriteGuard
 from gateway.sizes import MIB
+from kwire.metadata_log.file_names import segment_name
 from kwire.records import Record, encode_batch
 
 #: A batch holds no more than this of values, bytes, so that a reader need not take more at once.

@@ -21,9 +21,9 @@ import crc32c
 from gateway.log.indexed_blocks import BLOCK_BYTES as BLOCK_BYTES
 from gateway.log.indexed_blocks import IndexedBlocks
 from gateway.log.indexed_blocks import Slot as Slot
-from gateway.log.open_file import OpenFile
 from gateway.log.problem import Problem
 from gateway.sizes import KIB
+from kwire.metadata_log.open_file import OpenFile
 from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD
 
 #: Bytes read at once while scanning.

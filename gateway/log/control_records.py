@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.log.errors import LogDamaged
-from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, segment_name
 from gateway.log.listing import list_directory
-from gateway.log.open_file import OpenFile
-from gateway.log.reader import read_log_file
 from gateway.sizes import MIB
-from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.voters_record import VotersRecord
+from kwire.metadata_log.file_names import BOOTSTRAP_SNAPSHOT, segment_name
+from kwire.metadata_log.open_file import OpenFile
+from kwire.metadata_log.reader import read_log_file
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import CONTROL_TYPES, Record, decode_batch, decode_control_record
 from kwire.records.header import BATCH_OVERHEAD, read_header
 

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.log.batch_index import TICK_NS, BatchIndex, Status
-from gateway.log.file_names import segment_name
 from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
 from gateway.log.log_view import LogView, SegmentSlice, epochs_of, slice_of
-from gateway.log.open_file import OpenFile
 from gateway.log.problem import Problem
 from gateway.log.snapshot import has_footer
 from gateway.sizes import MIB
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.open_file import OpenFile
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: Work of one step, in bytes checked (``BatchIndex.scan``): a few milliseconds with warm files.
 STEP_BYTES: Final = 8 * MIB

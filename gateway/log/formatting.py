@@ -21,13 +21,11 @@ from gateway.log import meta_properties
 from gateway.log.directory_lock import DirectoryLock
 from gateway.log.disk import TEMPORARY, Disk, doing
 from gateway.log.errors import AlreadyFormatted, LogDamaged, WrongNode
-from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, segment_name
 from gateway.log.listing import list_directory
 from gateway.log.local_log import PARTITION_DIRECTORY
 from gateway.log.meta_properties import MetaProperties
 from gateway.log.metadata_files import read_meta, write_meta
 from gateway.log.quorum_state import FILE_NAME as QUORUM_STATE
-from gateway.log.reader import read_log_file
 from gateway.log.recovery_point import FILE_NAME as RECOVERY_POINT
 from gateway.log.releases import LEVEL_MAX, features_of
 from gateway.log.snapshot_file import SnapshotFile
@@ -35,6 +33,8 @@ from gateway.wall_clock import wall_ms
 from kwire.errors import DecodeError
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.voters_record import Endpoint, KRaftVersionFeature, Voter, VotersRecord
+from kwire.metadata_log.file_names import BOOTSTRAP_SNAPSHOT, segment_name
+from kwire.metadata_log.reader import read_log_file
 from kwire.records import encode_metadata_record
 from kwire.uuid import Uuid
 

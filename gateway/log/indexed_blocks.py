@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from gateway.log.open_file import OpenFile
+from kwire.metadata_log.open_file import OpenFile
 from kwire.records.header import BATCH_OVERHEAD, LOG_OVERHEAD
 
 #: Bytes of batch starts that one entry covers (the default of ``index.interval.bytes``).

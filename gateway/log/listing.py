@@ -9,8 +9,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, parse_segment_name, parse_snapshot_name
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.file_names import (
+    BOOTSTRAP_SNAPSHOT,
+    parse_segment_name,
+    parse_snapshot_name,
+)
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,15 @@ from gateway.log import recovery, retention
 from gateway.log.directory_lock import DirectoryLock
 from gateway.log.disk import Disk, doing
 from gateway.log.errors import SnapshotNotNewer
-from gateway.log.file_names import segment_name
 from gateway.log.listing import list_directory, log_start
 from gateway.log.log_settings import LogSettings as LogSettings
 from gateway.log.meta_properties import MetaProperties
 from gateway.log.metadata_files import MetadataFiles
 from gateway.log.snapshot_writer import SnapshotWriter as SnapshotWriter
 from gateway.log.unified_log import UnifiedLog
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.quorum_state_data import QuorumStateData
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 from kwire.uuid import Uuid
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from gateway.log.file_names import segment_name
 from gateway.log.listing import list_directory
 from gateway.log.offset_index import find_entry
-from gateway.log.open_file import OpenFile
-from gateway.log.reader import BATCH_BYTES_MAX
 from kwire.errors import DecodeError
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.open_file import OpenFile
+from kwire.metadata_log.reader import BATCH_BYTES_MAX
 from kwire.records.batch import decode_pieces
 from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
 from kwire.records.runs import Piece, records_of

@@ -16,12 +16,10 @@ from typing import Final, NamedTuple
 from gateway.log.batch_check import Tail, check_file
 from gateway.log.epoch_cache import EpochCache
 from gateway.log.errors import LogDamaged
-from gateway.log.file_names import segment_name
 from gateway.log.leader_epoch_checkpoint import FILE_NAME as LEADER_EPOCHS
 from gateway.log.leader_epoch_checkpoint import read_leader_epochs
 from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
 from gateway.log.log_settings import LogSettings
-from gateway.log.open_file import OpenFile
 from gateway.log.segment import (
     INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -31,8 +29,10 @@ from gateway.log.segment import (
 )
 from gateway.log.segment_index import OFFSET_ENTRY, TIME_ENTRY
 from gateway.log.snapshot_writer import snapshot_fault
-from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.open_file import OpenFile
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 _ANEW: Final = (
     "restore it from a copy, or remove the whole data directory: it is fetched anew from the quorum"

@@ -20,9 +20,9 @@ from gateway.log.errors import LogError
 from gateway.log.listing import list_directory
 from gateway.log.local_log import LocalLog, LogSettings, SnapshotWriter
 from gateway.log.stored_facts import Election, StoredFacts
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.messages.voters_record import VotersRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import ZERO_UUID, Uuid
 
 #: The form of ``quorum-state`` without the voters: an observer learns them from the log (KIP-853).

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.log.open_file import OpenFile
 from gateway.log.segment_index import OFFSET_ENTRY
+from kwire.metadata_log.open_file import OpenFile
 
 _SIZE: Final = OFFSET_ENTRY.size
 

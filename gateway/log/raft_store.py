@@ -38,9 +38,9 @@ from gateway.log.voter_directory_check import (
     with_voter_advice,
 )
 from gateway.log.write_guard import WriteGuard
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.quorum_state_data import QuorumStateData, Voter
 from kwire.messages.voters_record import VotersRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import ZERO_UUID, Uuid
 
 

@@ -13,12 +13,12 @@ from typing import Final
 
 from gateway.log.disk import Disk, doing
 from gateway.log.epoch_cache import EpochCache
-from gateway.log.file_names import segment_name
 from gateway.log.listing import LogStart, list_directory, log_start
 from gateway.log.log_settings import LogSettings
 from gateway.log.log_validation import LogValidation, validate_log
 from gateway.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, SegmentScan
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: Files that Kafka or kwire leave after a crash: unfinished ones, and ones marked for deletion.
 _LEFTOVER: Final = re.compile(

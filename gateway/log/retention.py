@@ -12,13 +12,13 @@ from typing import Final
 
 from gateway.log.batch_index import BatchIndex
 from gateway.log.disk import Disk
-from gateway.log.file_names import segment_name
 from gateway.log.listing import list_directory
 from gateway.log.log_settings import LogSettings
-from gateway.log.open_file import OpenFile
 from gateway.log.recovery import delete_segment
 from gateway.log.snapshot import last_contained_log_timestamp
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.open_file import OpenFile
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: The smallest budget of a scan: it reads the first chunk, which holds the header.
 _HEADER_WORK: Final = 1

@@ -17,10 +17,10 @@ from typing import Final
 from gateway.log.batch_check import Batch, Readable, Tail, check_file
 from gateway.log.disk import Disk, DiskFile
 from gateway.log.errors import DiskFailed
-from gateway.log.file_names import segment_name
-from gateway.log.open_file import OpenFile
 from gateway.log.segment_index import OFFSET_ENTRY, TIME_ENTRY, SegmentIndex
 from kwire.errors import DecodeError
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.open_file import OpenFile
 
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"

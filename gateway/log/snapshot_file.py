@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from gateway.sizes import KIB
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.messages.voters_record import VotersRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import Record, encode_batch, encode_control_record
 
 #: Maximum records of a batch (``RaftSnapshotWriter``), and bytes of values after which it ends.

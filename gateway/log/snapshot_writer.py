@@ -12,10 +12,10 @@ from typing import Final
 
 from gateway.log.batch_index import BatchIndex, Status
 from gateway.log.disk import Disk, doing
-from gateway.log.open_file import OpenFile
 from gateway.log.snapshot import has_footer, has_header
-from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
+from kwire.metadata_log.open_file import OpenFile
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: Suffix of an incomplete snapshot. One that is found at start is removed: a download begins anew.
 PART: Final = ".part"

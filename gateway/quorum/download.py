@@ -9,8 +9,8 @@ from typing import Final
 
 from gateway.quorum.effects import SnapshotChunk
 from gateway.quorum.response_checks import InvalidResponse
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_snapshot_response import PartitionSnapshot
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: Responses in a row without a byte after which the download is abandoned. A leader that has the
 #: file sends at least one byte each time.

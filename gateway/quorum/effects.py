@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gateway.address import Address
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import ZERO_UUID, Uuid
 
 

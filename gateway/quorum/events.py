@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from gateway.quorum.effects import Failure
 from gateway.quorum.voter_set import VoterSet
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from gateway.quorum.requests import KRAFT_VERSIONS
 from gateway.quorum.response_checks import InvalidResponse
 from gateway.quorum.roles import Follower
 from gateway.quorum.snapshot_fetch import SnapshotFetch
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_response import PartitionData
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: The part of ``fetch_max_wait_ms`` that a response without news must take to count as progress. A
 #: leader waits the whole time for news; a node that answers at once would be asked in a busy loop.

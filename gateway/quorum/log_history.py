@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from gateway.quorum.partition import Position
 from gateway.quorum.replicated_log import ReplicatedLog
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 
 class LogHistory:

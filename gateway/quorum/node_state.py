@@ -20,7 +20,7 @@ from gateway.quorum.roles import Role, Unattached
 from gateway.quorum.settings import RaftSettings, Stored
 from gateway.quorum.voter_history import VoterHistory
 from gateway.quorum.voter_set import VoterSet
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import ZERO_UUID, Uuid
 
 #: The id that stands for no leader, no vote, or a replica without an id.

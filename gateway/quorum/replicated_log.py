@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from gateway.leader_epochs import LeaderEpochs
 from gateway.quorum.partition import Position
 from gateway.quorum.settings import Stored
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: The snapshot from formatting (``Snapshots.BOOTSTRAP_SNAPSHOT_ID``), which is never served.
 BOOTSTRAP: Final = SnapshotId(0, 0)

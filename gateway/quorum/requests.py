@@ -12,7 +12,6 @@ from typing import Final
 from gateway.address import Address
 from gateway.quorum.partition import PARTITION, Position
 from gateway.quorum.voter_set import VoterNode
-from gateway.snapshot_id import SnapshotId
 from kwire.messages import (
     add_raft_voter_request,
     begin_quorum_epoch_request,
@@ -34,6 +33,7 @@ from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.messages.update_raft_voter_request import UpdateRaftVoterRequest
 from kwire.messages.vote_request import VoteRequest
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from gateway.quorum.partition import PARTITION, Position
-from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.messages import fetch_response, fetch_snapshot_response
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.records import iter_batches
 from kwire.uuid import METADATA_TOPIC_ID

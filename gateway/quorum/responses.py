@@ -14,7 +14,6 @@ from gateway.quorum.node import Node
 from gateway.quorum.partition import PARTITION, Position
 from gateway.quorum.roles import DelayedFetch
 from gateway.sizes import MIB
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages import (
     begin_quorum_epoch_response,
@@ -28,6 +27,7 @@ from kwire.messages.end_quorum_epoch_response import EndQuorumEpochResponse
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from kwire.messages.vote_response import VoteResponse
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 

@@ -20,11 +20,11 @@ from gateway.quorum.partition import PARTITION
 from gateway.quorum.relaying import Relaying
 from gateway.quorum.replicated_log import BOOTSTRAP
 from gateway.quorum.roles import DelayedFetch, Leader, Progress
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 

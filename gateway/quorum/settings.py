@@ -13,7 +13,7 @@ from gateway.address import Address
 from gateway.quorum.effects import ElectionState
 from gateway.quorum.voter_set import VoterSet
 from gateway.sizes import MIB
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
 
 

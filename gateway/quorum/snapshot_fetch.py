@@ -20,9 +20,9 @@ from gateway.quorum.node import Node
 from gateway.quorum.peers import OnFailed
 from gateway.quorum.response_checks import InvalidResponse
 from gateway.quorum.roles import Follower
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 
 class SnapshotFetch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gateway.quorum.settings import RaftSettings, Stored
 from gateway.quorum.voter_set import VoterNode, VoterSet
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 
 class VoterHistory:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.server.logs import Reports
-    from gateway.snapshot_id import SnapshotId
     from gateway.sources.metadata_loader import MetadataLoader
     from gateway.sources.snapshot_generator import SnapshotGenerator
+    from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: Interval at which the cleaner checks whether a snapshot is due, s.
 _CHECK_S: Final = 1.0

@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from gateway.server.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
     from gateway.server.management.quorum_status import QuorumStatus
-    from gateway.snapshot_id import SnapshotId
     from kwire.cluster.image import Image
     from kwire.message import Message
+    from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: The server reports that it is ready when the high watermark is known, or after this time, s. It
 #: then answers LEADER_NOT_AVAILABLE until it is known.

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from gateway.snapshot_id import SnapshotId
 from kwire.cluster import FoldError, Image, Loader
 from kwire.cluster.partition_reader import (
     CHANGE_FRAMES,
@@ -24,6 +23,7 @@ from kwire.message import Message
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.messages.voters_record import VotersRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import BatchHeader, Record, decode_control_record, decode_metadata_record
 from kwire.records.runs import FRAME_BYTES, Piece, Run
 

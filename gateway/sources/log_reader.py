@@ -15,9 +15,9 @@ from typing import Final
 
 from gateway.log.batch_index import Slot
 from gateway.log.log_view import LogView, SegmentSlice
-from gateway.log.open_file import OpenFile
 from gateway.ports import Chunk, FileRange, OffsetAt, OffsetOutOfRange, Read
 from kwire.errors import DecodeError
+from kwire.metadata_log.open_file import OpenFile
 from kwire.records.batch import decode_batch
 from kwire.records.header import BATCH_OVERHEAD, read_header
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from gateway.log import meta_properties, partition_metadata
-from gateway.log.file_names import parse_segment_name, parse_snapshot_name
 from gateway.log.follower import DirectoryFollower, FileFollower
 from gateway.sources.errors import SourceError
 from gateway.sources.log_directory import LogDirectory
 from kwire.errors import DecodeError
+from kwire.metadata_log.file_names import parse_segment_name, parse_snapshot_name
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 from kwire.uuid import METADATA_TOPIC_ID
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.log.log_cursor import LogGap
 from gateway.log.problem import Problem
 from gateway.security.acls import AclIndex
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.batch_fold import Position, State
 from gateway.sources.image_memory import (
     collector_paused,
@@ -34,6 +33,7 @@ from gateway.sources.image_memory import (
 from gateway.sources.replay import NoUsableSnapshot, Replay
 from kwire.cluster import Delta, Image
 from kwire.errors import DecodeError
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 if TYPE_CHECKING:
     from kwire.messages.access_control_entry_record import AccessControlEntryRecord

@@ -45,7 +45,7 @@ from kwire.errors import DecodeError
 if TYPE_CHECKING:
     from gateway.log.raft_store import RaftStore
     from gateway.ports import Read
-    from gateway.snapshot_id import SnapshotId
+    from kwire.metadata_log.snapshot_id import SnapshotId
 
 
 class LogUnreadable(LogError):

@@ -13,11 +13,11 @@ from typing import Final
 
 from gateway.log.listing import list_directory
 from gateway.log.log_cursor import Batch, LogCursor
-from gateway.log.reader import read_pieces_of_file
 from gateway.sizes import MIB
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.batch_fold import BatchFold
 from kwire.errors import DecodeError
+from kwire.metadata_log.reader import read_pieces_of_file
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: Record bytes that one step folds: some 50 ms of a thread's work, less where there are runs.
 PIECE_BYTES: Final = MIB

@@ -18,7 +18,6 @@ from gateway.log.listing import list_directory
 from gateway.log.log_cursor import LogGap
 from gateway.log.snapshot_file import Sink, SnapshotFile
 from gateway.sizes import MIB
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.batch_fold import Position, State
 from gateway.sources.image_memory import collector_paused, release_incrementally
 from gateway.sources.replay import NoUsableSnapshot, Replay
@@ -26,6 +25,7 @@ from kwire.cluster import Image, image_records
 from kwire.cluster.partition_writer import PartitionWriter
 from kwire.errors import WireError
 from kwire.messages.partition_record import PartitionRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import encode_metadata_record
 
 #: Seconds until the next attempt after a failed one. An open transaction ends sooner.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from gateway.log.errors import LogError
 from gateway.log.local_log import SnapshotWriter
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 
 class SnapshotBusy(LogError):

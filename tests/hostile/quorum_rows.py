@@ -12,8 +12,8 @@ from typing import Any
 
 from gateway.quorum.partition import Position
 from gateway.quorum.voter_set import VoterNode
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.end_quorum_epoch_request import ReplicaInfo
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import ErrorCode
 from tests.hostile.voter_requests import (
     UNKNOWN_DIRECTORY,

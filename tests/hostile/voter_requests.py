@@ -12,11 +12,11 @@ from gateway.address import Address
 from gateway.quorum import requests
 from gateway.quorum.partition import Position
 from gateway.quorum.voter_set import VoterNode
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.vote_request import VoteRequest
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import ZERO_UUID, Uuid
 from tests.gateway.server.own_nodes import OwnNode

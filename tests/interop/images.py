@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gateway.log.reader import read_log_file
 from kwire.cluster import Image, Loader
+from kwire.metadata_log.reader import read_log_file
 from kwire.records import decode_metadata_record
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.log.reader import read_log_file
+from kwire.metadata_log.reader import read_log_file
 from kwire.records import decode_metadata_record
 from tests.gateway.controller.broker_cluster import CLUSTER_ID
 from tests.gateway.controller.cluster import Cluster

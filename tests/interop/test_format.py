@@ -17,9 +17,9 @@ from gateway.log.formatting import BOOTSTRAP_FILE
 from gateway.log.log_settings import LogSettings
 from gateway.log.meta_properties import read_meta_properties
 from gateway.log.raft_store import RaftStore
-from gateway.log.reader import read_log_file
 from gateway.log.stored_facts import Election
 from kwire.messages.leader_change_message import LeaderChangeMessage, Voter
+from kwire.metadata_log.reader import read_log_file
 from kwire.records import encode_batch, encode_control_record
 from tests.interop.clients import need_java
 from tools import java, java_tools

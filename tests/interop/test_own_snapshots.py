@@ -17,7 +17,6 @@ import pytest
 
 from gateway.log.disk import Disk
 from gateway.log.snapshot_writer import SnapshotWriter
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings, Written
 from kwire.cluster import Image
@@ -31,6 +30,7 @@ from kwire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.sources.test_snapshot_generator import before
 from tests.interop.clients import need_java
 from tests.interop.quorum import make_topics

@@ -8,10 +8,10 @@ import shutil
 import time
 from pathlib import Path
 
-from gateway.log.file_names import parse_segment_name, parse_snapshot_name
 from gateway.log.local_log import PARTITION_DIRECTORY
-from gateway.snapshot_id import SnapshotId
 from kwire.cluster import Image
+from kwire.metadata_log.file_names import parse_segment_name, parse_snapshot_name
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.interop.quorum import need_kafka, observing, offsets_of, wait_for_end
 from tests.interop.test_own_snapshots import dump, image_of
 from tests.kwire.cluster.kafka_state import state_of

@@ -10,9 +10,9 @@ from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from gateway.quorum.voter_set import VoterSet
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.voters_record import VotersRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import decode_batch, decode_control_record, iter_batches
 
 

@@ -23,7 +23,7 @@ from gateway.quorum.effects import (
 from gateway.quorum.events import Durable, Event, Installed, NotInstalled
 from gateway.quorum.settings import Stored
 from gateway.quorum.voter_set import VoterSet
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
 from tests.sim.batches import Batch, Log, Parser, Snapshot
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.quorum.events import Cleaned, Event, Propose, SnapshotWritten
 from gateway.quorum.voter_set import VoterSet
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
 from tests.sim import chance, cluster
 from tests.sim.batches import Parser, Snapshot

@@ -15,7 +15,6 @@ import pytest
 
 from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
-from gateway.log.reader import read_log_file
 from kwire.cluster.tree import entities, tree
 from kwire.message import Message
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
@@ -25,6 +24,7 @@ from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.messages.topic_record import TopicRecord
+from kwire.metadata_log.reader import read_log_file
 from kwire.records import Record, encode_batch, encode_control_record, encode_metadata_record
 from kwire.uuid import Uuid
 from tests.shared import LOG_NAMES, needs_shared

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.log.file_names import segment_name
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records.encode import encode_batch
 from kwire.records.record import Record
 

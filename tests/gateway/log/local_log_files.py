@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.log.local_log import LocalLog, LogSettings
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import WrittenBatch, batch, snapshot_bytes
 
 FIRST = "00000000000000000000.log"

@@ -12,7 +12,7 @@ import pytest
 from gateway.log import segment
 from gateway.log.audit_log import DAMAGED, AuditLog, AuditRecord, AuditSettings
 from gateway.log.errors import DiskFailed, LogFailed, SyncFailed
-from gateway.log.file_names import segment_name
+from kwire.metadata_log.file_names import segment_name
 from kwire.records import decode_batches
 from tests.gateway.log.crash_disk import QuietDisk
 from tests.gateway.log.faulty_disk import FaultyDisk

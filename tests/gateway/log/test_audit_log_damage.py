@@ -12,9 +12,9 @@ import pytest
 
 from gateway.log.audit_log import DAMAGED, AuditLog, AuditRecord, AuditSettings
 from gateway.log.audit_repair import gap, salvage
-from gateway.log.file_names import segment_name
 from gateway.log.high_watermark_file import FILE_NAME
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
+from kwire.metadata_log.file_names import segment_name
 from kwire.records import decode_batches
 from tests.gateway.log.crash_disk import (
     CrashDisk,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gateway.log import batch_index
 from gateway.log.batch_index import BatchIndex, Status
-from gateway.log.open_file import OpenFile
+from kwire.metadata_log.open_file import OpenFile
 from tests.gateway.log.kafka_files import WrittenBatch, batch
 from tests.shared import LOG_NAMES, needs_shared
 
@@ -348,7 +348,7 @@ def test_short_reads_are_put_together(tmp_path: Path, monkeypatch: pytest.Monkey
     path = written(tmp_path / "log", [batch(0, size=300)])
     real = os.pread
     monkeypatch.setattr(
-        "gateway.log.open_file.os.pread",
+        "kwire.metadata_log.open_file.os.pread",
         lambda fd, length, position: real(fd, min(length, 50), position),
     )
     assert indexed(path).status is Status.AT_END

@@ -9,10 +9,10 @@ import pytest
 
 from gateway.log.control_records import read_control_records, read_snapshot_head
 from gateway.log.errors import LogDamaged
-from gateway.log.file_names import segment_name
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import batch
 from tests.gateway.log.voting import control_batch, voters
 from tests.shared import LOG_NAMES, needs_shared

@@ -24,8 +24,8 @@ from gateway.log.formatting import (
 )
 from gateway.log.releases import features_of
 from gateway.log.snapshot_writer import snapshot_fault
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.feature_level_record import FeatureLevelRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import decode_metadata_record
 from kwire.uuid import Uuid
 from tests.gateway.log.crash_disk import (

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.log.leader_epoch_checkpoint import read_leader_epochs
 from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.shared import LOG_NAMES, needs_shared
 
 S100, S200 = SnapshotId(100, 1), SnapshotId(200, 2)

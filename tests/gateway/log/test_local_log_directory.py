@@ -17,8 +17,8 @@ from gateway.log.errors import (
     LogLocked,
 )
 from gateway.log.local_log import LocalLog, LogSettings
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.quorum_state_data import QuorumStateData
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
 from tests.gateway.log.local_log_files import (

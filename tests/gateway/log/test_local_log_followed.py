@@ -14,7 +14,7 @@ import pytest
 from gateway.log.follower import DirectoryFollower
 from gateway.log.local_log import LocalLog, LogSettings
 from gateway.log.log_view import LogView
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.crash_disk import QuietDisk
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
 

@@ -13,9 +13,9 @@ from gateway.log.errors import (
     SnapshotNotNewer,
 )
 from gateway.log.local_log import LocalLog, LogSettings
-from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records.control import encode_control_record
 from kwire.records.encode import encode_batch
 from tests.gateway.log.kafka_files import batch, snapshot_bytes

@@ -12,8 +12,8 @@ import pytest
 
 from gateway.log.log_cursor import LogCursor
 from gateway.log.offset_index import find_entry
-from gateway.log.open_file import OpenFile
-from gateway.log.reader import read_log_file
+from kwire.metadata_log.open_file import OpenFile
+from kwire.metadata_log.reader import read_log_file
 from tests.shared import needs_shared
 
 NAME = "00000000000000000000"

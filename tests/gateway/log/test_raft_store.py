@@ -20,11 +20,11 @@ from gateway.log.follower import DirectoryFollower
 from gateway.log.log_settings import LogSettings
 from gateway.log.raft_store import RaftStore
 from gateway.log.stored_facts import Election
-from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import ZERO_UUID
 from tests.gateway.log.crash_disk import RecordingDisk
 from tests.gateway.log.kafka_files import batch

@@ -14,8 +14,8 @@ from gateway.log.local_log import LocalLog
 from gateway.log.quorum_state import format_quorum_state
 from gateway.log.raft_store import RaftStore
 from gateway.log.recovery_point import RecoveryPoint, RecoveryPointFile
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.quorum_state_data import QuorumStateData
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.crash_disk import Op
 from tests.gateway.log.voter_crashes import crash_life, summary
 from tests.gateway.log.voter_outcomes import Counts, Crashed

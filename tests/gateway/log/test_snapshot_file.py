@@ -8,11 +8,11 @@ import pytest
 
 from gateway.log import snapshot_file
 from gateway.log.disk import Disk
-from gateway.log.reader import read_log_file
 from gateway.log.snapshot_file import SnapshotFile
 from gateway.log.snapshot_writer import SnapshotWriter
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.voters_record import VotersRecord
+from kwire.metadata_log.reader import read_log_file
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import BatchHeader, Record, decode_control_record
 
 ID = SnapshotId(500, 7)

@@ -15,7 +15,7 @@ from gateway.log.errors import LogDamaged, LogError, NotFormatted, QuorumStateLo
 from gateway.log.formatting import format_directory
 from gateway.log.local_log import LocalLog
 from gateway.log.raft_store import RaftStore
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.crash_disk import read_state
 from tests.gateway.log.kafka_files import batch
 from tests.gateway.log.voting import download, formatting, new_store, open_store

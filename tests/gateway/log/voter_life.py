@@ -17,10 +17,10 @@ from gateway.log.disk import Disk
 from gateway.log.formatting import format_directory
 from gateway.log.log_settings import LogSettings
 from gateway.log.stored_facts import Election
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import batch
 from tests.gateway.log.voting import control_batch, formatting, open_store, voters
 from tests.gateway.log.workload import DIRECTORY_ID

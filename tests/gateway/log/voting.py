@@ -10,9 +10,9 @@ from gateway.log.disk import Disk
 from gateway.log.formatting import Formatting, format_directory, voter
 from gateway.log.log_settings import LogSettings
 from gateway.log.raft_store import RaftStore
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.leader_change_message import LeaderChangeMessage
 from kwire.messages.voters_record import VotersRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import encode_batch, encode_control_record
 from kwire.uuid import Uuid
 from tests.gateway.log.kafka_files import snapshot_bytes

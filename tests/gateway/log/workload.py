@@ -12,9 +12,9 @@ from typing import Any
 
 from gateway.log.disk import Disk
 from gateway.log.local_log import LocalLog, LogSettings
-from gateway.log.reader import read_log_file
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.quorum_state_data import QuorumStateData
+from kwire.metadata_log.reader import read_log_file
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
 

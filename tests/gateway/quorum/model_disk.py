@@ -11,9 +11,9 @@ from gateway.address import Address
 from gateway.quorum import effects as fx
 from gateway.quorum.settings import Stored
 from gateway.quorum.voter_set import VoterNode, VoterSet
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.voters_record import VotersRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import decode_batches, decode_control_record, iter_batches
 from kwire.uuid import Uuid
 

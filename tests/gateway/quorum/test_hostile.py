@@ -14,11 +14,11 @@ from gateway.quorum import requests
 from gateway.quorum.events import Propose
 from gateway.quorum.partition import Position
 from gateway.quorum.requests import describe_quorum
-from gateway.snapshot_id import SnapshotId
 from kwire.errors import EncodeError
 from kwire.message import Message, Struct, generated_class
 from kwire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID
 from tests.gateway.quorum.model_disk import CLUSTER, LISTENER, address, directory, voter_node
 from tests.gateway.quorum.world import Member, World

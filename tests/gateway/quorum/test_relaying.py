@@ -9,9 +9,9 @@ import pytest
 
 from gateway.quorum.events import Cleaned, Propose, SnapshotWritten
 from gateway.quorum.settings import ObserverSettings, RaftSettings
-from gateway.snapshot_id import SnapshotId
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import ErrorCode
 from tests.gateway.quorum.batches import data_batch
 from tests.gateway.quorum.model_disk import CLUSTER, Batch, Disk, address, directory

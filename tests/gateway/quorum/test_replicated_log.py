@@ -13,7 +13,7 @@ from gateway.quorum.partition import Position
 from gateway.quorum.replicated_log import ReplicatedLog, ValidOffsetAndEpoch
 from gateway.quorum.response_checks import InvalidResponse
 from gateway.quorum.settings import Stored
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: Epochs 1 (offsets 0 to 4), 3 (5 to 9), 6 (10 to 14).
 STORED = Stored(end_offset=15, epochs=((1, 0), (3, 5), (6, 10)))

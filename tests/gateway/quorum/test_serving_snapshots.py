@@ -9,7 +9,7 @@ import pytest
 from gateway.quorum import requests
 from gateway.quorum.events import Cleaned, Propose, SnapshotWritten
 from gateway.quorum.requests import describe_quorum
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.quorum.model_disk import CLUSTER, LISTENER, directory

@@ -18,10 +18,10 @@ from gateway.quorum.events import Answered, Durable, Event, Failed, Installed, R
 from gateway.quorum.raft import Raft
 from gateway.quorum.settings import RaftSettings
 from gateway.quorum.voter_set import VoterSet
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.api_versions_response import ApiVersionsResponse, SupportedFeatureKey
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.quorum.model_disk import (
     CLUSTER,
     LISTENER,

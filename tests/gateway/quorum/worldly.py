@@ -5,10 +5,10 @@ from __future__ import annotations
 from gateway.quorum import batches
 from gateway.quorum.raft import Raft
 from gateway.quorum.roles import Candidate, Follower, Leader, Prospective
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import Record, encode_batch, encode_control_record
 from tests.gateway.quorum.world import Member
 

@@ -13,13 +13,13 @@ import trio
 import trio.testing
 
 from gateway.address import Address
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import snapshot_bytes
 from tests.gateway.quorum.observer.controller import answer, must_wait
 from tests.gateway.quorum.observer.model import Quorum, Voter

@@ -20,11 +20,11 @@ from gateway.security.client_properties import ClientSecurity
 from gateway.server.logs import Reports
 from gateway.server.quorum_peer import Connecting
 from gateway.server.raft_driver import RaftDriver
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.vote_request import VoteRequest
 from kwire.messages.vote_response import VoteResponse
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.server.upstream_peer import HEARTBEAT
 
 HOW = Connecting(ClientSecurity(), "raft-client-1", 2.0)

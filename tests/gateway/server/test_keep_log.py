@@ -19,8 +19,8 @@ from gateway.ports import SourceStopped
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
 from gateway.server.logs import Reports
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.snapshot_generator import Written
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 
 @dataclass

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gateway.ports import OffsetAt, State
-from gateway.snapshot_id import SnapshotId
 from gateway.sources import LogDirectory, open_log
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import KafkaLog, WrittenBatch, batch
 from tests.gateway.sources.reading import batches_from, caught_up, records_of
 

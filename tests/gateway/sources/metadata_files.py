@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.log.file_names import segment_name
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.messages.topic_record import TopicRecord
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import Record, encode_batch, encode_control_record, encode_metadata_record
 from kwire.uuid import Uuid
 

@@ -12,9 +12,9 @@ from gateway.log.observer_store import ObserverStore
 from gateway.quorum import effects as fx
 from gateway.quorum.effects import BeginSnapshot, SnapshotChunk
 from gateway.quorum.events import NotInstalled
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.quorum_log import BatchesRefused, QuorumLog
 from gateway.sources.snapshot_locks import SnapshotBusy
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
 

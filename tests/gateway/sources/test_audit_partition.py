@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gateway.log.audit_log import DAMAGED, AuditRecord, AuditSettings
-from gateway.log.file_names import segment_name
 from gateway.ports import OffsetAt, OffsetOutOfRange, State
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
+from kwire.metadata_log.file_names import segment_name
 from kwire.records import decode_batches
 from tests.gateway.sources.reading import batches_from
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from gateway.log.local_log import LocalLog, LogSettings
-from gateway.log.reader import read_log_file
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
+from kwire.metadata_log.reader import read_log_file
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.sources.metadata_files import batch, topic
 from tests.gateway.sources.test_snapshot_generator import snapshots_of
 from tests.kwire.cluster.kafka_state import state_of, truth

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, settings
 
 from gateway.log import follower
 from gateway.ports import State
-from gateway.snapshot_id import SnapshotId
 from gateway.sources import log_directory, log_reader, open_log
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import KafkaLog, snapshot_bytes
 from tests.gateway.sources.log_directory_reads import (
     Following,

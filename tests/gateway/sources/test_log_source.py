@@ -128,7 +128,7 @@ def test_errors_of_the_system_are_sentences(node: Path, monkeypatch: pytest.Monk
     def refuse(path: str, flags: int) -> int:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("gateway.log.open_file.os.open", refuse)
+    monkeypatch.setattr("kwire.metadata_log.open_file.os.open", refuse)
     with pytest.raises(
         SourceError, match=r"cannot read .*\.log: Permission denied; check its permissions"
     ):
@@ -148,7 +148,7 @@ def test_a_segment_that_goes_while_it_is_opened(
                 raise FileNotFoundError(2, "No such file or directory", path)
         return real(path, *arguments, **options)
 
-    monkeypatch.setattr("gateway.log.open_file.os.open", gone_once)
+    monkeypatch.setattr("kwire.metadata_log.open_file.os.open", gone_once)
     # A directory that was changed long ago is not listed again at every step.
     os.utime(node / "__cluster_metadata-0", (1, 1))
     source = caught_up(open_log(node))

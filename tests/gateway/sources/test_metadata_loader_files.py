@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gateway.log.reader import read_pieces_of_file
 from gateway.sources import replay
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.replay import Replay
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.no_op_record import NoOpRecord
+from kwire.metadata_log.reader import read_pieces_of_file
 from kwire.uuid import Uuid
 from tests.gateway.sources.loading import (
     follow,

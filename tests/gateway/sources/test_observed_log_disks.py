@@ -12,8 +12,8 @@ import pytest
 
 from gateway.log.errors import DiskFailed, LogFailed, SyncFailed
 from gateway.quorum.effects import Advance, BeginSnapshot
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.quorum_log import QuorumLog
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.log.kafka_files import batch
 from tests.gateway.sources.observing import (

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gateway.log.local_log import LogSettings
 from gateway.ports import State
 from gateway.quorum.effects import Advance, BeginSnapshot, SnapshotChunk
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.quorum_log import QuorumLog
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
 from tests.gateway.sources.observing import (
     Append,

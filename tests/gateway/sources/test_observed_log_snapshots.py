@@ -9,9 +9,9 @@ import pytest
 
 from gateway.ports import OffsetOutOfRange, State
 from gateway.quorum.effects import AbandonSnapshot, Advance, BeginSnapshot, SnapshotChunk
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.quorum_log import QuorumLog
 from gateway.sources.snapshot_locks import SnapshotBusy
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import snapshot_bytes
 from tests.gateway.sources.observing import (
     appended,

@@ -16,16 +16,16 @@ import pytest
 
 from gateway.log.disk import Disk
 from gateway.log.errors import DiskFailed
-from gateway.log.file_names import BOOTSTRAP_SNAPSHOT, parse_snapshot_name
-from gateway.log.reader import read_log_file
 from gateway.log.snapshot_writer import SnapshotWriter
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.snapshot_generator import RETRY_S, SnapshotGenerator, SnapshotSettings
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
+from kwire.metadata_log.file_names import BOOTSTRAP_SNAPSHOT, parse_snapshot_name
+from kwire.metadata_log.reader import read_log_file
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import decode_control_record, decode_metadata_record
 from tests.gateway.sources.metadata_files import (
     batch,

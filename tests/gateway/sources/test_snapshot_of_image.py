@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.snapshot_id import SnapshotId
 from gateway.sources.metadata_loader import MetadataLoader
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.sources.metadata_files import batch, topic, values_batch, write_segment
 from tests.gateway.sources.test_snapshot_generator import LEVEL, own, snapshots_of
 from tests.shared import LOG_NAMES, needs_shared

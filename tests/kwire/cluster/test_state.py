@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gateway.log.reader import read_log_file
 from kwire.cluster import FoldError, Image, Loader, apply, image_records
 from kwire.cluster.fold import merge
 from kwire.message import Message
@@ -28,6 +27,7 @@ from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
 from kwire.messages.unregister_broker_record import UnregisterBrokerRecord
 from kwire.messages.unregister_controller_record import UnregisterControllerRecord
+from kwire.metadata_log.reader import read_log_file
 from kwire.records import decode_metadata_record
 from kwire.uuid import ZERO_UUID, Uuid
 from tests.kwire.cluster.kafka_state import state_of, truth

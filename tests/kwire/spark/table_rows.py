@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gateway.log.reader import read_log_file
 from kwire.cluster import Image, Loader
 from kwire.message import Message
+from kwire.metadata_log.reader import read_log_file
 from kwire.records import decode_metadata_record
 from kwire.spark.table.fold import without_secrets
 from kwire.spark.table.kinds import KINDS, Key, Kind

@@ -7,7 +7,6 @@ finds nothing must be delayed by the caller if :func:`must_wait`.
 
 from __future__ import annotations
 
-from gateway.snapshot_id import SnapshotId
 from kwire.message import Message
 from kwire.messages import describe_quorum_response, fetch_response, fetch_snapshot_response
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
@@ -18,6 +17,7 @@ from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_response import FetchResponse, LeaderIdAndEpoch, PartitionData
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.quorum.observer.model import CLUSTER_ID, Quorum, Voter

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gateway.address import Address
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.quorum.batches import Batch, data_batch, leader_change
 
 CLUSTER_ID = "model-cluster"

@@ -32,8 +32,8 @@ from gateway.quorum.effects import (
 from gateway.quorum.events import Installed
 from gateway.quorum.raft import Raft
 from gateway.quorum.settings import ObserverSettings, RaftSettings, Stored
-from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import iter_batches
 from kwire.uuid import Uuid
 from tests.gateway.quorum.batches import Batch

@@ -15,11 +15,11 @@ import pytest
 from gateway.quorum import response_checks
 from gateway.quorum.partition import Position
 from gateway.quorum.response_checks import InvalidResponse
-from gateway.snapshot_id import SnapshotId
 from kwire.header import decode_response_header
 from kwire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse, TopicSnapshot
 from kwire.messages.fetch_snapshot_response import PartitionSnapshot as Chunk
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 from tests.gateway.quorum.batches import data_batch
 from tests.shared import SHARED, needs_shared

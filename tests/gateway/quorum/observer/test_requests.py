@@ -11,10 +11,10 @@ import pytest
 
 from gateway.quorum import requests
 from gateway.quorum.partition import Position
-from gateway.snapshot_id import SnapshotId
 from kwire.header import decode_request_header
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from tests.shared import SHARED, needs_shared
 

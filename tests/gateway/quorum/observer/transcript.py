@@ -27,11 +27,11 @@ from typing import Any
 from gateway.address import Address
 from gateway.quorum.effects import Effect, FailureKind, InstallSnapshot, Send
 from gateway.quorum.settings import ObserverSettings, RaftSettings
-from gateway.snapshot_id import SnapshotId
 from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages import describe_quorum_response, fetch_response, fetch_snapshot_response
 from kwire.messages.describe_cluster_response import DescribeClusterResponse
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 from tests.gateway.quorum.batches import corrupted, data_batch

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.log", re.ASCII)
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint", re.ASCII)

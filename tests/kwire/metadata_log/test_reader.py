@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.log.reader import read_log_file
 from kwire.errors import DecodeError
+from kwire.metadata_log.reader import read_log_file
 from tests.gateway.log.kafka_files import batch
 from tests.shared import needs_shared
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.log.file_names import parse_segment_name, parse_snapshot_name, segment_name
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.file_names import parse_segment_name, parse_snapshot_name, segment_name
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 
 @given(st.integers(0, 10**19))

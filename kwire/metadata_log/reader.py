@@ -10,9 +10,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from gateway.log.open_file import OpenFile
-from gateway.sizes import MIB
 from kwire.errors import DecodeError
+from kwire.metadata_log.open_file import OpenFile
 from kwire.records.batch import decode_batch, decode_pieces
 from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
 from kwire.records.record import Record
@@ -21,8 +20,8 @@ from kwire.records.runs import Piece
 _T = TypeVar("_T")
 
 #: Largest batch held in memory where the caller names no limit: KRaft writes at most 8 MiB.
-BATCH_BYTES_MAX: Final = 128 * MIB
-_CHUNK_BYTES: Final = MIB
+BATCH_BYTES_MAX: Final = 128 * 1024 * 1024
+_CHUNK_BYTES: Final = 1024 * 1024
 
 
 def read_log_file(

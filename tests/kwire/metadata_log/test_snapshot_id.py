@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.snapshot_id import SnapshotId
+from kwire.metadata_log.snapshot_id import SnapshotId
 
 
 def test_text_of_an_id_is_its_file_name_without_the_suffix() -> None:
