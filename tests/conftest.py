@@ -85,6 +85,7 @@ def _fix_environment() -> None:
 _SWITCHES = frozenset(
     {
         "KWIRE_INTEROP",
+        "KWIRE_PATIENCE",
         "KWIRE_CACHE",
         "KWIRE_SHARED",
         "KWIRE_SEED",
