@@ -86,6 +86,7 @@ _SWITCHES = frozenset(
     {
         "KWIRE_INTEROP",
         "KWIRE_PATIENCE",
+        "KWIRE_SPEED",
         "KWIRE_CACHE",
         "KWIRE_SHARED",
         "KWIRE_SEED",
@@ -119,6 +120,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     by_file = scheduler._split_scope
     scheduler._split_scope = lambda nodeid: group(by_file(nodeid))
     return scheduler
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without a file for their figures, tests that measure have nothing to say (tests/speed.py)."""
+    if "KWIRE_SPEED" not in os.environ:
+        measuring = [item for item in items if item.get_closest_marker("speed")]
+        config.hook.pytest_deselected(items=measuring)
+        items[:] = [item for item in items if not item.get_closest_marker("speed")]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

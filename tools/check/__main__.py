@@ -2,7 +2,7 @@
 with the time of each.
 
 CI and developers run the same list; interoperability tests, which need Java and real clients, come
-after it in ``make test``.
+after it in ``make test``. Steps that measure, as ``waits`` does, run only where they are named.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from tools.process import run_when_idle
 @click.option("--list", "list_only", is_flag=True, help="Name the steps and stop.")
 @click.argument("names", nargs=-1, metavar="[STEP]...")
 def main(fix: bool, list_only: bool, names: tuple[str, ...]) -> None:
-    """Run all steps, or the named ones; every failure is printed, and the exit status is 1 if there
-    was one.
+    """Run all steps that can block a change, or the named ones; every failure is printed, and the
+    exit status is 1 if there was one.
     """
     unknown = set(names) - {step.name for step in STEPS}
     if unknown:
         raise click.UsageError(
             f"no step {', '.join(sorted(unknown))}; there are: {', '.join(s.name for s in STEPS)}"
         )
-    steps = [step for step in STEPS if not names or step.name in names]
     if list_only:
-        for step in steps:
-            click.echo(f"{step.name:<10} {step.title}")
+        for step in STEPS:
+            when = " (only where it is named)" if step.on_demand else ""
+            click.echo(f"{step.name:<10} {step.title}{when}")
         return
+    steps = [step for step in STEPS if (step.name in names if names else not step.on_demand)]
     began = time.monotonic()
     failed = _failed(steps, fix)
     verdict = f"failed: {', '.join(failed)}" if failed else f"all {len(steps)} steps passed"

@@ -20,6 +20,7 @@ from kwire.codegen.model import SchemaError
 from kwire.codegen.protocol import newest, protocol_files
 from tools.check import log_event_tables, state_diagrams, tidy
 from tools.check.links import broken_links
+from tools.check.waits import figures
 from tools.site.build import SiteError, build
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -45,6 +46,8 @@ _LIBRARY = tuple(
 )
 #: Seconds for one test that runs beside others, on a processor that they leave idle.
 _BESIDE_TIMEOUT_S = 1800
+#: Seconds for one test that measures, in each of several rounds.
+_ROUNDS_TIMEOUT_S = 1800
 #: So many problems of one step are shown.
 _ROWS_MAX = 60
 
@@ -57,6 +60,7 @@ class Failed(Exception):
 class Step:
     """``run(fix)`` runs it; ``talks`` is true if it prints lines while it runs. ``beside`` is true
     if it runs at the same time as the steps that talk, on a processor that they leave idle.
+    ``on_demand`` is true if it runs only where it is named, and thus blocks no change.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Step:
     run: Callable[[bool], str]
     talks: bool = False
     beside: bool = False
+    on_demand: bool = False
 
 
 def generated(fix: bool) -> str:
@@ -197,11 +202,29 @@ def library_tests(_fix: bool) -> str:
     return _last_line(_quiet(command))
 
 
-def waiting_times(_fix: bool) -> str:
-    """Run the tests that measure waiting times, while no other test wants a processor: the steps
-    beside this one, and the files that ``make test`` fetches, get what it leaves idle.
+def attacks(_fix: bool) -> str:
+    """Run the attacks on quorums, while no other test wants a processor: a quorum whose processes
+    wait for one holds elections. The steps beside this one, and the files that ``make test``
+    fetches, get what it leaves idle.
     """
     return _pytest("alone", "tests/hostile")
+
+
+def waiting_times(_fix: bool) -> str:
+    """Measure how long clients wait, and how fast the server and the library are. Fails if a figure
+    is over its bar in each of five rounds.
+    """
+    timeout = f"--timeout={_ROUNDS_TIMEOUT_S}"
+    with tempfile.NamedTemporaryFile("r", prefix="kwire-speed-") as file:
+        command = [*_PYTEST, "speed or alone", timeout, "tests"]
+        env = {**os.environ, "KWIRE_SPEED": file.name}
+        status = subprocess.run(command, cwd=ROOT, check=False, env=env).returncode
+        found = figures(file)
+    print("", *found, sep="\n  ")
+    over = [one for one in found if one.over]
+    if status or over:
+        raise Failed("\n".join(["  see the report above", *(f"  {one}" for one in over)]))
+    return f"{len(found)} figures"
 
 
 def unit_tests(_fix: bool) -> str:
@@ -253,8 +276,9 @@ STEPS: Sequence[Step] = (
     Step("types", "mypy --strict", types, beside=True),
     Step("site", "site of the documents", site, beside=True),
     Step("library", "unit tests of the library", library_tests, beside=True),
-    Step("waits", "tests that measure waiting times", waiting_times, talks=True),
+    Step("attacks", "attacks on a server", attacks, talks=True),
     Step("tests", "unit tests", unit_tests, talks=True),
+    Step("waits", "waiting times and speed", waiting_times, talks=True, on_demand=True),
 )
 
 

@@ -114,3 +114,16 @@ def test_steps_beside_the_tests_count_too(
     assert "1/3 a quick one ... ok" in told
     assert "2/3 a slow one ... FAILED" in told and "  two problems" in told
     assert "failed: slow," in told
+
+
+def test_step_on_demand_runs_only_where_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = steps.Step("waits", "measurements", lambda fix: "slow", on_demand=True)
+    monkeypatch.setattr(
+        "tools.check.__main__.STEPS", [steps.Step("quick", "a quick one", lambda fix: ""), slow]
+    )
+    for names, ran in (([], "a quick one"), (["waits"], "measurements")):
+        with pytest.raises(SystemExit, match="0"):
+            main(names, standalone_mode=False)
+        assert f"1/1 {ran} ... ok" in capsys.readouterr().out
