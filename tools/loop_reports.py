@@ -1,5 +1,5 @@
-"""Collects the reports of the event loop watchdog from the logs of server processes, so that a test
-can fail if a process held its event loop.
+"""Collects the reports of the event loop watchdog from the logs of server processes, so that a run
+of tests can print the steps that held the event loop of a process.
 
 A log is read to its end even after its process has ended and the file is removed, because it is
 kept open. The watchdog of servers in the test's own process is not read here (tests/conftest.py).
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: The event of ``gateway.server.loop_watchdog`` that is looked for in each line.
 EVENT: Final = b"event loop held"
 #: The time in such a line, in JSON or in the form for terminals.
-_MILLISECONDS: Final = re.compile(rb"milliseconds\"?[=:]\s*(\d+)")
+_MILLISECONDS: Final = re.compile(r"milliseconds\"?[=:]\s*(\d+)")
 
 
 class LoopReports:
@@ -37,21 +37,20 @@ class LoopReports:
         """Read the reports in the output of a process whose standard error a test captures."""
         self._said += [(name, line.encode()) for line in said.splitlines()]
 
-    def take(self, at_least_ms: int = 0) -> list[str]:
-        """The reports since the last call of steps of ``at_least_ms``, with the name of the
-        process.
+    def take(self) -> list[str]:
+        """The reports since the last call, with the name of the process.
 
         Logs of processes that have ended are closed.
         """
         said, self._said = self._said, []
-        found = _held(said, at_least_ms)
+        found = _held(said)
         left = []
         for process, log in self._logs:
             running = process.running()  # before the log is read: nothing is written after it
             lines = log.readlines()
             if running and lines and not lines[-1].endswith(b"\n"):
                 log.seek(-len(lines.pop()), 1)  # the line is incomplete: it is being written
-            found += _held(((process.name, line) for line in lines), at_least_ms)
+            found += _held((process.name, line) for line in lines)
             if running:
                 left.append((process, log))
             else:
@@ -60,21 +59,15 @@ class LoopReports:
         return found
 
 
-def _held(lines: Iterable[tuple[str, bytes]], at_least_ms: int) -> list[str]:
+def _held(lines: Iterable[tuple[str, bytes]]) -> list[str]:
     return [
-        f"{name}: {line.decode(errors='replace').strip()}"
-        for name, line in lines
-        if EVENT in line and _milliseconds(line) >= at_least_ms
+        f"{name}: {line.decode(errors='replace').strip()}" for name, line in lines if EVENT in line
     ]
 
 
 def milliseconds(report: str) -> int:
-    """The time in a report that :meth:`LoopReports.take` returned."""
-    return _milliseconds(report.encode())
-
-
-def _milliseconds(line: bytes) -> int:
-    found = _MILLISECONDS.search(line)
+    """The time in a report that :meth:`LoopReports.take` returned; 0 if it has none."""
+    found = _MILLISECONDS.search(report)
     return int(found[1]) if found else 0
 
 

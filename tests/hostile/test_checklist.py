@@ -25,11 +25,6 @@ from tests.gateway.server.harness import Client, request
 from tests.hostile.client_requests import metadata
 from tests.hostile.target import METADATA, Target
 
-#: Decoding a request of request.max.elements is one step, of 10 to 20 ms on a quiet machine.
-pytestmark = pytest.mark.holds_event_loop(
-    reason="rows with request.max.elements are decoded in one step"
-)
-
 API_VERSIONS, HEARTBEAT, OFFSET_FETCH = 18, 12, 9
 CLOSED, ANSWERED = "closed", "answered"
 BUDGET = Config().request_max_elements
