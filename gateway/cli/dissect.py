@@ -24,7 +24,7 @@ from gateway.cli.lines import wants_json
 from gateway.sizes import MIB
 
 if TYPE_CHECKING:
-    from kwire.reference.trail import Node
+    from kwire.reference import Budget, Node, Reference
 
 #: A larger file is not read into memory; captures of any size are read packet by packet.
 INPUT_BYTES_MAX: Final = 128 * MIB
@@ -143,7 +143,7 @@ def command(
     try:
         for found in _dissections(file, Wanted(**how)):
             if records:
-                open_records(found.tree)
+                open_records(found.tree, found.budget)
             broken = broken or found.tree.failure() is not None
             if not show_secrets:
                 hide_secrets(found.tree)
@@ -248,13 +248,16 @@ class _Rejoined(io.RawIOBase):
 
 def _frames(data: bytes, wanted: Wanted) -> Iterator[Dissection]:
     """Yield each frame of ``data``: those that have their sizes, else all of it as one."""
+    from kwire.reference import Budget
+
     reader = _reader(wanted)
     bounds = list(_sized(data)) if wanted.message is None and not wanted.metadata_record else []
     broken = 0
     for number, (start, end) in enumerate(bounds or [(0, len(data))], 1):
-        tree = reader(data[start:end])
+        budget = Budget.for_bytes(end - start)
+        tree = reader(data[start:end], budget)
         tree.shift(start)
-        yield Dissection(tree, data)
+        yield Dissection(tree, data, budget)
         broken = broken + 1 if tree.failure() is not None else 0
         if broken == BROKEN_FRAMES_MAX and number < len(bounds):
             raise click.ClickException(
@@ -281,7 +284,7 @@ def _sized(data: bytes) -> Iterator[tuple[int, int]]:
     return iter(found if found and at == len(data) else [])
 
 
-def _reader(wanted: Wanted) -> Callable[[bytes], Node]:
+def _reader(wanted: Wanted) -> Callable[[bytes, Budget], Node]:
     """Return the function that turns one frame into a tree. Raises click.UsageError for missing
     options.
     """
@@ -294,16 +297,20 @@ def _reader(wanted: Wanted) -> Callable[[bytes], Node]:
         return dissect_metadata_record
     try:
         if wanted.message is not None:
-            return reference(wanted.message, wanted.known_version(), wanted.family).dissect
+            return _whole(reference(wanted.message, wanted.known_version(), wanted.family))
         kind = wanted.kind or "request"
         if not wanted.header:
-            return reference(name_by_key(kind, wanted.api_key()), wanted.known_version()).dissect
+            return _whole(reference(name_by_key(kind, wanted.api_key()), wanted.known_version()))
     except (UnknownApi, UnsupportedVersion) as error:
         raise click.UsageError(str(error)) from None
     if kind == "request":
         return dissect_request
     key, version = wanted.api_key(), wanted.known_version()
-    return lambda frame: dissect_response(frame, key, version)
+    return lambda frame, budget: dissect_response(frame, key, version, budget)
+
+
+def _whole(message: Reference) -> Callable[[bytes, Budget], Node]:
+    return lambda data, budget: message.dissect(data, budget=budget)
 
 
 def _capture(file: Any, wanted: Wanted) -> Iterator[Dissection]:
@@ -330,6 +337,6 @@ def _capture(file: Any, wanted: Wanted) -> Iterator[Dissection]:
                     "version": one.version,
                     "correlation_id": one.correlation_id,
                 }
-                yield Dissection(one.tree, one.data, about)
+                yield Dissection(one.tree, one.data, one.budget, about)
     except DecodeError as error:
         raise click.ClickException(f"the capture cannot be read: {error}") from None

@@ -6,7 +6,6 @@ marks nodes as hidden.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from kwire.errors import DecodeError
@@ -16,13 +15,16 @@ from kwire.records import (
     Compression,
     Record,
     RecordBatch,
-    decode_batches,
+    decode_batch,
     decode_control_record,
 )
+from kwire.records.decode import RECORD_BYTES_MIN
+from kwire.records.header import batch_size
 from kwire.records.redact import is_secret_config
 from kwire.records.secret_table import SECRET_FIELDS, TOPIC
 from kwire.reference.frames import dissect_metadata_record, dissect_request
-from kwire.reference.trail import Node
+from kwire.reference.primitives import Refused
+from kwire.reference.trail import Budget, Node
 from kwire.varint import read_varint, read_varlong
 
 #: Types of nodes whose bytes may hold any record of the metadata log, and its secrets.
@@ -33,6 +35,15 @@ _INCOMPLETE: Final = "incomplete batch"
 #: that are no field. An invalid frame may be a SASL token: after SaslHandshake 0 tokens come
 #: without a header.
 _UNOPENED: Final = frozenset(("RequestData", "ResponseData", _INCOMPLETE, "undecoded", "left over"))
+#: Positions in a batch of format 2, and of formats 0 and 1.
+_MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 22
+_OLD_ATTRIBUTES_AT: Final = 17
+_COMPRESSION_BITS: Final = 7
+#: Nodes of a tree of a metadata record, beside its fields.
+_METADATA_NODES: Final = 5
+#: Nodes of a record without headers: its own, timestamp, key and value.
+_RECORD_NODES: Final = 4
 #: Attributes of a batch header that are shown.
 _HEADER_FIELDS: Final = (
     "base_offset",
@@ -53,36 +64,70 @@ _HEADER_FIELDS: Final = (
 )
 
 
-def open_records(tree: Node) -> None:
-    """Decode the record batches and Envelope requests in ``tree``."""
+def open_records(tree: Node, budget: Budget) -> None:
+    """Decode the record batches and Envelope requests in ``tree``.
+
+    ``budget`` is what the tree left of its own. Where it is spent, a node has an ``error``, and
+    nothing more is opened.
+    """
     for _, node in list(tree.walk()):
         if node.type == _RECORDS and node.value:
-            node.children.extend(_batches(node.value, node.end - len(node.value)))
+            _open_batches(node, node.value, node.end - len(node.value), budget)
         elif node.name == "RequestData" and node.type == "bytes" and node.value:
-            inner = dissect_request(node.value)
+            inner = dissect_request(node.value, budget)
             inner.shift(node.end - len(node.value))
             node.children.append(inner)
 
 
-def _batches(data: bytes, start: int) -> Iterator[Node]:
-    """Return the batches of ``data``, which begins at byte ``start``; an error is the last node."""
+def _open_batches(node: Node, data: bytes, start: int, budget: Budget) -> None:
+    """Add the batches of ``data``, which begins at byte ``start``; an error is the last node."""
     end = 0
     try:
-        for batch in decode_batches(data):
-            yield _batch(batch, data, start)
-            end = batch.header.end
-    except DecodeError as error:
+        while size := batch_size(data, end, len(data)):
+            node.children.append(_batch(_decoded(data, end, budget), data, start, budget))
+            end += size
+    except (DecodeError, Refused) as error:
+        path, offset = ("", -1) if isinstance(error, Refused) else (error.path, error.offset)
         broken = DecodeError(
-            error.reason, path=error.path, offset=start + max(error.offset, end), rule=error.rule
+            error.reason, path=path, offset=start + max(offset, end), rule=error.rule
         )
-        yield Node("batch", _UNDECODED, start + end, start + len(data), error=broken)
+        node.children.append(
+            Node("batch", _UNDECODED, start + end, start + len(data), error=broken)
+        )
         return
     if end < len(data):
         # A Fetch response may end in an incomplete batch.
-        yield Node(_INCOMPLETE, "bytes", start + end, start + len(data), data[end:])
+        node.children.append(Node(_INCOMPLETE, "bytes", start + end, start + len(data), data[end:]))
 
 
-def _batch(batch: RecordBatch, data: bytes, start: int) -> Node:
+def _decoded(data: bytes, position: int, budget: Budget) -> RecordBatch:
+    """Return the batch at ``position``. Raises DecodeError, and Refused when it is too large."""
+    budget.take(1 + len(_HEADER_FIELDS))
+    try:
+        batch = decode_batch(data, position, limit=budget.size, budget=budget.nodes)
+    except DecodeError as error:
+        if _was_decompressed(data, position, error):
+            budget.halve()
+        raise
+    if batch.header.compression is not Compression.NONE:
+        budget.take(0, sum(map(_size, batch.records)))
+    return batch
+
+
+def _was_decompressed(data: bytes, position: int, error: DecodeError) -> bool:
+    """Whether the batch that ``error`` is about may have been decompressed before it was found."""
+    magic = data[position + _MAGIC_AT]
+    attributes = data[position + (_ATTRIBUTES_AT if magic == 2 else _OLD_ATTRIBUTES_AT)]
+    return attributes & _COMPRESSION_BITS != 0 and (magic < 2 or error.rule != "crc")
+
+
+def _size(record: Record) -> int:
+    """Return the bytes of a record that was decompressed, about."""
+    values = (record.key, record.value, *(value for _, value in record.headers))
+    return RECORD_BYTES_MIN + sum(len(value) for value in values if value is not None)
+
+
+def _batch(batch: RecordBatch, data: bytes, start: int, budget: Budget) -> Node:
     header = batch.header
     node = Node("batch", f"format {header.magic}", start + header.position, start + header.end)
     for name in _HEADER_FIELDS:
@@ -91,7 +136,7 @@ def _batch(batch: RecordBatch, data: bytes, start: int) -> Node:
     places = _value_places(data, header)
     for number, record in enumerate(batch.records):
         place = places[number] + start if number < len(places) else None
-        node.children.append(_record(record, header, place))
+        node.children.append(_record(record, header, place, budget))
     return node
 
 
@@ -115,7 +160,8 @@ def _value_places(data: bytes, header: BatchHeader) -> list[int]:
     return places
 
 
-def _record(record: Record, header: BatchHeader, place: int | None) -> Node:
+def _record(record: Record, header: BatchHeader, place: int | None, budget: Budget) -> Node:
+    budget.take(_RECORD_NODES + len(record.headers))
     node = Node(f"record {record.offset}", "record", -1, -1)
     node.children = [
         Node("timestamp", "ms", -1, -1, record.timestamp),
@@ -124,7 +170,7 @@ def _record(record: Record, header: BatchHeader, place: int | None) -> Node:
     if header.is_control:
         node.children.append(_control(record))
     else:
-        node.children.append(_value(record.value, place))
+        node.children.append(_value(record.value, place, budget))
     node.children += [
         Node(f"header {key}", "bytes", -1, -1, value) for key, value in record.headers
     ]
@@ -149,15 +195,17 @@ def _control(record: Record) -> Node:
     return node
 
 
-def _value(value: bytes | None, place: int | None) -> Node:
+def _value(value: bytes | None, place: int | None, budget: Budget) -> Node:
     """Return a record's value: as a metadata record if all of it is one, else as bytes."""
     plain = Node("value", "bytes", -1, -1, value)
     if place is not None and value is not None:
         plain.start, plain.end = place, place + len(value)
     if not value or value[0] != 1:
         return plain
-    tree = dissect_metadata_record(value)
+    budget.take(_METADATA_NODES)
+    tree = dissect_metadata_record(value, budget)
     if tree.failure() is not None:
+        budget.take(0)  # the failure is another one where the budget is spent
         plain.type = _UNDECODED
         return plain
     if place is None:

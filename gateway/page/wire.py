@@ -13,7 +13,7 @@ from typing import Any, Final
 from gateway.address import Address
 from gateway.dissect.inside import hide_secrets, open_records
 from gateway.dissect.node_json import node_json
-from gateway.sizes import KIB
+from gateway.sizes import KIB, MIB
 from kwire.errors import DecodeError, UnknownApi, UnsupportedVersion
 from kwire.protocol import ApiKey
 from kwire.reference import valid_versions
@@ -23,12 +23,14 @@ from kwire.reference.declare import spans
 from kwire.reference.facts import facts, name_by_key
 from kwire.reference.frames import dissect_metadata_record, dissect_request, dissect_response
 from kwire.reference.tcp import segments
-from kwire.reference.trail import Node
+from kwire.reference.trail import Budget, Node
 
 #: Bytes that the page dissects: a tree takes some hundred times as many.
 BYTES_MAX: Final = 32 * KIB
-#: Fields of a tree that is shown.
+#: Fields of a tree that is shown, or of all trees of a capture, and the bytes that compressed
+#: batches in them become.
 NODES_MAX: Final = 10_000
+DECOMPRESSED_BYTES_MAX: Final = 1 * MIB
 #: Bytes and frames of a capture.
 CAPTURE_BYTES_MAX: Final = 256 * KIB
 FRAMES_MAX: Final = 200
@@ -48,11 +50,15 @@ def dissected(asked: Mapping[str, Any]) -> dict[str, Any]:
     data = _bytes(asked.get("hex"))
     if len(data) - _SIZE_BYTES == int.from_bytes(data[:_SIZE_BYTES], "big"):
         data = data[_SIZE_BYTES:]
-    tree = _tree(data, asked)
-    open_records(tree)
+    budget = Budget(NODES_MAX, DECOMPRESSED_BYTES_MAX)
+    tree = _tree(data, asked, budget)
+    open_records(tree, budget)
     hide_secrets(tree)
-    if sum(1 for _ in tree.walk()) > NODES_MAX:
-        raise BadInput(f"The tree has more than {NODES_MAX} fields: use kwire dissect.")
+    if budget.spent:
+        raise BadInput(
+            f"The tree has more than {NODES_MAX} fields, or {DECOMPRESSED_BYTES_MAX} decompressed"
+            " bytes: use kwire dissect."
+        )
     return {"bytes": len(data), "ok": tree.failure() is None, "tree": node_json(tree)}
 
 
@@ -62,13 +68,12 @@ def captured(data: bytes) -> dict[str, Any]:
     """
     if not is_capture(data[:_SIZE_BYTES]):
         raise BadInput("That is no packet capture (pcap or pcapng).")
-    frames, fields = list[dict[str, Any]](), 0
+    frames, budget = list[dict[str, Any]](), Budget(NODES_MAX, DECOMPRESSED_BYTES_MAX)
     try:
-        for one in conversation(segments(packets(io.BytesIO(data)))):
-            open_records(one.tree)
+        for one in conversation(segments(packets(io.BytesIO(data))), budget=lambda _: budget):
+            open_records(one.tree, budget)
             hide_secrets(one.tree)
-            fields += sum(1 for _ in one.tree.walk())
-            if len(frames) == FRAMES_MAX or fields > NODES_MAX:
+            if len(frames) == FRAMES_MAX or budget.spent:
                 return {"frames": frames, "more": True}
             frames.append(
                 {
@@ -97,15 +102,15 @@ def _bytes(text: Any) -> bytes:
         raise BadInput("That is not hex; only blanks and colons may be between digits.") from None
 
 
-def _tree(data: bytes, asked: Mapping[str, Any]) -> Node:
+def _tree(data: bytes, asked: Mapping[str, Any], budget: Budget) -> Node:
     kind, api, version = (asked.get(name) for name in ("kind", "api", "version"))
     if kind == "request":
-        return dissect_request(data)
+        return dissect_request(data, budget)
     if kind == "record":
-        return dissect_metadata_record(data)
+        return dissect_metadata_record(data, budget)
     if kind != "response" or not isinstance(api, int) or not isinstance(version, int):
         raise BadInput("The kind is request, response (with api and version) or record.")
-    return dissect_response(data, api, version)
+    return dissect_response(data, api, version, budget)
 
 
 def apis() -> list[dict[str, Any]]:

@@ -24,9 +24,9 @@ from kwire.reference.declare import declare, span
 from kwire.reference.facts import KAFKA, facts
 from kwire.reference.primitives import Refused
 from kwire.reference.structs import UNKNOWN_TAGS
-from kwire.reference.trail import Node, Trail, Tree
+from kwire.reference.trail import Budget, Node, Trail, Tree
 
-__all__ = ["UNKNOWN_TAGS", "Node", "Reference", "Tree", "reference", "valid_versions"]
+__all__ = ["UNKNOWN_TAGS", "Budget", "Node", "Reference", "Tree", "reference", "valid_versions"]
 
 
 @functools.cache
@@ -91,11 +91,17 @@ class Reference:
             raise EncodeError(f"cannot be written: {error}", path=trail.path) from None
         return built
 
-    def dissect(self, data: bytes, at: int = 0, allow_trailing: bool = False) -> Node:
+    def dissect(
+        self,
+        data: bytes,
+        at: int = 0,
+        allow_trailing: bool = False,
+        budget: Budget | None = None,
+    ) -> Node:
         """Return the tree of a message that starts at byte ``at``. Invalid bytes do not raise:
-        their node has ``error``.
+        their node has ``error``. It ends likewise where ``budget`` does.
         """
-        tree = Tree(self.name, f"version {self.version}", at)
+        tree = Tree(self.name, f"version {self.version}", at, budget)
         try:
             value, end = self._read(data, at, tree)
         except DecodeError as error:

@@ -8,12 +8,12 @@ correlation id does.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from kwire.errors import DecodeError, UnknownApi
-from kwire.reference import Node, valid_versions
+from kwire.reference import Budget, Node, valid_versions
 from kwire.reference.facts import facts, name_by_key
 from kwire.reference.frames import dissect_request, dissect_response, peek
 from kwire.reference.tcp import ACK, FIN, RST, SYN, Address, Direction, Segment
@@ -28,7 +28,7 @@ class Captured:
     """One frame, or the reason why there is none. ``kind`` is request, response, or note.
 
     ``data`` is the frame without its size; ``tree`` its dissection; of a note ``tree.error`` says
-    what is wrong.
+    what is wrong. ``budget`` is what the tree left of its own.
     """
 
     time: float
@@ -40,11 +40,16 @@ class Captured:
     correlation_id: int
     data: bytes
     tree: Node
+    budget: Budget
 
 
-def conversation(segments: Iterable[Segment], ports: Collection[int] = ()) -> Iterator[Captured]:
+def conversation(
+    segments: Iterable[Segment],
+    ports: Collection[int] = (),
+    budget: Callable[[int], Budget] = Budget.for_bytes,
+) -> Iterator[Captured]:
     """Yield every frame of every connection, in order of arrival. ``ports`` are servers' ports;
-    without any, all connections count.
+    without any, all connections count. ``budget`` returns that of the tree of a frame, by its size.
 
     Memory holds incomplete frames, and requests without a response.
     """
@@ -56,7 +61,7 @@ def conversation(segments: Iterable[Segment], ports: Collection[int] = ()) -> It
         if ends not in connections or (
             segment.flags & (SYN | ACK) == SYN and connections[ends].ended
         ):
-            connections[ends] = _Connection(ports)
+            connections[ends] = _Connection(ports, budget)
         yield from connections[ends].take(segment)
     for connection in connections.values():
         yield from connection.close()
@@ -91,14 +96,29 @@ class _Side:
         finally:
             del self.buffer[:at]
 
+    def captured(
+        self,
+        kind: str,
+        api: str,
+        version: int,
+        correlation_id: int,
+        data: bytes,
+        tree: Node,
+        budget: Budget,
+    ) -> Captured:
+        """Return what this side sent just now."""
+        about = self.time, self.source, self.target, kind, api, version, correlation_id
+        return Captured(*about, data, tree, budget)
+
 
 class _Connection:
     """Both directions of a connection. The SYN, the port, or the first request tells which side is
     the server.
     """
 
-    def __init__(self, ports: Collection[int]) -> None:
+    def __init__(self, ports: Collection[int], budget: Callable[[int], Budget]) -> None:
         self.ports = ports
+        self.budget = budget
         self.ended = False
         self.client: Address | None = None
         self.sides: dict[Address, _Side] = {}
@@ -159,29 +179,19 @@ class _Connection:
             yield self._give_up(side, error.reason)
 
     def _request(self, side: _Side, frame: bytes) -> Captured:
-        tree = dissect_request(frame)
+        budget = self.budget(len(frame))
+        tree = dissect_request(frame, budget)
         if len(frame) < 8:
-            return Captured(
-                side.time, side.source, side.target, "request", "?", -1, -1, frame, tree
-            )
+            return side.captured("request", "?", -1, -1, frame, tree, budget)
         key, version = peek(frame)
         (correlation_id,) = struct.unpack_from(">i", frame, 4)
         self.asked[correlation_id] = key, version
-        return Captured(
-            side.time,
-            side.source,
-            side.target,
-            "request",
-            _api(key),
-            version,
-            correlation_id,
-            frame,
-            tree,
-        )
+        return side.captured("request", _api(key), version, correlation_id, frame, tree, budget)
 
     def _response(self, side: _Side, frame: bytes) -> Captured:
         (correlation_id,) = struct.unpack_from(">i", frame)
         asked = self.asked.pop(correlation_id, None)
+        budget = self.budget(len(frame))
         if asked is None:
             why = DecodeError(
                 f"no request with correlation id {correlation_id} was captured",
@@ -189,37 +199,17 @@ class _Connection:
                 rule="unmatched",
             )
             tree = Node("response", "frame", 0, len(frame), frame, error=why)
-            return Captured(
-                side.time,
-                side.source,
-                side.target,
-                "response",
-                "?",
-                -1,
-                correlation_id,
-                frame,
-                tree,
-            )
+            return side.captured("response", "?", -1, correlation_id, frame, tree, budget)
         key, version = asked
-        tree = dissect_response(frame, key, version)
-        return Captured(
-            side.time,
-            side.source,
-            side.target,
-            "response",
-            _api(key),
-            version,
-            correlation_id,
-            frame,
-            tree,
-        )
+        tree = dissect_response(frame, key, version, budget)
+        return side.captured("response", _api(key), version, correlation_id, frame, tree, budget)
 
     def _give_up(self, side: _Side, why: str) -> Captured:
         side.dead = True
         data = bytes(side.buffer)
         side.buffer.clear()
         tree = Node("note", "bytes", 0, len(data), data, error=DecodeError(why, rule="capture"))
-        return Captured(side.time, side.source, side.target, "note", "?", -1, -1, data, tree)
+        return side.captured("note", "?", -1, -1, data, tree, self.budget(len(data)))
 
 
 def _why_no_frame(start: bytes) -> str:

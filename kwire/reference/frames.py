@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kwire.errors import DecodeError, UnknownApi, UnsupportedVersion
-from kwire.reference import Node, Reference, Tree, reference, valid_versions
+from kwire.reference import Budget, Node, Reference, Tree, reference, valid_versions
 from kwire.reference.declare import span
 from kwire.reference.facts import facts, name_by_key
 from kwire.reference.primitives import Refused, UnsignedVarint
@@ -71,9 +71,9 @@ def peek(frame: bytes) -> tuple[int, int]:
     return key, version
 
 
-def dissect_request(frame: bytes) -> Node:
+def dissect_request(frame: bytes, budget: Budget | None = None) -> Node:
     """The tree of a request, header and body. Bad bytes do not raise: the node where they are has
-    ``error``.
+    ``error``. ``budget``: what the tree may take, as for the functions below.
     """
     root = Node("request", "frame", 0, len(frame))
     try:
@@ -86,17 +86,20 @@ def dissect_request(frame: bytes) -> Node:
         frame,
         reference("RequestHeader", header_version),
         lambda: _body("request", key, version),
+        budget,
     )
 
 
-def dissect_response(frame: bytes, api_key: int, version: int) -> Node:
+def dissect_response(
+    frame: bytes, api_key: int, version: int, budget: Budget | None = None
+) -> Node:
     """The tree of the response to a request of that key and version."""
     root = Node("response", "frame", 0, len(frame))
     try:
         header = reference("ResponseHeader", response_header_version(api_key, version))
     except UnknownApi as error:
         return _broken(root, frame, 0, error)
-    tree = _whole(root, frame, header, lambda: _body("response", api_key, version))
+    tree = _whole(root, frame, header, lambda: _body("response", api_key, version), budget)
     if api_key != API_VERSIONS or tree.failure() is None:
         return tree
     fallback = _whole(
@@ -104,11 +107,12 @@ def dissect_response(frame: bytes, api_key: int, version: int) -> Node:
         frame,
         header,
         lambda: _body("response", api_key, FALLBACK_VERSION),
+        budget,
     )
     return tree if fallback.failure() is not None else fallback
 
 
-def dissect_metadata_record(value: bytes) -> Node:
+def dissect_metadata_record(value: bytes, budget: Budget | None = None) -> Node:
     """The tree of a record of the metadata log: frame version, type, version, body
     (``MetadataRecordSerde``).
     """
@@ -116,7 +120,7 @@ def dissect_metadata_record(value: bytes) -> Node:
     stream = io.BytesIO(value)
     prefix = []
     for name in ("frame version", "type", "version"):
-        tree = Tree(name, "varint", stream.tell())
+        tree = Tree(name, "varint", stream.tell(), budget)
         try:
             number = UnsignedVarint.parse_stream(stream)
             _metadata_rule(name, number)
@@ -130,7 +134,7 @@ def dissect_metadata_record(value: bytes) -> Node:
         body = _body("metadata", prefix[1], prefix[2])
     except (UnknownApi, UnsupportedVersion) as error:
         return _broken(root, value, stream.tell(), error)
-    root.children.append(body.dissect(value, stream.tell()))
+    root.children.append(body.dissect(value, stream.tell(), budget=budget))
     return root
 
 
@@ -141,11 +145,17 @@ def _metadata_rule(name: str, number: int) -> None:
         raise Refused(f"{name} {number} is above 32767", "metadata-range")
 
 
-def _whole(root: Node, frame: bytes, header: Reference, body: Callable[[], Reference]) -> Node:
+def _whole(
+    root: Node,
+    frame: bytes,
+    header: Reference,
+    body: Callable[[], Reference],
+    budget: Budget | None,
+) -> Node:
     """Header, then body, as children of ``root``; servers and clients accept bytes behind the body,
     so they are shown and not refused.
     """
-    head = header.dissect(frame, allow_trailing=True)
+    head = header.dissect(frame, allow_trailing=True, budget=budget)
     root.children.append(head)
     if head.failure() is not None:
         return root
@@ -153,7 +163,7 @@ def _whole(root: Node, frame: bytes, header: Reference, body: Callable[[], Refer
         codec = body()
     except (UnknownApi, UnsupportedVersion) as error:
         return _broken(root, frame, head.end, error)
-    tree = codec.dissect(frame, head.end, allow_trailing=True)
+    tree = codec.dissect(frame, head.end, allow_trailing=True, budget=budget)
     root.children.append(tree)
     if tree.end < len(frame):
         root.children.append(Node("left over", "bytes", tree.end, len(frame), frame[tree.end :]))

@@ -14,9 +14,48 @@ from kwire.reference.primitives import Refused
 
 T = TypeVar("T")
 
-#: Fields, elements and counts that one call reads at most: a megabyte can claim a million elements
-#: of a kilobyte each in memory.
+#: Fields, elements and counts of one tree at most: a megabyte can claim a million elements of a
+#: kilobyte each in memory.
 NODES_MAX: Final = 2_000_000
+#: Nodes, and bytes that compressed data become, of the tree of few bytes; and for each byte.
+_NODES_LEAST: Final = 100_000
+_BYTES_LEAST: Final = 32 * 1024 * 1024
+_PER_BYTE: Final = 20
+
+
+@dataclass
+class Budget:
+    """What one tree, or several that share it, may still take while they are built: ``nodes``, and
+    ``size``, the bytes that compressed data become.
+    """
+
+    nodes: int = NODES_MAX
+    size: int = _BYTES_LEAST
+
+    @classmethod
+    def for_bytes(cls, received: int) -> Budget:
+        """Return the budget of the tree of ``received`` bytes, which may be compressed."""
+        return cls(
+            min(NODES_MAX, _NODES_LEAST + _PER_BYTE * received),
+            max(_BYTES_LEAST, _PER_BYTE * received),
+        )
+
+    @property
+    def spent(self) -> bool:
+        """Whether more was asked for than there was."""
+        return self.nodes < 0 or self.size < 0
+
+    def take(self, nodes: int, size: int = 0) -> None:
+        """Take nodes and bytes before they are made. Raises Refused when they are too many."""
+        self.nodes -= nodes
+        self.size -= size
+        if self.spent:
+            raise Refused("more fields and elements than one tree may have", "element-budget")
+
+    def halve(self) -> None:
+        """Take half of what is left, for work that failed and whose size is not known."""
+        self.nodes //= 2
+        self.size //= 2
 
 
 @dataclass
@@ -63,16 +102,16 @@ class Node:
 class Trail:
     """The open fields, outermost first. After an exception of a parser it still names the field."""
 
-    def __init__(self, budget: int = NODES_MAX) -> None:
+    def __init__(self, budget: Budget | None = None) -> None:
         self._open: list[tuple[str, int]] = []
-        self._left = budget
+        self._budget = Budget() if budget is None else budget
 
     def enter(self, name: str, type_: str, start: int) -> None:
         """A field or element of that name begins at byte ``start``. Raises Refused when the budget
         is used up.
         """
         self._open.append((name, start))
-        self._spend()
+        self._budget.take(1)
 
     def leave(self, end: int, value: Any) -> None:
         """The innermost field ended before byte ``end``."""
@@ -81,11 +120,6 @@ class Trail:
     def note(self, name: str, type_: str, stream: io.BytesIO, read: Callable[[], T]) -> T:
         """Read something that is not a field: a count, a marker, the number of a tag."""
         return read()
-
-    def _spend(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise Refused("more fields and elements than one call reads", "element-budget")
 
     @property
     def path(self) -> str:
@@ -102,7 +136,7 @@ class Trail:
 class Tree(Trail):
     """A trail that keeps everything: ``root`` is the tree of nodes."""
 
-    def __init__(self, name: str, type_: str, start: int, budget: int = NODES_MAX) -> None:
+    def __init__(self, name: str, type_: str, start: int, budget: Budget | None = None) -> None:
         super().__init__(budget)
         self.root = Node(name, type_, start)
         self._nodes = [self.root]
@@ -120,7 +154,7 @@ class Tree(Trail):
 
     def note(self, name: str, type_: str, stream: io.BytesIO, read: Callable[[], T]) -> T:
         start = stream.tell()
-        self._spend()
+        self._budget.take(1)
         value = read()
         self._nodes[-1].children.append(Node(name, type_, start, stream.tell(), value))
         return value

@@ -16,7 +16,7 @@ from gateway.cli.dissect import Dissection  # type: ignore[attr-defined]
 from gateway.cli.dissect_output import json_line, tree_text
 from gateway.dissect.inside import hide_secrets, open_records
 from kwire.errors import UnsupportedVersion
-from kwire.reference import reference
+from kwire.reference import Budget, reference
 from tests.gateway.cli.dissect_runs import (
     RECORD,
     VERSIONS_REQUEST,
@@ -234,9 +234,9 @@ def test_any_bytes_print_a_tree() -> None:
         data = bytes.fromhex(v["hex"])
         tree = codec.dissect(data)
         failed = tree.failure()
-        open_records(tree)
+        open_records(tree, Budget())
         hide_secrets(tree)
-        found = Dissection(tree, data)
+        found = Dissection(tree, data, Budget())
         assert ("! " in tree_text(found)) >= (failed is not None)
         assert json.loads(json_line(found, True))["ok"] == (tree.failure() is None)
 

@@ -16,7 +16,7 @@ import pytest
 
 import kwire.reference
 from kwire.errors import DecodeError, EncodeError, UnknownApi, UnsupportedVersion
-from kwire.reference import UNKNOWN_TAGS, Node, Reference, Tree, reference
+from kwire.reference import UNKNOWN_TAGS, Budget, Node, Reference, Tree, reference
 from kwire.reference.facts import DATA_FILE, facts, families, name_by_key
 from kwire.reference.pack import gather
 from kwire.uuid import Uuid
@@ -225,7 +225,7 @@ def test_a_message_of_too_many_elements_is_refused() -> None:
     codec = reference("ListConfigResourcesRequest", 1)  # an array of int8
     data = codec.build({"ResourceTypes": [1] * 1000})
     assert len(codec.parse(data)["ResourceTypes"]) == 1000
-    tree = Tree("root", "", 0, budget=500)
+    tree = Tree("root", "", 0, Budget(500))
     with pytest.raises(DecodeError) as caught:
         codec._read(data, 0, tree)
     assert caught.value.rule == "element-budget"
