@@ -22,6 +22,7 @@ BLOCKS: Final = blocks()
 #: Page -> the test that runs its Python blocks, because they need a server or Spark.
 RUN_BY: Final = {
     "docs/audit.md": "tests/interop/test_audit.py",
+    "docs/python.md": "tests/kwire/metadata_log/test_read.py",
     "docs/spark.md": "tests/interop/test_spark.py",
     "docs/spark-pipelines.md": "tests/interop/test_spark_pipelines.py",
     "docs/spark-source.md": "tests/interop/test_spark_source.py",

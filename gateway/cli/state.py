@@ -18,10 +18,11 @@ import click
 from gateway.address import Address
 from gateway.cli.address import parse_address
 from gateway.cli.lines import wants_json
-from gateway.cli.state_at import At, parse_at
+from gateway.cli.state_source import parse_at
+from kwire.metadata_log.at import At
 
 if TYPE_CHECKING:
-    from gateway.cli.state_fold import State
+    from kwire.metadata_log.fold import State
 
 _NAMES_PER_LEVEL: Final = re.compile(r"(?:\\.|[^/\\])+", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)

@@ -15,10 +15,12 @@ import click
 
 from gateway.address import Address
 from gateway.cli import tail
-from gateway.cli.state_at import At, time_text
-from gateway.cli.state_fold import Fold, Progress, State
+from gateway.cli.progress import Progress
+from gateway.cli.state_source import state_errors
 from gateway.ports import PARTITION
 from kwire.cluster.image import METADATA_VERSION
+from kwire.metadata_log.at import At, time_text
+from kwire.metadata_log.fold import Fold, State
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ def load_server(server: Address, at: At) -> State:
         try:
             if PARTITION not in (consumer.partitions_for_topic(CLUSTER_METADATA_TOPIC) or ()):
                 raise click.ClickException(f"{where} has no topic {CLUSTER_METADATA_TOPIC}")
-            return _read(consumer, TopicPartition(CLUSTER_METADATA_TOPIC, PARTITION), where, at)
+            with state_errors():
+                return _read(consumer, TopicPartition(CLUSTER_METADATA_TOPIC, PARTITION), where, at)
         finally:
             consumer.close()
     except KafkaError as error:

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.state_at import At, parse_at
+from kwire.metadata_log import at as ends
+from kwire.metadata_log.at import At
+from kwire.metadata_log.errors import MetadataLogError
 
 if TYPE_CHECKING:
     from gateway.address import Address
-    from gateway.cli.state_fold import State
+    from kwire.metadata_log.fold import State
+
+
+def parse_at(text: str) -> At:
+    """Parse the end of a state, as :func:`kwire.metadata_log.at.parse_at` does. Raises
+    click.BadParameter.
+    """
+    try:
+        return ends.parse_at(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@contextlib.contextmanager
+def state_errors() -> Iterator[None]:
+    """Turn MetadataLogError into click.ClickException, with the option that ends before the
+    fault.
+    """
+    try:
+        yield
+    except MetadataLogError as error:
+        before = error.intact_before
+        remedy = f"; --at {before} (or SOURCE@{before}) gives the state before it"
+        raise click.ClickException(error.reason + (remedy if before is not None else "")) from None
 
 
 def parse_source(text: str) -> tuple[Path | Address, At]:

@@ -1,5 +1,6 @@
 """Reads a metadata log from its files, as Kafka leaves them.
 
-It follows no running log and writes no file; ``gateway.log`` does. Names and rules are those of
+``read``, ``image`` and ``follow`` are for Python programs; the other modules are what they and the
+gateway are made of. It writes no file; ``gateway.log`` does. Names and rules are those of
 ``Snapshots``, ``LogFileUtils`` and ``FileRecords``.
 """

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from gateway.address import parse_address
-from gateway.cli.state_at import At
 from gateway.cli.state_server import load_server
 from kwire.cluster import Image
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.metadata_log.at import At
 from tests.gateway.page.test_wire import capture
 from tests.interop.browser import Browser
 from tests.interop.conftest import FIGURES

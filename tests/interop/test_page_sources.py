@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
 from kwire.cluster.tree import tree
+from kwire.metadata_log.at import At
 from tests.gateway.cli.test_report import report
 from tests.gateway.page.hostile_log import NAMES, write_hostile_log
 from tests.interop.browser import Browser

@@ -25,7 +25,7 @@ from gateway.server.management.page_log import PageLog
 from gateway.server.management.requester import requester_of
 from gateway.server.management.status import readyz
 from gateway.sizes import KIB
-from gateway.wall_clock import is_time_ms
+from kwire.metadata_log.at import is_time_ms
 
 if TYPE_CHECKING:
     import h11

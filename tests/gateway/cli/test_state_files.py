@@ -13,7 +13,6 @@ from typing import Any
 import click
 import pytest
 
-from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
 from kwire.cluster.tree import entities, tree
 from kwire.message import Message
@@ -24,6 +23,7 @@ from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.messages.topic_record import TopicRecord
+from kwire.metadata_log.at import At
 from kwire.metadata_log.reader import read_log_file
 from kwire.records import Record, encode_batch, encode_control_record, encode_metadata_record
 from kwire.uuid import Uuid

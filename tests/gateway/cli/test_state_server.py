@@ -17,12 +17,12 @@ from kafka import KafkaConsumer
 from gateway.address import Address
 from gateway.cli import main, tail
 from gateway.cli.address import parse_address
-from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
-from gateway.cli.state_fold import State
 from gateway.cli.state_server import load_server
 from gateway.ports import Read
 from kwire.cluster.tree import entities
+from kwire.metadata_log.at import At
+from kwire.metadata_log.fold import State
 from tests.gateway.handlers.mini_server import MiniServer, serving
 from tests.shared import needs_shared
 from tools.gateway_process import gateway

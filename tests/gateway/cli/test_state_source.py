@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from gateway.cli.state_at import At, parse_at, time_text
-from gateway.cli.state_source import parse_source
+from gateway.cli.state_source import parse_at, parse_source
+from kwire.metadata_log.at import At, time_text
 
 
 @pytest.mark.parametrize(

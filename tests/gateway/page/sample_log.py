@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 
-from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
 from gateway.page.change_index import ChangeIndex
 from gateway.server.metadata_source import SAMPLE
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import Change
 from kwire.cluster import Image
+from kwire.metadata_log.at import At
 from tests.gateway.views.view_reading import CLUSTER_ID, opened, pieces
 
 ENCODER = ViewEncoder(CLUSTER_ID)

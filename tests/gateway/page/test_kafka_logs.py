@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
 from gateway.page.change_index import ChangeIndex
 from gateway.page.now import followed
@@ -18,6 +17,7 @@ from gateway.page.state_fold import StateFold
 from gateway.views import cursor as cursor_module
 from gateway.views.cursor import ViewCursor
 from kwire.cluster.tree import tree
+from kwire.metadata_log.at import At
 from tests.gateway.page.sample_log import ENCODER
 from tests.gateway.page.test_change_index import counted
 from tests.gateway.page.test_state_browser import whole

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
 from kwire.cluster import Image, apply
 from kwire.cluster.difference import ADDED, CHANGED, REMOVED, Change, difference
@@ -17,6 +16,7 @@ from kwire.cluster.tree import Fields, Place, entities
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.topic_record import TopicRecord
+from kwire.metadata_log.at import At
 from kwire.uuid import Uuid
 from tests.shared import needs_shared
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.state_at import At
 from gateway.cli.state_files import load_files
 from kwire.cluster import Image, apply
 from kwire.cluster.tree import entities, quota_entity_name, tree, without_secrets
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from kwire.metadata_log.at import At
 from kwire.protocol.metadata_version import RELEASES
 from tests.shared import LOG_NAMES, needs_shared
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-import click
-
-from gateway.wall_clock import is_time_ms
-
+#: ms since 1970 have 13 digits since 2001, and no metadata log has so many records.
+_FIRST_TIME_MS: Final = 10**12
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -33,19 +31,33 @@ class At:
         )
 
 
+def is_time_ms(number: int) -> bool:
+    """Whether ``number``, where an offset or a time may stand, is a time in ms since 1970."""
+    return number >= _FIRST_TIME_MS
+
+
 def parse_at(text: str) -> At:
     """Parse ``OFFSET``, ms since 1970 (13 digits or more), or ISO 8601, UTC unless it names a zone.
-    Raises click.BadParameter.
+    Raises ValueError.
     """
     if _NUMBER.fullmatch(text):
-        number = int(text)
-        return At(time_ms=number) if is_time_ms(number) else At(offset=number)
+        return at_number(int(text))
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(
+        raise ValueError(
             f"{text!r} is neither an offset, nor a time in ISO 8601 or ms since 1970"
         ) from None
+    return at_time(when)
+
+
+def at_number(number: int) -> At:
+    """The end that an offset, or a time in ms since 1970, names."""
+    return At(time_ms=number) if is_time_ms(number) else At(offset=number)
+
+
+def at_time(when: datetime) -> At:
+    """The end that a time names, UTC unless it has a zone."""
     return At(time_ms=int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
 
 

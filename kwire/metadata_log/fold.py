@@ -1,18 +1,15 @@
-"""Folds records from any source into the state that commands print. It knows neither files nor
+"""Folds records of a metadata log, from any source, into a state. It knows neither files nor
 servers.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
-from typing import Any
 
-import click
-
-from gateway.cli.state_at import At, time_text
 from kwire.cluster import FoldError, Image, Loader
 from kwire.errors import WireError
+from kwire.metadata_log.at import At, time_text
+from kwire.metadata_log.errors import MetadataLogError
 from kwire.records import decode_metadata_record
 
 
@@ -34,6 +31,7 @@ class Fold:
     """Folds records into a state, and turns a bad record into an error sentence."""
 
     def __init__(self, where: str, at: At) -> None:
+        """``where`` names the source in errors and notes."""
         self.where = where
         self.at = at
         self.timestamp: int | None = None
@@ -41,15 +39,14 @@ class Fold:
         self.loader = Loader()
 
     def take(self, offset: int, epoch: int, timestamp: int, value: bytes | None) -> None:
-        """Fold the data record at ``offset``. Raises click.ClickException for an invalid record, or
-        one that does not fit.
+        """Fold the data record at ``offset``. Raises MetadataLogError for an invalid record, or one
+        that does not fit.
         """
         try:
             self.loader.load(decode_metadata_record(value or b"")[2], offset, epoch)
         except (FoldError, WireError) as error:
-            raise click.ClickException(
-                f"{self.where}: offset {offset}: {error}; --at {offset} (or SOURCE@{offset}) gives"
-                " the state before it"
+            raise MetadataLogError(
+                f"{self.where}: offset {offset}: {error}", intact_before=offset
             ) from None
         self.done(timestamp)
 
@@ -72,28 +69,3 @@ class Fold:
                 f"this is the state before it, at offset {image.next_offset}"
             )
         return State(image, self.timestamp, self.notes)
-
-
-class Progress:
-    """A progress bar for long reads while standard error is a terminal; else nothing. Close it."""
-
-    def __init__(self, total: int, worth_it: int) -> None:
-        """``total`` is the amount to read, in any unit; less than ``worth_it`` gets no bar."""
-        self._bar: Any = None
-        if total >= worth_it and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress as Bar
-
-            self._bar = Bar(console=Console(stderr=True), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task("reading", total=total)
-
-    def at(self, done: int) -> None:
-        """Show that so much is read."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done)
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.stop()
