@@ -25,7 +25,7 @@ _PER_BYTE: Final = 20
 
 @dataclass
 class Budget:
-    """What one tree, or several that share it, may still take while they are built: ``nodes``, and
+    """Counts what one tree, or several that share it, may still take: ``nodes``, and
     ``size``, the bytes that compressed data become.
     """
 

@@ -1,7 +1,9 @@
 """Decides which requests to the management port are answered: by host, origin and token.
 
 A web page of another origin reads nothing here: its requests carry its ``Origin``, or the name that
-it makes resolve to this machine (``gateway.server.http_hosts``). The token comes in
+it makes resolve to this machine (``gateway.server.http_hosts``). Nor does it make the server work:
+browsers mark what it loads with ``Sec-Fetch-Site`` (Fetch Metadata). A link that leads here from it
+is followed, but to the paths of the page's script. The token comes in
 ``Authorization: Bearer``, or as the cookie that the login form sets. The cookie holds no token.
 """
 
@@ -35,6 +37,8 @@ _FOREIGN_HOST: Final = (
     b" management.allowed.hosts.\n"
 )
 _FOREIGN_ORIGIN: Final = b"Requests of pages of other servers are not answered here.\n"
+#: Values of ``Sec-Fetch-Site`` for other origins; another port of this host is the same site.
+_ELSEWHERE: Final = ("cross-site", "same-site")
 #: The form of a browser that has no cookie yet. It loads nothing.
 _FORM: Final = b"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>kwire: log in</title>
@@ -81,6 +85,8 @@ class Access:
             scheme, _, authority = origin.lower().partition("://")
             if scheme not in ("http", "https") or authority not in hosts:
                 return Answer(403, _FOREIGN_ORIGIN)
+        if _is_loaded_elsewhere(request):
+            return Answer(403, _FOREIGN_ORIGIN)
         return None
 
     def is_authenticated(self, request: h11.Request) -> bool:
@@ -124,6 +130,18 @@ class Access:
 
     def _is_token(self, given: str) -> bool:
         return self._token is not None and _same(given, self._token.decode("ascii"))
+
+
+def _is_loaded_elsewhere(request: h11.Request) -> bool:
+    """Whether a browser makes this request for a page of another origin, and not since its user
+    came here by a link.
+    """
+    if not any(site in _ELSEWHERE for site in _values(request, b"sec-fetch-site")):
+        return False
+    is_link = _values(request, b"sec-fetch-mode") == ["navigate"] and (
+        _values(request, b"sec-fetch-dest") == ["document"]
+    )
+    return not is_link or request.target.startswith(b"/api/")
 
 
 def _values(request: h11.Request, wanted: bytes) -> list[str]:

@@ -125,6 +125,7 @@ class HttpConnection:
         self.stream = stream
         self.scope = trio.CancelScope()
         self._waits = waits
+        self._with_body = True  # whether the response to the last request has one
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
 
     async def converse(self, answer: Answering) -> None:
@@ -138,12 +139,10 @@ class HttpConnection:
                 if request is None:
                     return
                 body = RequestBody(self._next_part(), self._read_body)
-                goes_on = await self._send(
-                    await answer(request, body), with_body=request.method != b"HEAD"
-                )
+                goes_on = await self._send(await answer(request, body))
             except h11.RemoteProtocolError as error:
                 self._waits(self, False)
-                goes_on = await self._send(_refusal(error), with_body=True)
+                goes_on = await self._send(_refusal(error))
 
     async def _next_request(self) -> h11.Request | None:
         """The head of the next request; None if the peer closes or takes too long.
@@ -155,8 +154,8 @@ class HttpConnection:
         while True:
             event = self._http.next_event()
             if isinstance(event, h11.Request):
-                if not event.http_version.startswith(b"1."):
-                    raise h11.RemoteProtocolError("only HTTP/1 is served", error_status_hint=505)
+                self._with_body = event.method != b"HEAD"
+                _check(event)
                 return event
             if event is not h11.NEED_DATA:
                 return None
@@ -194,7 +193,7 @@ class HttpConnection:
                 part = self._next_part()
         return None
 
-    async def _send(self, answer: Answer, *, with_body: bool) -> bool:
+    async def _send(self, answer: Answer) -> bool:
         """Send a response; True if another request may follow it."""
         http = self._http
         headers = [
@@ -213,7 +212,7 @@ class HttpConnection:
             h11.Response(status_code=answer.status, reason=phrase, headers=headers),
             h11.EndOfMessage(),
         ]
-        if with_body:
+        if self._with_body:
             events.insert(1, h11.Data(data=answer.body))
         with trio.move_on_after(SEND_TIMEOUT_S) as sending:
             await self.stream.send_all(b"".join([http.send(event) or b"" for event in events]))
@@ -232,6 +231,19 @@ class HttpConnection:
         with trio.move_on_after(_LINGER_S):
             while left > 0 and (data := await self.stream.receive_some(_RECEIVE_BYTES)):
                 left -= len(data)
+
+
+def _check(request: h11.Request) -> None:
+    """Raise h11.RemoteProtocolError for a request that h11 accepts and this server does not.
+
+    A proxy may find another end of a request with both lengths than this server does, and take the
+    rest for a request of its own (RFC 9112, 6.1): the connection does not go on.
+    """
+    if not request.http_version.startswith(b"1."):
+        raise h11.RemoteProtocolError("only HTTP/1 is served", error_status_hint=505)
+    names = {name for name, _ in request.headers}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        raise h11.RemoteProtocolError("a request has one length")
 
 
 def _refusal(error: h11.RemoteProtocolError) -> Answer:

@@ -164,7 +164,7 @@ class PageApi:
 
     async def _state(self, query: _Query) -> Answer:
         image = await self._log.state(self._offset(query, "at"))
-        path, text = json.loads(query.get("path", "[]")), query.get("text", "")
+        path, text = _parsed(query.get("path", "[]")), query.get("text", "")
         if not isinstance(path, list) or not all(isinstance(name, str) for name in path):
             raise BadRequest("path is a JSON array of names")
         start = int(query.get("start", "0"))
@@ -215,10 +215,7 @@ class PageApi:
         text = await body.read(_BODY_BYTES_MAX)
         if text is None:
             return _TOO_LARGE
-        try:
-            asked = json.loads(text)
-        except RecursionError:
-            asked = None
+        asked = _parsed(text)
         if not isinstance(asked, dict):
             raise BadRequest("a JSON object is needed")
         return await self._made(partial(wire.dissected, asked))
@@ -264,6 +261,14 @@ def _file(request: h11.Request, name: str) -> Answer:
     if etag.encode() in known:
         return Answer(304, b"", content_type, more, cache="no-cache")
     return Answer(200, data, content_type, more, cache="no-cache")
+
+
+def _parsed(text: str | bytes) -> Any:
+    """Return JSON of a request. Raises ValueError, also where it is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise BadRequest("the JSON is nested too deeply") from None
 
 
 def _json(document: Any, status: int = 200) -> Answer:

@@ -79,6 +79,6 @@ def _entry_of(chunks: Sequence[Chunk], offset: int) -> dict[str, Any] | None:
                 entry = json.loads(record.value or b"{}")
                 if entry.get("offset", -1) <= offset <= entry.get("last_offset", -1):
                     return {name: entry.get(name) for name in _SHOWN}
-    except (DecodeError, ValueError):
+    except (DecodeError, ValueError, RecursionError):
         return None
     return None

@@ -116,6 +116,36 @@ def test_foreign_origin_is_403(path: str, origin: str) -> None:
     assert not any(name.startswith("access-control") for name in reply.headers)
 
 
+#: What a browser says of a request that its user caused by a link, and of one that a page loads.
+LINK = ("Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document")
+IMAGE = ("Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image")
+FRAME = ("Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("how", [IMAGE, FRAME, ()])
+@pytest.mark.parametrize("path", ["/api/state?at=5", "/api/now", "/metrics", "/", "/page.js"])
+def test_request_that_a_page_of_another_site_makes_is_403(
+    path: str, how: tuple[str, ...], site: str
+) -> None:
+    (reply,) = replies((path, f"Sec-Fetch-Site: {site}", *how), token=None)
+    assert reply.status == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/", 200), ("/status", 200), ("/api/state", 403), ("/api/now", 403)]
+)
+def test_link_of_another_site_leads_to_pages_alone(path: str, status: int) -> None:
+    (reply,) = replies((path, "Sec-Fetch-Site: cross-site", *LINK), token=None)
+    assert reply.status == status
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_own_requests_of_a_browser_are_served(site: str) -> None:
+    (reply,) = replies(("/api/now", f"Sec-Fetch-Site: {site}", *IMAGE), token=None)
+    assert reply.status == 200
+
+
 def test_own_origin_is_served_and_no_response_allows_others() -> None:
     for reply in replies(("/", "Origin: http://localhost"), ("/api/now",), token=None):
         assert reply.status == 200

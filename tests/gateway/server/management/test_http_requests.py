@@ -59,6 +59,23 @@ def test_connection_closes_after_a_last_request(request_: bytes) -> None:
     assert received.endswith(b'{\n "live": true\n}\n')
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+@pytest.mark.parametrize("length", [0, 5, 99])
+def test_request_with_two_lengths_is_400_and_the_last_one(method: str, length: int) -> None:
+    head = f"{method} /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n"
+    received = say(
+        head.encode() + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    )
+    assert received.startswith(b"HTTP/1.1 400 ") and b"\r\nConnection: close\r\n" in received
+    assert received.count(b"HTTP/1.1") == 1 + (method != "HEAD")  # the text of the answer has one
+
+
+def test_head_request_of_another_protocol_version_is_refused_without_a_body() -> None:
+    received = say(b"HEAD /livez HTTP/2.0\r\nHost: localhost\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 505 ") and received.endswith(b"\r\n\r\n")
+
+
 def test_peer_that_closes_its_side_gets_its_response() -> None:
     async def talk(client: Client) -> None:
         await client.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
