@@ -13,7 +13,7 @@ serve: .venv/serve        ## Start a metadata quorum of one, served on 127.0.0.1
 
 test: .venv/test          ## Every check, then the interoperability tests (they need Java 17, Maven, kcat, Chromium and Prometheus)
 	$(MAKE) --no-print-directory -j2 check prefetch
-	$(BIN)/python -m pytest -m interop -n 5 --dist loadfile --no-loadscope-reorder --durations=40
+	$(BIN)/python -m tools.check interop
 
 check: .venv/test         ## Every check: generated files, lint, import contracts, types, unit tests, links
 	$(BIN)/python -m tools.check

@@ -18,7 +18,7 @@ from kwire.codegen import protocol
 from kwire.codegen.generate import stale, tree, write
 from kwire.codegen.model import SchemaError
 from kwire.codegen.protocol import newest, protocol_files
-from tools.check import log_event_tables, state_diagrams, tidy
+from tools.check import again, log_event_tables, state_diagrams, tidy
 from tools.check.links import broken_links
 from tools.check.waits import figures
 from tools.site.build import SiteError, build
@@ -237,6 +237,16 @@ def unit_tests(_fix: bool) -> str:
     return _pytest("not interop and not alone", *on_every_core)
 
 
+def interop(_fix: bool) -> str:
+    """Run the interoperability tests, and those that fail again, alone. More run at a time than
+    there are cores: each waits for JVMs and elections half of its time.
+    """
+    beside = ("-n", "5", "--dist", "loadfile", "--no-loadscope-reorder", "--durations=40")
+    if again.run(beside, ROOT, selected=("-m", "interop")):
+        raise Failed("  see the report above")
+    return ""
+
+
 def _pytest(marked: str, *more: str) -> str:
     if subprocess.run([*_PYTEST, marked, *more], cwd=ROOT, check=False).returncode:
         raise Failed("  see the report above")
@@ -278,6 +288,7 @@ STEPS: Sequence[Step] = (
     Step("library", "unit tests of the library", library_tests, beside=True),
     Step("attacks", "attacks on a server", attacks, talks=True),
     Step("tests", "unit tests", unit_tests, talks=True),
+    Step("interop", "interoperability tests", interop, talks=True, on_demand=True),
     Step("waits", "waiting times and speed", waiting_times, talks=True, on_demand=True),
 )
 

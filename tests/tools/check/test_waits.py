@@ -23,7 +23,7 @@ def test_figure_is_the_best_of_its_rounds(noted: Path, request: pytest.FixtureRe
     speed.note("a long request", 0.31, usual_s=0.1)
     quick, slow = figures(noted.read_text().splitlines())
     test = request.node.nodeid
-    assert quick == (test, "a request", 3, 0.02, 0.01) and not quick.over
+    assert tuple(quick) == (test, "a request", 3, 0.02, 0.01) and not quick.over
     assert slow.over
     assert str(slow) == (
         f"{test}: a long request: best of 1: 310.0 ms, usually 100.0 ms  OVER 3 TIMES THAT"
