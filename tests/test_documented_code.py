@@ -15,7 +15,7 @@ import click
 import pytest
 
 from gateway.cli import main
-from gateway.cli.spark_init import WithInit, init
+from gateway.cli.spark import WithSubcommands
 from tests.documented import ROOT, Block, blocks, commands
 
 BLOCKS: Final = blocks()
@@ -97,8 +97,8 @@ def _check_kwire(words: list[str]) -> None:
         found = command.get_command(click.Context(command), words[0])
         assert found is not None, words
         command, words = found, words[1:]
-    if isinstance(command, WithInit) and words[:1] == ["init"]:
-        command, words = init, words[1:]
+    if isinstance(command, WithSubcommands) and words[0] in command.SUBCOMMANDS:
+        command, words = command.SUBCOMMANDS[words[0]], words[1:]
     known = {
         name
         for option in command.params

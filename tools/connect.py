@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from kwire.jars.maven import MavenError, resolve
 from tools import java
-from tools.maven import MavenError, resolve
 from tools.process import Process
 
 WORKER: Final = "org.apache.kafka.connect.cli.ConnectStandalone"

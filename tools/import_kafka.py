@@ -15,11 +15,11 @@ from typing import Any
 import click
 
 from kwire.codegen.model import SchemaError
+from kwire.jars.maven import MavenError
 from tools.facts.compare import differences, to_look_at
 from tools.facts.extract import read_facts, render
 from tools.facts.schemas import SCHEMAS, import_release, read_origin, write_origin
 from tools.java import JavaError
-from tools.maven import MavenError
 
 
 @click.command(epilog="Example: python -m tools.import_kafka 4.4.0")

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.maven import MavenError, cache_dir, resolve
+from kwire.jars.maven import MavenError, cache_dir, resolve
 
 KAFKA_VERSION = "4.3.1"
 #: Releases whose server is in Maven's repository and whose tools are not: those of the release

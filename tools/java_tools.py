@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Final
 
+from kwire.jars.maven import cache_dir
 from tools import java
-from tools.maven import cache_dir
 
 _PROGRAM: Final = Path(__file__).with_name("ToolRunner.java")
 #: Tools ask for little; a heap of the default size would grow with each of them.

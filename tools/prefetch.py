@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from importlib import metadata
 
+from kwire.jars.maven import MavenError, resolve
+from kwire.jars.spark import DELTA_FOR, delta_jars, spark_jars
 from tools import class_archive, connect, java, pyspark_release, spark_home
 from tools.java import JavaError
-from tools.maven import MavenError, resolve
 from tools.process import ProcessError, run_when_idle
 from tools.pyspark_release import InstallError
-from tools.spark_jars import DELTA_FOR, delta_jars, spark_jars
 
 #: Releases of Kafka that the tests run beside the usual one.
 _RELEASES = ("4.4.0", "4.1.2")
@@ -67,7 +67,7 @@ def _other_pyspark() -> None:
     classes would take longer than its few drivers gain.
     """
     python = str(pyspark_release.environment(DELTA_FOR))
-    command = [python, "-m", "tools.spark_jars"]
+    command = [python, "-m", "gateway", "spark", "jars"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         raise JavaError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")

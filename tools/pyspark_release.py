@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from tools.maven import cache_dir, locked
+from kwire.jars.maven import cache_dir, locked
 
 _TIMEOUT_S = 600
 _UNCOMPRESSED_WHEELS = Path(__file__).with_name("uncompressed_wheels.cfg")

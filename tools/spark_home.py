@@ -18,8 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from kwire.jars.maven import cache_dir, locked
 from tools.java import JavaError, java
-from tools.maven import cache_dir, locked
 
 #: For a driver's JVM that lives for minutes on few cores: the second compiler would take half of
 #: its processor time. Code of the first compiler needs a larger stack.

@@ -1,7 +1,7 @@
 """The whole metadata topic in one batch query: what is in it, and every topic with its number of
 partitions.
 
-spark-submit --jars $(python -m tools.spark_jars) docs/examples/spark_batch.py localhost:9092
+spark-submit --jars $(kwire spark jars) docs/examples/spark_batch.py localhost:9092
 """
 
 import sys

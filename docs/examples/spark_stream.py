@@ -1,6 +1,6 @@
 """Follow the metadata topic: a line for every change, a second after it at most, until stopped.
 
-    spark-submit --jars $(python -m tools.spark_jars) \
+    spark-submit --jars $(kwire spark jars) \
         docs/examples/spark_stream.py localhost:9092 /var/tmp/metadata
 
 The second argument is the checkpoint directory: started again with it, the query goes on where it

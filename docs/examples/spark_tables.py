@@ -1,6 +1,6 @@
 """Bring a table of decoded records up to date and end: for a job that runs every few minutes.
 
-    spark-submit --jars $(python -m tools.spark_jars) \
+    spark-submit --jars $(kwire spark jars) \
         docs/examples/spark_tables.py localhost:9092 /data/metadata
 
 Each run reads what is new since the last one, in micro-batches of a bounded size, and appends it to

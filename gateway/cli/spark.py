@@ -9,13 +9,14 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 
 from gateway.address import parse_address, shown
 from gateway.cli.lines import json_line, wants_json
-from gateway.cli.spark_init import WithInit
+from gateway.cli.spark_init import init
+from gateway.cli.spark_jars import jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,15 +36,34 @@ JOBS: Final = {
 }
 
 
+class WithSubcommands(click.Command):
+    """A command whose first argument may be the name of a subcommand; any other is its own."""
+
+    SUBCOMMANDS: ClassVar[dict[str, click.Command]] = {"init": init, "jars": jars}
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """The context of the command that ``args`` ask for."""
+        if args and (asked := self.SUBCOMMANDS.get(args[0])):
+            return asked.make_context(f"{info_name} {args[0]}", args[1:], parent=parent, **extra)
+        return super().make_context(info_name, args, parent=parent, **extra)
+
+
 @click.command(
     "spark",
-    cls=WithInit,
+    cls=WithSubcommands,
     short_help="Ask the past of a cluster: ISR changes, leader moves, config drift ...",
     help=(
         "Run JOB over SOURCE: a directory with a copy of a metadata log, a server's HOST:PORT, or a"
         " directory of tables that kwire.spark.tables or --tables wrote. PySpark does the work, in"
         " this process (pip install 'kwire[spark]'). kwire spark init DIR writes a project of a"
-        " pipeline instead: kwire spark init --help.\n\nWith several sources each row begins with"
+        " pipeline instead, kwire spark jars prints the jars of Spark's Kafka source: kwire spark"
+        " init --help, kwire spark jars --help.\n\nWith several sources each row begins with"
         " the id of its cluster, or with NAME of NAME=SOURCE. A source that fails is reported"
         " behind the rows of the others, with exit status 1.\n\n\b\nJobs:\n"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -47,22 +46,6 @@ def init(directory: Path, sources: tuple[str, ...]) -> None:
     except FileExistsError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"\ncd {shlex.quote(str(directory))} && {RUN}")
-
-
-class WithInit(click.Command):
-    """A command whose first argument may be ``init``; any other is its own."""
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """The context of the command that ``args`` ask for."""
-        if args[:1] == ["init"]:
-            return init.make_context(f"{info_name} init", args[1:], parent=parent, **extra)
-        return super().make_context(info_name, args, parent=parent, **extra)
 
 
 def _checked(source: str) -> str:

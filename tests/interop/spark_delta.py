@@ -10,12 +10,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from kwire.jars.maven import MavenError
+from kwire.jars.spark import delta_jars
 from kwire.spark import read_table, tables
 from kwire.spark.table.kinds import KINDS
 from tests.interop.clients import missing
-from tools.maven import MavenError
 from tools.spark_home import driver_options, environment
-from tools.spark_jars import delta_jars
 
 
 def test_spark_with_delta_reads_the_tables(logs: Any, tmp_path: Path) -> None:

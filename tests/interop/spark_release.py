@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from kwire.jars.spark import DELTA_FOR
 from tests.interop.clients import missing
 from tools import pyspark_release
-from tools.spark_jars import DELTA_FOR
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: The newest release that Delta is built for.

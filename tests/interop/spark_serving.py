@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kwire.jars.spark import spark_jars
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.spark import kafka_options
 from kwire.spark.options import Way
@@ -20,7 +21,6 @@ from tests.interop.truth import Log
 from tools import spark_home
 from tools.gateway_process import gateway
 from tools.process import Process
-from tools.spark_jars import spark_jars
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"

@@ -20,6 +20,7 @@ from gateway.log.snapshot_writer import SnapshotWriter
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings, Written
 from kwire.cluster import Image
+from kwire.jars.maven import resolve
 from kwire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -39,7 +40,6 @@ from tests.shared import needs_shared
 from tools import java, java_tools
 from tools.admin import Admin
 from tools.kafka import Cluster, Node, kafka
-from tools.maven import resolve
 
 _SHELL = "org.apache.kafka.shell.MetadataShell"
 _CONFIGS = "kafka.admin.ConfigCommand"

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyspark
 
 from kwire.cluster import Image, Loader
+from kwire.jars.spark import DELTA_FOR
 from kwire.spark import read_table, tables
 from kwire.spark.table.build import TABLES
 from kwire.spark.table.kinds import KINDS, Kind
@@ -34,7 +35,6 @@ from kwire.spark.table.store import Format
 from tests.kwire.spark.session import spark_session
 from tests.kwire.spark.table_rows import entity_at, load, rows_of
 from tests.shared import LOG_NAMES, needs_shared
-from tools.spark_jars import DELTA_FOR
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,6 +20,7 @@ import pytest
 if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
 
+from kwire.jars.spark import spark_jars
 from kwire.records import read_header
 from kwire.spark import register
 from kwire.spark.table.build import TABLES, read_table, tables
@@ -31,7 +32,6 @@ from tests.interop.test_logs import copied, new_batches
 from tests.kwire.spark.session import spark_session
 from tests.shared import mistyped, needs_shared
 from tools.gateway_process import gateway
-from tools.spark_jars import spark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kwire.jars.maven import MavenError
 from tools import connect, java
-from tools.maven import MavenError
 
 
 def test_worker_gets_its_settings_and_those_of_each_sink(

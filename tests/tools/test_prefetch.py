@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kwire.jars.maven import MavenError
 from tools import prefetch
-from tools.maven import MavenError
 
 
 def test_part_that_fails_is_reported_and_the_next_is_fetched(

@@ -21,13 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kwire.jars.maven import MavenError
+from kwire.jars.spark import spark_jars
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tools.bench import largelog, serving
 from tools.gateway_process import gateway
 from tools.java import KAFKA_VERSION
 from tools.kafka import FULL_SPEED, kafka
-from tools.maven import MavenError
-from tools.spark_jars import spark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

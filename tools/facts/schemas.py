@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kwire.codegen.schema import load_json, parse
-from tools.maven import resolve
+from kwire.jars.maven import resolve
 
 ARTIFACTS = (
     "kafka-clients",

@@ -11,10 +11,10 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
+from kwire.jars.maven import MavenError
+from kwire.jars.spark import spark_jars
 from tests.interop.clients import missing
-from tools.maven import MavenError
 from tools.spark_home import FEW_ROWS, driver_options, environment
-from tools.spark_jars import spark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,10 +1,8 @@
-"""Fetches the jars of Spark's Kafka source for the installed PySpark: ``python -m
-tools.spark_jars``.
+"""Fetches the jars of Spark's Kafka source for the installed PySpark (``kwire spark jars``).
 
 It asks Maven for the connector of PySpark's own version first. If that is incomplete, it takes the
-newest set of released jars that passed tests together, and prints that. It prints the paths with
-commas between, as ``spark.jars`` and ``spark-submit --jars`` take them. PySpark has everything else
-that the connector needs.
+newest set of released jars that passed tests together. PySpark has everything else that the
+connector needs. It imports no PySpark.
 """
 
 from __future__ import annotations
@@ -14,9 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import click
-
-from tools.maven import MavenError, resolve
+from kwire.jars.maven import MavenError, resolve
 
 #: Of the clients any 3.9 or 4.x serves; this is the one that Spark 4.2's connector names.
 CLIENTS = "3.9.2"
@@ -49,28 +45,15 @@ _DELTA_JARS = (
 
 @dataclass(frozen=True)
 class SparkJars:
-    """The jars, and one sentence that names them."""
+    """The jars, and one sentence that names them. As text it is the paths with commas between, as
+    ``spark.jars`` takes them.
+    """
 
     paths: tuple[Path, ...]
     which: str
 
     def __str__(self) -> str:
         return ",".join(map(str, self.paths))
-
-
-@click.command(epilog="Example: spark-submit --jars $(python -m tools.spark_jars) job.py")
-@click.option(
-    "--pyspark", help="Version of PySpark to find jars for; the installed one by default."
-)
-@click.option("--delta", is_flag=True, help="The jars of Delta instead.")
-def main(pyspark: str | None, delta: bool) -> None:
-    """Get the jars of Spark's Kafka source and print their paths."""
-    try:
-        found = delta_jars(pyspark) if delta else spark_jars(pyspark)
-    except MavenError as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(found.which, err=True)
-    click.echo(str(found))
 
 
 def spark_jars(pyspark: str | None = None) -> SparkJars:
@@ -119,7 +102,3 @@ def coordinates(connector: str, tokens: str) -> Sequence[str]:
         f"org.apache.kafka:kafka-clients:{CLIENTS}",
         "org.apache.commons:commons-pool2:2.13.1",
     )
-
-
-if __name__ == "__main__":
-    main()

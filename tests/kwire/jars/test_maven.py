@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.maven import MavenError, cache_dir, resolve
+from kwire.jars.maven import MavenError, cache_dir, resolve
 
 #: Writes a jar for every artifactId of the POM but `gone`, and counts its calls.
 _MVN = """#!/usr/bin/env python3

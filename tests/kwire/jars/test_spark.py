@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tools import spark_jars
-from tools.maven import MavenError
+from gateway.cli.spark_jars import jars
+from kwire.jars import spark
+from kwire.jars.maven import MavenError
 
 
 class Maven:
@@ -33,7 +34,7 @@ class Maven:
 
 def _maven(monkeypatch: pytest.MonkeyPatch, *versions: str) -> Maven:
     maven = Maven(*versions)
-    monkeypatch.setattr(spark_jars, "resolve", maven.resolve)
+    monkeypatch.setattr(spark, "resolve", maven.resolve)
     return maven
 
 
@@ -42,7 +43,7 @@ WORKING = ("spark-sql:4.2.0", "spark-token-provider:4.0.0")
 
 def test_the_connector_of_the_same_version_first(monkeypatch: pytest.MonkeyPatch) -> None:
     maven = _maven(monkeypatch, "spark-sql:4.3.0", "spark-token-provider:4.3.0", *WORKING)
-    found = spark_jars.spark_jars("4.3.0")
+    found = spark.spark_jars("4.3.0")
     assert len(maven.asked) == 1
     assert found.which.startswith("the connector of PySpark 4.3.0 itself")
     assert len(found.paths) == 4
@@ -50,7 +51,7 @@ def test_the_connector_of_the_same_version_first(monkeypatch: pytest.MonkeyPatch
 
 def test_fallback_set_is_used_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     _maven(monkeypatch, "spark-sql:4.3.0", *WORKING)
-    run = CliRunner().invoke(spark_jars.main, ["--pyspark", "4.3.0"])
+    run = CliRunner().invoke(jars, ["--pyspark", "4.3.0"])
     assert run.exit_code == 0
     assert "connector 4.2.0, token provider 4.0.0" in run.stderr
     assert run.stdout.strip().split(",")[0].endswith("spark-sql-kafka-0-10_2.13.jar")
@@ -59,7 +60,7 @@ def test_fallback_set_is_used_and_reported(monkeypatch: pytest.MonkeyPatch) -> N
 def test_no_guess_for_a_release_that_was_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
     maven = _maven(monkeypatch, *WORKING)
     with pytest.raises(MavenError, match=r"5\.0\.0"):
-        spark_jars.spark_jars("5.0.0")
+        spark.spark_jars("5.0.0")
     assert len(maven.asked) == 1
 
 
@@ -67,16 +68,16 @@ def test_missing_connector_and_missing_fallback_are_both_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _maven(monkeypatch)
-    run = CliRunner().invoke(spark_jars.main, ["--pyspark", "4.3.0"])
+    run = CliRunner().invoke(jars, ["--pyspark", "4.3.0"])
     assert run.exit_code == 1
     assert ":4.3.0" in run.output and ":4.2.0" in run.output
 
 
 def test_delta_for_the_release_that_it_is_built_for(monkeypatch: pytest.MonkeyPatch) -> None:
     maven = _maven(monkeypatch)
-    run = CliRunner().invoke(spark_jars.main, ["--delta", "--pyspark", "4.2.1"])
+    run = CliRunner().invoke(jars, ["--delta", "--pyspark", "4.2.1"])
     assert run.exit_code == 0 and "delta-spark_2.13.jar" in run.stdout
-    run = CliRunner().invoke(spark_jars.main, ["--delta", "--pyspark", "4.3.0"])
+    run = CliRunner().invoke(jars, ["--delta", "--pyspark", "4.3.0"])
     assert (
         run.exit_code == 1
         and "Delta 4.4.0 is built for PySpark 4.2, and this is 4.3.0" in run.output

@@ -1,0 +1,31 @@
+"""Implements ``kwire spark jars``: prints the paths of the jars of Spark's Kafka source."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(
+    "jars",
+    help=(
+        "Get the jars of Spark's Kafka source for the installed PySpark, and print their paths with"
+        " commas between, as spark.jars and spark-submit --jars take them. Maven (mvn) fetches them"
+        " once, into a cache."
+    ),
+    epilog="Example: spark-submit --jars $(kwire spark jars) job.py",
+)
+@click.option(
+    "--pyspark", help="Version of PySpark to find jars for; the installed one by default."
+)
+@click.option("--delta", is_flag=True, help="The jars of Delta instead.")
+def jars(pyspark: str | None, delta: bool) -> None:
+    """Print the paths, and on standard error a sentence that names the jars."""
+    from kwire.jars.maven import MavenError
+    from kwire.jars.spark import delta_jars, spark_jars
+
+    try:
+        found = delta_jars(pyspark) if delta else spark_jars(pyspark)
+    except MavenError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(found.which, err=True)
+    click.echo(str(found))

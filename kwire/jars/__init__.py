@@ -1,0 +1,1 @@
+"""Fetches jars that Spark needs beside PySpark, by Maven."""
