@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from kwire.cluster.image import Image
 
 
-def check(config: Config) -> None:
-    """Check the configuration without serving or connecting. Raises ConfigError."""
+def check(config: Config) -> list[str]:
+    """Check the configuration without serving; return warnings. Raises ConfigError."""
     source = metadata_source(config)
     _listener_auths(config, source)
     if config.management_listener is not None:
         from gateway.server.management.start import check_management
 
         check_management(config)
-    source.check()
+    return source.check()
 
 
 async def serve(

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gateway.address import Address
+from gateway.cli.format_values import parse_controllers, parse_feature, parse_scram
 from gateway.cli.lines import wants_json
-from kwire.protocol.metadata_version import LATEST_PRODUCTION_METADATA_VERSION, RELEASES
+from kwire.protocol.metadata_version import (
+    LATEST_PRODUCTION_METADATA_VERSION,
+    METADATA_VERSION,
+    RELEASES,
+    is_scram_supported,
+)
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -32,34 +38,6 @@ _KEYS: Final = {
 }
 
 
-def parse_controllers(text: str) -> list[tuple[int, Address, Uuid]]:
-    """Parse ``ID@HOST:PORT:DIRECTORYID,...`` (``DynamicVoters.parse``). Raises BadParameter."""
-    from gateway.address import parse_address
-    from kwire.uuid import Uuid
-
-    found: dict[int, tuple[int, Address, Uuid]] = {}
-    for part in (one.strip() for one in text.split(",")):
-        id, at, rest = part.partition("@")
-        place, colon, directory = rest.rpartition(":")
-        try:
-            if not (at and colon and id.isascii() and id.isdigit() and int(id) < 1 << 31):
-                raise ValueError(f"{part!r} is not of the form ID@HOST:PORT:DIRECTORYID")
-            if int(id) in found:
-                raise ValueError(f"controller {int(id)} is there twice")
-            found[int(id)] = int(id), parse_address(place), Uuid.parse(directory)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-    return list(found.values())
-
-
-def parse_feature(text: str) -> tuple[str, int]:
-    """Parse ``NAME=LEVEL``. Raises click.BadParameter."""
-    name, equals, level = text.partition("=")
-    if not (name and equals and level.isascii() and level.isdigit() and len(level) < 6):
-        raise click.BadParameter(f"{text!r} is not of the form NAME=LEVEL")
-    return name, int(level)
-
-
 @click.command(
     "format",
     short_help="Format a node's data directory.",
@@ -74,6 +52,8 @@ Examples:
                                                      join a running quorum
   kwire format -t 0JaTQd0lTVGcVpdCCW-ZFg -c static.properties
                                                      controller.quorum.voters is in the file
+  kwire format -t 0JaTQd0lTVGcVpdCCW-ZFg -c node1.properties --standalone \\
+      --add-scram 'SCRAM-SHA-512=[name=admin,password=...]'
 
 Exit status: 1 if the directory cannot be formatted, 2 if the options contradict each other. A
 single new node needs no format: kwire serve formats its directory.""",
@@ -150,6 +130,18 @@ single new node needs no format: kwire serve formats its directory.""",
     callback=lambda _, __, all: [*map(parse_feature, all)],
     help="The level of one feature, metadata.version among them. Repeatable.",
 )
+@click.option(
+    "-S",
+    "--add-scram",
+    "credentials",
+    metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+    multiple=True,
+    callback=lambda _, __, all: parse_scram(all),
+    help=(
+        "A user that can log in from the first start on, the same on all nodes; also with"
+        " iterations=, and salt= and saltedpassword= in base64 in place of password=. Repeatable."
+    ),
+)
 @click.option("--random-uuid", is_flag=True, help="Print a new id and do nothing else.")
 @click.option(
     "-o",
@@ -206,7 +198,7 @@ def _config(file: Path | None, given: dict[str, Any]) -> Config:
 def _data_dir(config: Config) -> Path:
     if config.data_dir is not None:
         return config.data_dir
-    from gateway.server.own_quorum import data_dir
+    from gateway.server.own_security import data_dir
 
     return data_dir(config)
 
@@ -228,9 +220,25 @@ def _wanted(config: Config, given: dict[str, Any]) -> Formatting:
             (one for id, _, one in given["controllers"] if id == config.node_id), directory_id
         )
     features = _features(given, is_dynamic=voters is not None)
+    _check_users(given, level=dict(features)[METADATA_VERSION])
     return Formatting(
-        _cluster_id(given["cluster_id"]), config.node_id, directory_id, features, voters
+        _cluster_id(given["cluster_id"]),
+        config.node_id,
+        directory_id,
+        features,
+        voters,
+        given["credentials"],
     )
+
+
+def _check_users(given: dict[str, Any], *, level: int) -> None:
+    from gateway.log import releases
+
+    if given["credentials"] and not is_scram_supported(level):
+        raise click.UsageError(
+            f"--add-scram: {releases.release_of(level)} has no SCRAM users: 3.5-IV2 is the oldest"
+            " that has"
+        )
 
 
 def _check_voters(config: Config, given: dict[str, Any]) -> None:
@@ -347,6 +355,7 @@ def _say(
         "directory.id": None if directory_id is None else str(directory_id),
         "features": dict(wanted.features),
         "voters": [one.voter_id for one in wanted.voters.voters] if wanted.voters else None,
+        "users": sorted({one.name for one in wanted.credentials}),
     }
     if not is_new:
         facts = {

@@ -115,7 +115,8 @@ def command(file: Path | None, check_config: bool, **given: Any) -> None:
         if check_config:
             from gateway.app import check
 
-            check(config)
+            for warning in check(config):
+                click.echo(f"kwire serve: warning: {warning}", err=True)
             click.echo("The configuration is good.")
             return
         _run(config)

@@ -1,8 +1,9 @@
 """Makes the records that a new active controller writes first (``ActivationRecordsGenerator``).
 
-The first controller of a cluster writes the bootstrap records: the levels of features. Whether they
-are committed is read from the image, not from a flag: if a leader loses its epoch before they are,
-the log has none, and the next leader writes them.
+The first controller of a cluster writes the bootstrap records: the levels of features, and what
+else formatting left for it, such as SCRAM users (KIP-900). Whether they are committed is read from
+the image, not from a flag: if a leader loses its epoch before they are, the log has none, and the
+next leader writes them.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ def _bootstrap(settings: ControllerSettings, level: int) -> Iterator[Message]:
         # Level 0 is the state without a record.
         if feature_level:
             yield FeatureLevelRecord(name=name, feature_level=feature_level)
+    yield from settings.bootstrap_records
     if features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):
         # The controller and all brokers must agree on which replicas are eligible, so the value
         # that decides it is in the log from the beginning (KIP-966).

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.security.secret import Secret
+from kwire.message import Message
 from kwire.protocol.metadata_version import LATEST_PRODUCTION_METADATA_VERSION
 
 
@@ -15,7 +16,8 @@ class ControllerSettings:
 
     ``serving_nodes`` are the ids of the quorum's nodes, which get the replicas while no broker is
     registered. ``metadata_version`` (a level, 7 to 30) and ``features`` (None: those of a new
-    cluster at that level) are finalized by the first leader. A broker must name ``cluster_id`` to
+    cluster at that level) are finalized by the first leader, which also writes
+    ``bootstrap_records``. A broker must name ``cluster_id`` to
     register.
     """
 
@@ -23,6 +25,7 @@ class ControllerSettings:
     serving_nodes: tuple[int, ...]
     metadata_version: int = LATEST_PRODUCTION_METADATA_VERSION
     features: Mapping[str, int] | None = None
+    bootstrap_records: Sequence[Message] = ()
     num_partitions: int = 1
     default_replication_factor: int = 1
     max_idle_interval_ms: int = 500  #: ``metadata.max.idle.interval.ms``; 0: no NoOpRecords

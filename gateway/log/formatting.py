@@ -1,7 +1,7 @@
 """Formats a data directory for one node, as ``kafka-storage format`` does, so that Kafka starts on
 it too.
 
-``bootstrap.checkpoint``: the features that the first leader finalizes.
+``bootstrap.checkpoint``: the features that the first leader finalizes, and the first users (SCRAM).
 ``__cluster_metadata-0/0-0.checkpoint``: the first voters of a dynamic quorum (KIP-853).
 ``meta.properties``: cluster and node of the directory; it is written last, because without it
 nothing counts as formatted, and whatever a crash left of the other files is written again. It does
@@ -31,11 +31,13 @@ from gateway.log.releases import LEVEL_MAX, features_of
 from gateway.log.snapshot_file import SnapshotFile
 from gateway.wall_clock import wall_ms
 from kwire.errors import DecodeError
+from kwire.message import Message
 from kwire.messages.feature_level_record import FeatureLevelRecord
+from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kwire.messages.voters_record import Endpoint, KRaftVersionFeature, Voter, VotersRecord
 from kwire.metadata_log.file_names import BOOTSTRAP_SNAPSHOT, segment_name
 from kwire.metadata_log.reader import read_log_file
-from kwire.records import encode_metadata_record
+from kwire.records import decode_metadata_record, encode_metadata_record
 from kwire.uuid import Uuid
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
@@ -49,7 +51,8 @@ class Formatting:
     (``releases.features_of``).
 
     ``voters``: the first voters of a dynamic quorum, the same on all its nodes; None for a static
-    quorum, and for a node that will join one.
+    quorum, and for a node that will join one. ``credentials``: SCRAM users that the first leader
+    writes to the log.
     """
 
     cluster_id: str
@@ -58,6 +61,7 @@ class Formatting:
     # metadata.version comes first: it decides at which versions the records behind it are read.
     features: Sequence[tuple[str, int]] = features_of(LEVEL_MAX)
     voters: VotersRecord | None = None
+    credentials: Sequence[UserScramCredentialRecord] = ()
 
 
 def random_uuid() -> Uuid:
@@ -153,6 +157,35 @@ def check_formatted(data_dir: Path, cluster_id: str, node_id: int) -> MetaProper
     return known
 
 
+def first_credentials(data_dir: Path) -> tuple[UserScramCredentialRecord, ...] | None:
+    """Return the SCRAM users that a formatted directory brings into a new cluster.
+
+    None where that is not known: the directory is not formatted, or its node has run. Raises
+    LogDamaged, DiskFailed.
+    """
+    if read_meta(data_dir) is None or _used_files(data_dir):
+        return None
+    records = bootstrap_records(data_dir)
+    return tuple(one for one in records if isinstance(one, UserScramCredentialRecord))
+
+
+def has_first_voters(data_dir: Path) -> bool:
+    """Whether a directory was formatted with the first voters of a dynamic quorum."""
+    return (data_dir / PARTITION_DIRECTORY / BOOTSTRAP_SNAPSHOT.file_name).exists()
+
+
+def bootstrap_records(data_dir: Path) -> list[Message]:
+    """Return the records in ``bootstrap.checkpoint``, which the first leader writes to the log
+    (KIP-778, KIP-900). Raises LogDamaged, DiskFailed.
+    """
+    try:
+        return [decode_metadata_record(value)[2] for value in read_bootstrap(data_dir) or ()]
+    except DecodeError as error:
+        raise LogDamaged(
+            str(data_dir / BOOTSTRAP_FILE), -1, error.reason, "format the directory again"
+        ) from error
+
+
 def read_bootstrap(data_dir: Path) -> tuple[bytes, ...] | None:
     """Return the values of the records in ``bootstrap.checkpoint``, frame included; None without
     the file.
@@ -185,9 +218,19 @@ def _refuse_used(data_dir: Path) -> None:
     """Refuse a directory that has a log without meta.properties: formatting would give the log to
     this node. Raises AlreadyFormatted, DiskFailed.
     """
+    used = _used_files(data_dir)
+    if used:
+        raise AlreadyFormatted(
+            f"{data_dir} has no {meta_properties.FILE_NAME}, but a log ({used[0]}): "
+            "restore the file from a copy, or remove the whole directory"
+        )
+
+
+def _used_files(data_dir: Path) -> list[Path]:
+    """Return files which show that a node has run here."""
     directory = data_dir / PARTITION_DIRECTORY
     with doing("look at", directory):
-        # Either shows that a voter has run here, also if its log is empty.
+        # Either is there once a voter has run, also if its log is empty.
         used = [
             path for path in (data_dir / RECOVERY_POINT, directory / QUORUM_STATE) if path.exists()
         ]
@@ -197,19 +240,16 @@ def _refuse_used(data_dir: Path) -> None:
             # An empty segment is what a first start leaves that did not get far.
             used += [path for path in logs if path.stat().st_size]
             used += [directory / snapshot.file_name for snapshot in listing.snapshots]
-    if used:
-        raise AlreadyFormatted(
-            f"{data_dir} has no {meta_properties.FILE_NAME}, but a log ({used[0]}): "
-            "restore the file from a copy, or remove the whole directory"
-        )
+    return used
 
 
 def _write(data_dir: Path, formatting: Formatting, disk: Disk) -> None:
     now_ms = wall_ms()
     bootstrap = _MemorySink()
     file = SnapshotFile(bootstrap, BOOTSTRAP_SNAPSHOT, last_contained_log_timestamp=now_ms)
-    for name, level in formatting.features:
-        file.append(encode_metadata_record(FeatureLevelRecord(name=name, feature_level=level), 0))
+    levels = [FeatureLevelRecord(name=name, feature_level=one) for name, one in formatting.features]
+    for record in (*levels, *formatting.credentials):
+        file.append(encode_metadata_record(record, 0))
     file.finish()
     # Encoded in memory and written as a whole, so that a crash leaves no half of it.
     disk.replace(data_dir / BOOTSTRAP_FILE, bytes(bootstrap.data))

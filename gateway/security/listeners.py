@@ -121,7 +121,7 @@ def check_own_principal(config: Config, security: ClientSecurity) -> None:
     others = len(config.controller_quorum_voters) > 1 or config.controller_quorum_bootstrap_servers
     if config.authorizer_class_name is None or not others:
         return
-    own = _own_principal(config, security)
+    own = own_principal(config, security)
     if own not in parse_super_users(config.super_users):
         raise ConfigError(
             f"super.users: {own} is missing: the other voters know this node by that name and would"
@@ -129,7 +129,8 @@ def check_own_principal(config: Config, security: ClientSecurity) -> None:
         )
 
 
-def _own_principal(config: Config, security: ClientSecurity) -> str:
+def own_principal(config: Config, security: ClientSecurity) -> str:
+    """Return the principal by which other nodes know this node."""
     if security.sasl is not None:
         return f"User:{security.sasl.username}"
     listener = read_listeners(config).get(config.controller_listener_names[0])

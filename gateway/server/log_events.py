@@ -288,6 +288,7 @@ _QUORUM: Final = (
         "weak security",
         "The client properties allow weaker security than is possible. `error` says which.",
     ),
+    _problem("no super user can log in", "The leader has read the log, and found no credential."),
     _problem(
         "node not registered",
         "The controller refused this node's registration. This node tries again.",

@@ -93,8 +93,8 @@ class MetadataSource(abc.ABC):
         return Path(home) / "kwire" / f"cluster-{quote(self.partition.cluster_id, safe='')}"
 
     @abc.abstractmethod
-    def check(self) -> None:
-        """Check what can be checked without serving or connecting. Raises ConfigError."""
+    def check(self) -> list[str]:
+        """Check what can be checked without serving; return warnings. Raises ConfigError."""
 
     @abc.abstractmethod
     def open(
@@ -121,9 +121,10 @@ class MetadataSource(abc.ABC):
 class LogSource(MetadataSource):
     """``log.dirs`` or the sample log: files that Kafka writes, or wrote. Read only."""
 
-    def check(self) -> None:
+    def check(self) -> list[str]:
         """Raise ConfigError if there is no metadata log."""
         self._open_directory()
+        return []
 
     def open(
         self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
@@ -167,11 +168,12 @@ class ObserverSource(MetadataSource):
         relays = self._quorum is not None and self._quorum.is_relay
         return self._quorum.driver if self._quorum is not None and relays else None
 
-    def check(self) -> None:
+    def check(self) -> list[str]:
         """Raise ConfigError if the client properties cannot be used."""
         from gateway.server.observed_quorum import upstream_security
 
         upstream_security(self.config)
+        return []
 
     def open(
         self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
@@ -209,15 +211,15 @@ class ControllerSource(MetadataSource):
 
     def default_state_dir(self) -> Path:
         """``kwire/`` in the node's data directory."""
-        from gateway.server.own_quorum import data_dir
+        from gateway.server.own_security import data_dir
 
         return data_dir(self.config) / "kwire"
 
-    def check(self) -> None:
-        """Raise ConfigError if nodes could not connect to each other."""
-        from gateway.server.own_quorum import security_among_nodes
+    def check(self) -> list[str]:
+        """Raise ConfigError if nodes or super users could not connect."""
+        from gateway.server.own_security import check_security
 
-        security_among_nodes(self.config)
+        return check_security(self.config)[1]
 
     def open(
         self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack

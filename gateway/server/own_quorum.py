@@ -7,11 +7,10 @@ counterpart for an observer of another quorum.
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -24,10 +23,10 @@ from gateway.log.audit_log import AuditSettings
 from gateway.log.errors import LogError
 from gateway.log.formatting import (
     Formatting,
+    bootstrap_records,
     ensure_formatted,
     format_directory,
     random_uuid,
-    read_bootstrap,
 )
 from gateway.log.listing import list_directory
 from gateway.log.metadata_files import read_meta
@@ -39,13 +38,13 @@ from gateway.quorum.requests import describe_quorum
 from gateway.quorum.settings import RaftSettings
 from gateway.security.authorizer import authorizer_of
 from gateway.security.delegation_tokens import token_secret
-from gateway.security.listeners import check_own_principal, node_security
 from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.audit_log_writer import AuditLogWriter
 from gateway.server.controller.changes import Changes
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
-from gateway.server.observed_quorum import log_settings, upstream_security
+from gateway.server.observed_quorum import log_settings
+from gateway.server.own_security import check_security, data_dir, formats_itself, lockout_of
 from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
@@ -60,20 +59,21 @@ from gateway.wall_clock import wall_ms
 from kwire.cluster.image import METADATA_VERSION
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.feature_level_record import FeatureLevelRecord
-from kwire.records import decode_metadata_record
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from gateway.config import Config
     from gateway.ports import Endpoint
-    from gateway.security.client_properties import ClientSecurity
     from gateway.server.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
     from gateway.server.management.quorum_status import QuorumStatus
     from kwire.cluster.image import Image
     from kwire.message import Message
+
+    _FindLockout = Callable[[Iterable[tuple[int, str]]], str | None]
     from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: The server reports that it is ready when the high watermark is known, or after this time, s. It
@@ -97,11 +97,11 @@ class OwnQuorum:
         endpoints: Sequence[Endpoint],
         how: Connecting,
         reports: Reports,
-        bootstrap: Mapping[str, int],
+        bootstrap: Sequence[Message],
         audit: AuditPartition | None = None,
     ) -> None:
         """``endpoints`` of this node, those of controller listeners first. ``bootstrap``: the
-        levels of features that the first controller finalizes, metadata.version among them.
+        records that the first controller writes, the levels of features among them.
         ``audit``: the partition of the audit topic, None without ``metadata.audit.enable``.
         """
         self.raft = raft
@@ -109,6 +109,7 @@ class OwnQuorum:
         self.listener = config.controller_listener_names[0]
         self._log = log
         self._reports = reports
+        self._find_lockout: _FindLockout | None = partial(lockout_of, config, how.security)
         self._loader = MetadataLoader(
             log.store.directory, index_acls=config.authorizer_class_name is not None
         )
@@ -156,7 +157,7 @@ class OwnQuorum:
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            applied = self.authorizer.catch_up, self.controller.image_advanced
+            applied = self.authorizer.catch_up, self.controller.image_advanced, self._check_logins
             nursery.start_soon(keep_image, self._loader, self._log, self._reports, *applied)
             nursery.start_soon(self.controller.run)
             nursery.start_soon(
@@ -210,6 +211,17 @@ class OwnQuorum:
 
         self.driver.handle_request(describe_quorum(), _DESCRIBE_VERSION, self.listener, respond)
 
+    def _check_logins(self) -> None:
+        """Report once, as the leader, which alone knows the whole log, that no super user can log
+        in.
+        """
+        leads = self.raft.leader_id == self.raft.node_id and not self._loader.behind
+        if self._find_lockout is None or not (leads and self.image.metadata_version):
+            return
+        problem, self._find_lockout = self._find_lockout(self.image.scram), None
+        if problem is not None:
+            self._reports.report("no super user can log in", error=problem)
+
     def _written(self, snapshot_id: SnapshotId) -> None:
         self.driver.submit(SnapshotWritten(snapshot_id))
 
@@ -227,7 +239,7 @@ def open_own_quorum(
 
     ``stack`` closes the files. Raises ConfigError.
     """
-    security = security_among_nodes(config)
+    security, _ = check_security(config)
     where = data_dir(config)
     controllers = {
         name: Address(one.host, one.port)
@@ -251,7 +263,7 @@ def open_own_quorum(
             audit = AuditPartition(where, _audit_settings(config), cluster_id=store.cluster_id)
             stack.callback(_close, audit, reports)
         facts = stored(store.stored())
-        bootstrap = _bootstrap(where)
+        bootstrap = bootstrap_records(where)
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
     for warning in security.warnings:
@@ -272,25 +284,6 @@ def open_own_quorum(
         endpoints.values(), key=lambda one: one.listener not in config.controller_listener_names
     )
     return log, OwnQuorum(raft, log, config, own_endpoints, how, reports, bootstrap, audit)
-
-
-def security_among_nodes(config: Config) -> ClientSecurity:
-    """Security of connections to the other nodes: that of ``command.config``, else that of the
-    controller listener, which all nodes configure alike. Raises ConfigError.
-    """
-    security = (
-        upstream_security(config) if config.command_config is not None else node_security(config)
-    )
-    check_own_principal(config, security)
-    return security
-
-
-def data_dir(config: Config) -> Path:
-    """``data.dir``, else a directory for ``node.id`` in the user's data directory."""
-    if config.data_dir is not None:
-        return config.data_dir
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "kwire" / f"node-{config.node_id}"
 
 
 def raft_settings(
@@ -324,37 +317,31 @@ def _format_if_fresh(config: Config, where: Path, controllers: Mapping[str, Addr
     Any other quorum has to be formatted by ``kwire format``: each of its nodes would make up a
     cluster id of its own, and so belong to another cluster.
     """
-    voters = config.controller_quorum_voters
-    if voters and (config.cluster_id is not None or list(voters) == [config.node_id]):
+    if not formats_itself(config):
+        return
+    if config.controller_quorum_voters:
         if read_meta(where) is None:
             wanted = Formatting(
                 config.cluster_id or str(random_uuid()), config.node_id, random_uuid()
             )
             format_directory(where, wanted)
-    elif not voters and not config.controller_quorum_bootstrap_servers:
+    else:
         ensure_formatted(
             where, node_id=config.node_id, cluster_id=config.cluster_id, endpoints=controllers
         )
 
 
-def _bootstrap(where: Path) -> dict[str, int]:
-    """Feature levels that formatting wrote to bootstrap.checkpoint (KIP-778). Raises LogError."""
-    records = [decode_metadata_record(value)[2] for value in read_bootstrap(where) or ()]
-    return {
-        record.name: record.feature_level
-        for record in records
-        if isinstance(record, FeatureLevelRecord)
-    }
-
-
 def _controller(
     config: Config,
     serving: Sequence[int],
-    bootstrap: Mapping[str, int],
+    bootstrap: Sequence[Message],
     cluster_id: str,
     raft: Raft,
 ) -> Controller:
-    level = bootstrap.get(METADATA_VERSION)
+    levels = {
+        one.name: one.feature_level for one in bootstrap if isinstance(one, FeatureLevelRecord)
+    }
+    level = levels.pop(METADATA_VERSION, None)
     settings = ControllerSettings(
         node_id=config.node_id,
         serving_nodes=tuple(serving),
@@ -371,8 +358,10 @@ def _controller(
         token_expiry_check_interval_ms=config.delegation_token_expiry_check_interval_ms,
     )
     if level is not None:
-        features = {name: one for name, one in bootstrap.items() if name != METADATA_VERSION}
-        settings = replace(settings, metadata_version=level, features=features)
+        others = [one for one in bootstrap if not isinstance(one, FeatureLevelRecord)]
+        settings = replace(
+            settings, metadata_version=level, features=levels, bootstrap_records=others
+        )
     return Controller(settings, random=secrets.token_bytes, kraft=raft)
 
 

@@ -29,6 +29,14 @@ CLUSTER_ID = "QKPByyaYQyWJjkXGE6EEwA"
 VOTERS = "1@127.0.0.1:19093:jejmYUtCT5uVMljQHNQ3AQ,2@localhost:19094:jejmYUtCT5uVMljQHNQ3Ag"
 #: The newest level of the Kafka release that the tests run.
 LEVEL = ("--release-version", java.KAFKA_VERSION.rpartition(".")[0])
+_SALTED = (
+    "salt=MWx2NHBkbnc0ZndxN25vdGN4bTB5eTFrN3E=,"
+    "saltedpassword=mT0yyUUxnlJaC99HXgRTSYlbuqa4FSGtJCJfTMvjYCE="
+)
+_USERS = (
+    *("--add-scram", f"SCRAM-SHA-256=[name=alice,iterations=8192,{_SALTED}]"),
+    *("--add-scram", "SCRAM-SHA-512=[name=bob,password=x=y,salt=YWJj]"),
+)
 #: Words in the log of a controller that failed.
 _TROUBLE = ("Exception", "FATAL", "Encountered fatal fault")
 #: Kafka's controller refuses the registration of its own node, and says why, until it is active.
@@ -115,6 +123,7 @@ def contents(path: Path, unlike: Sequence[bytes] = ()) -> list[Any]:
             ["--no-initial-controllers", "-r", "4.1", "-f", "group.version=0"],
             ["-N", "-r", "4.1", "-f", "group.version=0"],
         ),
+        (["--no-initial-controllers", *_USERS], ["-N", *LEVEL, *_USERS]),
     ],
     ids=[
         "standalone",
@@ -122,6 +131,7 @@ def contents(path: Path, unlike: Sequence[bytes] = ()) -> list[Any]:
         "no initial controllers",
         "3.9",
         "4.1 without groups",
+        "users",
     ],
 )
 def test_formatted_files_are_those_of_kafka(

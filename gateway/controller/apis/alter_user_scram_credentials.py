@@ -7,8 +7,6 @@ server verifies a login, and which are no use to log in (RFC 5802).
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -16,15 +14,16 @@ from typing import TYPE_CHECKING, Final
 from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.errors import ApiError
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.security.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
+from gateway.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
+from gateway.security.scram_credentials import credential_record
 from gateway.streamed import Streamed, respond
+from kwire.cluster.tree import SCRAM_MECHANISMS
 from kwire.message import Message
 from kwire.messages.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
 from kwire.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
-from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kwire.protocol import ApiKey, ErrorCode
 from kwire.protocol.metadata_version import is_scram_supported
 
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
         ScramCredentialDeletion,
         ScramCredentialUpsertion,
     )
-
-#: ``ScramMechanism``: the number in requests and records, and the hash.
-_HASH_OF: Final = {1: HASHES["SCRAM-SHA-256"], 2: HASHES["SCRAM-SHA-512"]}
 
 
 def alter_user_scram_credentials(
@@ -107,23 +103,15 @@ def _credential(asked: ScramCredentialUpsertion) -> Message:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not asked.salted_password:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salted password must not be empty")
-    algorithm = _HASH_OF[asked.mechanism]
-    # The log has StoredKey, a hash of ClientKey: a reader of the log cannot log in (RFC 5802, 3).
-    client_key = hmac.digest(asked.salted_password, b"Client Key", algorithm)
-    return UserScramCredentialRecord(
-        name=asked.name,
-        mechanism=asked.mechanism,
-        salt=asked.salt,
-        stored_key=hashlib.new(algorithm, client_key).digest(),
-        server_key=hmac.digest(asked.salted_password, b"Server Key", algorithm),
-        iterations=asked.iterations,
+    return credential_record(
+        asked.name, asked.mechanism, asked.salt, asked.salted_password, asked.iterations
     )
 
 
 def _check(user: str, mechanism: int) -> None:
     if not user:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    if mechanism not in _HASH_OF:
+    if mechanism not in SCRAM_MECHANISMS:
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
 
 

@@ -124,6 +124,19 @@ def test_features(tmp_path: Path) -> None:
     )
 
 
+def test_first_users_are_records_behind_the_features(tmp_path: Path) -> None:
+    scram = [
+        f"SCRAM-SHA-{bits}=[name={name},password=x]" for bits, name in ((256, "a"), (512, "b"))
+    ]
+    facts = formatted(tmp_path, "-s", "--add-scram", scram[0], "-S", scram[1])
+    assert facts["users"] == ["a", "b"]
+    last: list[Any] = [decode_metadata_record(value)[2] for value in read_bootstrap(tmp_path) or ()]
+    assert [(one.name, one.mechanism, one.iterations) for one in last[-2:]] == [
+        ("a", 1, 4096),
+        ("b", 2, 4096),
+    ]
+
+
 def test_a_second_time(tmp_path: Path) -> None:
     first = formatted(tmp_path, "-s")
     again = run("-t", CLUSTER_ID, "--data-dir", str(tmp_path), "-s")
@@ -189,6 +202,11 @@ def test_as_text(tmp_path: Path) -> None:
             "'group.version' is not of the form NAME=LEVEL",
         ),
         (["-t", CLUSTER_ID, "-s", "-f", "nothing=1"], "nothing is no feature"),
+        (["-t", CLUSTER_ID, "-s", "-S", "SCRAM-SHA-256=[name=a]"], "give one of password and"),
+        (
+            ["-t", CLUSTER_ID, "-N", "-r", "3.4-IV0", "-S", "SCRAM-SHA-256=[name=a,password=b]"],
+            "--add-scram: 3.4-IV0 has no SCRAM users: 3.5-IV2 is the oldest that has",
+        ),
         (
             ["-t", CLUSTER_ID, "-s", "--listeners", "CONTROLLER://h:0,PLAINTEXT://h:1"],
             "needs a fixed port",

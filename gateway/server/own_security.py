@@ -1,0 +1,91 @@
+"""Decides how a node of its own quorum connects to the others, and whether a new cluster would let
+a super user in.
+
+It reads the configuration and the formatted directory, and opens no connection. ``own_quorum`` runs
+the node.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.config import ConfigError
+from gateway.log.errors import LogError
+from gateway.log.formatting import first_credentials, has_first_voters
+from gateway.log.metadata_files import read_meta
+from gateway.security.first_login import lockout
+from gateway.security.listeners import (
+    check_own_principal,
+    node_security,
+    own_principal,
+    read_listeners,
+)
+from gateway.server.observed_quorum import upstream_security
+from kwire.cluster.tree import SCRAM_MECHANISMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gateway.config import Config
+    from gateway.security.client_properties import ClientSecurity
+
+
+def security_among_nodes(config: Config) -> ClientSecurity:
+    """Security of connections to the other nodes: that of ``command.config``, else that of the
+    controller listener, which all nodes configure alike. Raises ConfigError.
+    """
+    security = (
+        upstream_security(config) if config.command_config is not None else node_security(config)
+    )
+    check_own_principal(config, security)
+    return security
+
+
+def check_security(config: Config) -> tuple[ClientSecurity, list[str]]:
+    """Return :func:`security_among_nodes`, and warnings. Raises ConfigError, also if a new cluster
+    would let no super user in.
+    """
+    security, where = security_among_nodes(config), data_dir(config)
+    try:
+        first = first_credentials(where)
+        is_new = first is not None or (read_meta(where) is None and formats_itself(config))
+        is_dynamic = not config.controller_quorum_voters
+        joins = is_dynamic and not (formats_itself(config) or has_first_voters(where))
+    except LogError as error:
+        raise ConfigError(f"data.dir: {error}") from None
+    if not is_new or joins:  # the log of the quorum has the users
+        return security, []
+    problem = lockout_of(config, security, ((one.mechanism, one.name) for one in first or ()))
+    if problem is None:
+        return security, []
+    if len(config.controller_quorum_voters) > 1:  # the other voters may have a log with users
+        return security, [problem]
+    raise ConfigError(problem)
+
+
+def lockout_of(
+    config: Config, security: ClientSecurity, credentials: Iterable[tuple[int, str]]
+) -> str | None:
+    """Return why no super user can log in with SCRAM ``credentials``, (number of the mechanism,
+    user) each; None where one can.
+    """
+    named = {(SCRAM_MECHANISMS.get(number, ""), user) for number, user in credentials}
+    return lockout(config, read_listeners(config), named, own_principal(config, security))
+
+
+def data_dir(config: Config) -> Path:
+    """``data.dir``, else a directory for ``node.id`` in the user's data directory."""
+    if config.data_dir is not None:
+        return config.data_dir
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "kwire" / f"node-{config.node_id}"
+
+
+def formats_itself(config: Config) -> bool:
+    """Whether ``kwire serve`` formats the empty directory of this node."""
+    voters = config.controller_quorum_voters
+    if voters:
+        return config.cluster_id is not None or list(voters) == [config.node_id]
+    return not config.controller_quorum_bootstrap_servers
