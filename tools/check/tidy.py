@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+from tools.check import clocks
+
 RATCHET: Final = Path(__file__).with_name("tidy.json")
 CODE_WIDTH: Final = 100
 PROSE_WIDTH: Final = 120
@@ -124,6 +126,8 @@ def _code(text: str, name: str) -> Iterator[Finding]:
         yield from _words(name, number, prose)
         if head := _HEAD_OUT.match(prose):
             yield Finding(name, number, "head", f"begins with {head[1]}: name the actor")
+    for one in clocks.findings(text, tree, name):
+        yield Finding(name, *one)
     if _SUSPECT.search(text):
         for expression in ast.walk(tree):
             yield from _constructs(name, expression)
