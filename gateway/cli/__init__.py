@@ -40,6 +40,7 @@ COMMANDS = (
     "apis",
     "conform",
     "generate",
+    "docs",
 )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.clients import missing
+from tools.check.links import broken_links
 from tools.loop_reports import loop_reports
 
 pytestmark = pytest.mark.interop
@@ -245,3 +246,15 @@ def test_extras_make_tables_in_each_format(with_extras: Path, tmp_path: Path) ->
     assert found.pop("records") == len(records)
     assert found["parquet"]["topics"] == sorted(state["topics"]["byName"]) != []
     assert found["parquet"]["changes"] and all(one == found["parquet"] for one in found.values())
+
+
+def test_installed_package_brings_the_documentation_with_every_file_that_it_links_to(
+    installed: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    run([installed / "kwire", "docs", "--to", copy], tmp_path)
+    pages = sorted(copy.rglob("*.md"))
+    assert len(pages) > 40
+    # Of the pages at the top only the README and the changelog are for users.
+    broken = [f"{page}: {link}" for page in pages for link in broken_links(page)]
+    assert [link for link in broken if "CONTRIBUTING.md" not in link] == []

@@ -18,7 +18,7 @@ from kwire.codegen import protocol
 from kwire.codegen.generate import stale, tree, write
 from kwire.codegen.model import SchemaError
 from kwire.codegen.protocol import newest, protocol_files
-from tools.check import again, log_event_tables, state_diagrams, tidy
+from tools.check import again, description, log_event_tables, state_diagrams, tidy
 from tools.check.links import broken_links
 from tools.check.waits import figures
 from tools.site.build import SiteError, build
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMAS = ROOT / "schemas"
 
 #: Generated text, facts of others, and a list that speaks of old names.
-_NOT_TIDIED = ("kwire/messages/", "schemas/", "CHANGELOG.md")
+_NOT_TIDIED = ("kwire/messages/", "schemas/", "CHANGELOG.md", description.PAGE)
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-m")
 #: Tests that compute for long, and neither serve nor wait.
 _LIBRARY = tuple(
@@ -94,7 +94,7 @@ def generated(fix: bool) -> str:
     problems += [
         f"  kwire/protocol: {problem}" for problem in protocol.stale(facts, ROOT / "kwire/protocol")
     ]
-    problems += _log_events(fix) + _state_diagrams(fix)
+    problems += _log_events(fix) + _state_diagrams(fix) + _description(fix)
     if problems:
         raise Failed("\n".join([*problems, "  python -m tools.check --fix writes them anew"]))
     return f"{sum(map(len, packages.values())) + len(facts)} modules"
@@ -111,6 +111,16 @@ def _log_events(fix: bool) -> list[str]:
         path.write_text(written, encoding="utf-8")
     elif page != written:
         return [f"  {log_event_tables.PAGE}: its tables of log events differ from log_events.py"]
+    return []
+
+
+def _description(fix: bool) -> list[str]:
+    path = ROOT / description.PAGE
+    text = description.written((ROOT / description.SOURCE).read_text(encoding="utf-8"))
+    if fix:
+        path.write_text(text, encoding="utf-8")
+    elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+        return [f"  {description.PAGE}: differs from what {description.SOURCE} becomes"]
     return []
 
 

@@ -15,6 +15,7 @@ include_patterns = [
     "docs/*.md",
     "docs/decisions/*.md",
 ]
+exclude_patterns = ["docs/description.md"]
 root_doc = "docs/index"
 
 # Headings are link targets under the names that GitHub gives them.

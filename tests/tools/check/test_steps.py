@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.check import log_event_tables, state_diagrams, steps
+from tools.check import description, log_event_tables, state_diagrams, steps
 from tools.check.__main__ import main
 
 
@@ -31,6 +31,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "docs").mkdir()
     for page in (log_event_tables.PAGE, *state_diagrams.PAGES):
         shutil.copy(steps.ROOT / page, tmp_path / "docs")
+    shutil.copy(steps.ROOT / description.SOURCE, tmp_path)
     monkeypatch.setattr(steps, "ROOT", tmp_path)
     monkeypatch.setattr(steps, "SCHEMAS", tmp_path / "schemas")
     steps.generated(True)
