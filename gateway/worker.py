@@ -24,6 +24,7 @@ from gateway.ports import Authorizer, Endpoint, Partition
 from gateway.server.clients.bound_listener import bind_listeners
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
+from gateway.server.collector import settle_collector
 from gateway.server.first_use import import_first_use_modules
 from gateway.server.logs import Reports, configure
 from gateway.server.server import run_server
@@ -45,7 +46,6 @@ from gateway.server.workers.messages import (
 from gateway.server.workers.node_link import NodeLink
 from gateway.server.workers.of_node import limits_of_worker
 from gateway.server.workers.worker_counts import counts_of
-from gateway.sources.image_memory import freeze_survivors, hand_over_quickly
 
 if TYPE_CHECKING:
     from gateway.groups.events import Event, Result
@@ -251,10 +251,7 @@ class _Worker:
         assert self._context is not None
         async with trio.open_nursery() as nursery:
             await nursery.start(run_server, self._context, bound, self._stop)
-            gc.freeze()
-            freeze_survivors()
-            hand_over_quickly()
-            gc.enable()
+            settle_collector()
             self._link.send(Ready())
         scope.cancel()
 

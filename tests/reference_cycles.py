@@ -1,7 +1,7 @@
 """Tells whether an object is released with its last reference, without a pass of the collector.
 
 The server freezes what survives a full pass of the collector (``gc.freeze``), so an object in a
-reference cycle that lives that long is never released.
+reference cycle that lives that long is only released when memory has grown by a quarter.
 """
 
 from __future__ import annotations

@@ -165,17 +165,14 @@ async def _main(config: Config) -> None:
     import trio
 
     from gateway.app import serve
-    from gateway.sources.image_memory import freeze_survivors, hand_over_quickly
+    from gateway.server.collector import settle_collector
 
     stop = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_stop_at_signal, signals, stop, nursery.cancel_scope)
             ready = await nursery.start(serve, config, stop)
-            gc.freeze()
-            freeze_survivors()
-            hand_over_quickly()
-            gc.enable()
+            settle_collector()
             if not ready.ended.is_set():
                 _say_ready(ready)
             if not stop.is_set():

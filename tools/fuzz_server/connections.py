@@ -124,18 +124,18 @@ class Attack:
                 break
         return found
 
-    async def _connect(self) -> _Stream:
+    async def _connect(self) -> FrameStream:
         with trio.fail_after(_HANGS_S):
             while True:
                 login = next(self._logins)
-                stream = _Stream(await trio.open_tcp_stream("127.0.0.1", self._port))
+                stream = FrameStream(await trio.open_tcp_stream("127.0.0.1", self._port))
                 self.seen.connections += 1
                 self.latest[stream.local_port] = deque(maxlen=self._keep)
                 if login.name is None or await _log_in(stream, login):
                     return stream
                 await trio.aclose_forcefully(stream.stream)
 
-    async def _exchange_batch(self, stream: _Stream, batch: list[Frame]) -> int | None:
+    async def _exchange_batch(self, stream: FrameStream, batch: list[Frame]) -> int | None:
         """Send ``batch`` and read its answers.
 
         Returns None, or how many frames were answered or given up when the connection ended.
@@ -187,7 +187,7 @@ class Attack:
             learn(message, self._known)
 
 
-class _Stream:
+class FrameStream:
     """A socket that is read frame by frame."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -214,7 +214,7 @@ class _Stream:
             received += piece
 
 
-async def _log_in(stream: _Stream, login: Login) -> bool:
+async def _log_in(stream: FrameStream, login: Login) -> bool:
     """Authenticate by PLAIN."""
     token = b"\0" + str(login.name).encode() + b"\0" + login.password.encode()
     handshake = encode_request_header(ApiKey.SASL_HANDSHAKE, 1, 0, None) + SaslHandshakeRequest(

@@ -90,7 +90,7 @@ class FrameSource:
         self._apis = [
             (handler, version)
             for handler in table.values()
-            for version in _versions(handler)
+            for version in versions_of(handler)
             for _ in range(_TURNS.get(handler.api_key, 1))
         ]
         self._kinds, self._weights = list(KINDS), list(KINDS.values())
@@ -104,6 +104,14 @@ class FrameSource:
         kind = rng.choices(self._kinds, self._weights)[0]
         while True:
             frame = self._frame(rng, number, handler, version, kind)
+            if not _deposes_leader(frame, self._known):
+                return frame
+
+    def valid(self, handler: Handler, version: int, number: int) -> Frame:
+        """Return frame ``number``: a request that follows the protocol."""
+        rng = random.Random(f"{self._seed}:{handler.api_key}:{version}:{number}")
+        while True:
+            frame = self._frame(rng, number, handler, version, "valid")
             if not _deposes_leader(frame, self._known):
                 return frame
 
@@ -163,7 +171,7 @@ class FrameSource:
         message.client_host_address = rng.choice((b"\x7f\0\0\1", bytes(15) + b"\1"))
 
 
-def _versions(handler: Handler) -> Sequence[int]:
+def versions_of(handler: Handler) -> Sequence[int]:
     return sorted({*handler.versions, *handler.old_requests})
 
 

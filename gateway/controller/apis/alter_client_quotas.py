@@ -61,27 +61,24 @@ def alter_client_quotas(
     result of the entity has the error.
     """
     records: list[Message] = []
-    results: dict[QuotaEntity, ApiError | None] = {}
+    # No ApiError is kept: its traceback has the frame that has this dictionary, a cycle.
+    results: dict[QuotaEntity, EntryData] = {}
     for entry in request.entries:
         # Sorted, so that an entity is the same key whatever the order of its parts in the request.
         entity = tuple(sorted({one.entity_type: one.entity_name for one in entry.entity}.items()))
         try:
             if entity in results:
                 raise _invalid(f"Ignoring duplicate entity {dict(entity)}")
-            results[entity] = None
+            results[entity] = _result(entity, None)
             made = _alter(entity, entry.ops, context)
         except ApiError as refusal:
-            results[entity] = refusal
+            results[entity] = _result(entity, refusal)
         else:
             # After the whole entity was checked: its keys are set together or not at all.
             records += made
             check_count(records)
         yield
-    entries = []
-    for entity, refused in results.items():
-        entries.append(_result(entity, refused))
-        yield
-    return ControllerResult(records, AlterClientQuotasResponse(entries=entries))
+    return ControllerResult(records, AlterClientQuotasResponse(entries=list(results.values())))
 
 
 def _alter(

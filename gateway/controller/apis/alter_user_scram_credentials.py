@@ -39,7 +39,8 @@ def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: ControllerRequestContext
 ) -> SlicedDecision:
     """Return one result for each user, and the record of its one change."""
-    outcomes: dict[str, Message | ApiError] = {}
+    # No ApiError is kept: its traceback has the frame that has this dictionary, a cycle.
+    outcomes: dict[str, Message | AlterUserScramCredentialsResult] = {}
     # Deletions first, as in ``ScramControlManager.alterCredentials``: a user in both lists is
     # refused for the second mention.
     for deletion in request.deletions:
@@ -48,10 +49,13 @@ def alter_user_scram_credentials(
     for upsertion in request.upsertions:
         _alter(upsertion.name, partial(_credential, upsertion), outcomes, context)
         yield
-    records = [one for one in outcomes.values() if isinstance(one, Message)]
+    records: list[Message] = []
     results = []
     for user, outcome in outcomes.items():
-        results.append(_result(user, outcome))
+        if isinstance(outcome, Message):
+            records.append(outcome)
+            outcome = AlterUserScramCredentialsResult(user=user, error_message=None)
+        results.append(outcome)
         yield
     return ControllerResult(records, AlterUserScramCredentialsResponse(results=results))
 
@@ -59,13 +63,13 @@ def alter_user_scram_credentials(
 def _alter(
     user: str,
     change: Callable[[], Message],
-    outcomes: dict[str, Message | ApiError],
+    outcomes: dict[str, Message | AlterUserScramCredentialsResult],
     context: ControllerRequestContext,
 ) -> None:
     """Add a change of ``user`` to ``outcomes``: its first error stands, and a second change is
     refused.
     """
-    if isinstance(outcomes.get(user), ApiError):
+    if isinstance(outcomes.get(user), AlterUserScramCredentialsResult):
         return  # as in ScramControlManager, which puts a user with an error aside
     try:
         if user in outcomes:
@@ -80,7 +84,9 @@ def _alter(
             )
         outcomes[user] = change()
     except ApiError as refusal:
-        outcomes[user] = refusal
+        outcomes[user] = AlterUserScramCredentialsResult(
+            user=user, error_code=refusal.error, error_message=refusal.message
+        )
 
 
 def _removal(asked: ScramCredentialDeletion, context: ControllerRequestContext) -> Message:
@@ -113,14 +119,6 @@ def _check(user: str, mechanism: int) -> None:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if mechanism not in SCRAM_MECHANISMS:
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-
-
-def _result(user: str, decision: Message | ApiError) -> AlterUserScramCredentialsResult:
-    if isinstance(decision, ApiError):
-        return AlterUserScramCredentialsResult(
-            user=user, error_code=decision.error, error_message=decision.message
-        )
-    return AlterUserScramCredentialsResult(user=user, error_message=None)
 
 
 def _refuse(request: AlterUserScramCredentialsRequest, refusal: Refusal) -> Message | Streamed:

@@ -5,12 +5,15 @@ others.
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gateway.sources.image_memory import (
+    GROWTH_MIN,
     LOOSE_OBJECTS_MAX,
     collector_paused,
     freeze,
@@ -26,6 +29,16 @@ from tests.shared import mistyped
 
 class Thing:
     pass
+
+
+class Cyclic:
+    def __init__(self) -> None:
+        self.itself = self
+        self.more = [object() for _ in range(10)]
+
+
+def never(work: Callable[[], None]) -> None:
+    """Run nothing: frozen objects stay."""
 
 
 def test_the_collector_is_paused_and_comes_back() -> None:
@@ -119,8 +132,8 @@ def test_few_objects_or_those_of_a_failure_are_left_to_the_collector() -> None:
 def test_full_collection_does_not_visit_what_survived_the_one_before() -> None:
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     try:
-        freeze_survivors()
-        freeze_survivors()
+        freeze_survivors(never)
+        freeze_survivors(never)
         assert len(gc.callbacks) == len(callbacks) + 1
         alive = [Thing() for _ in range(100_000)]
         gone = weakref.ref(alive[0])
@@ -128,6 +141,49 @@ def test_full_collection_does_not_visit_what_survived_the_one_before() -> None:
         assert len(gc.get_objects()) < LOOSE_OBJECTS_MAX
         del alive
         assert gone() is None
+    finally:
+        gc.callbacks[:] = callbacks
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def test_cycles_that_were_frozen_alive_are_freed_once_memory_has_grown() -> None:
+    """Each round freezes live cycles, which are garbage in the next one."""
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    due: list[Callable[[], None]] = []
+    rounds, per_round, asked = 60, GROWTH_MIN // 10, 0
+    try:
+        freeze_survivors(due.append)
+        first: list[weakref.ref[Cyclic]] = []
+        before = sys.getallocatedblocks()
+        for _ in range(rounds):
+            alive = [Cyclic() for _ in range(per_round)]
+            gc.collect()
+            first.append(weakref.ref(alive[0]))
+            del alive
+            asked += len(due)
+            while due:
+                due.pop()()
+        kept = sum(one() is not None for one in first)
+        assert asked >= 2 and kept < rounds * 2 // 3
+        assert sys.getallocatedblocks() < before + rounds * per_round * 10
+        gc.collect()
+        assert gc.get_freeze_count() > 0, "between two of them, survivors are frozen as before"
+    finally:
+        gc.callbacks[:] = callbacks
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def test_steady_memory_never_has_frozen_objects_collected() -> None:
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    due: list[Callable[[], None]] = []
+    try:
+        freeze_survivors(due.append)
+        for _ in range(20):
+            alive = [Thing() for _ in range(GROWTH_MIN // 10)]
+            gc.collect()
+        assert alive and not due
     finally:
         gc.callbacks[:] = callbacks
         gc.set_threshold(*thresholds)
@@ -145,7 +201,7 @@ def test_no_collection_takes_long_while_many_objects_are_made() -> None:
     try:
         gc.collect()
         gc.freeze()
-        freeze_survivors()
+        freeze_survivors(never)
         gc.callbacks.append(count)
         alive = [Thing() for _ in range(500_000)]
         assert len(visited) > 5 and max(visited) < 5 * LOOSE_OBJECTS_MAX
