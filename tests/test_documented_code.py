@@ -44,6 +44,7 @@ FOREIGN: Final = {
     "curl": "needs a management port: tests/gateway/server/management",
     "jq": "rewrites JSON for another program, or follows a pipe",
     "promtool": "needs Prometheus: tests/interop/test_operations.py",
+    "docker": "needs images: tests/interop/test_containers.py runs the services as processes",
     "systemctl": "needs systemd as the first process",
     "systemd-analyze": "tests/interop/test_operations.py verifies the unit",
     "useradd": "needs root",
