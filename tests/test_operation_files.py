@@ -172,8 +172,10 @@ def test_dashboard_has_a_row_for_each_part_of_a_node() -> None:
     rows = [panel["title"] for panel in dashboard()["panels"] if panel["type"] == "row"]
     assert rows == [
         "Now",
-        "Quorum",
         "Cluster",
+        "Quorum",
+        "Observer (source=observer)",
+        "Controller (source=controller)",
         "Log and requests",
         "Connections",
         "Groups",

@@ -23,7 +23,6 @@ from gateway.controller.apis import admin_api, load, refused
 from gateway.controller.brokers import unfenced
 from gateway.controller.errors import ApiError
 from gateway.controller.kraft import KRaft, StaticKRaft
-from gateway.controller.partition_index import Elections
 from gateway.controller.periodic import Periodic
 from gateway.controller.records import (
     NO_OP_LEVEL,
@@ -102,11 +101,6 @@ class Controller:
     def image(self) -> Image | None:
         """The cluster with all proposals, committed or not; None while inactive."""
         return None if self._state is None else self._state.image
-
-    @property
-    def elections(self) -> Elections:
-        """Elections outside the ISR since this controller became active."""
-        return Elections() if self._state is None else self._state.elections
 
     def activate(
         self,

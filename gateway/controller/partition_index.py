@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
-from gateway.controller.partition_change import NO_LEADER, RECOVERING, is_reassigning
+from gateway.controller.partition_change import NO_LEADER, is_reassigning
 from gateway.controller.partition_set import PartitionKey, PartitionSet
 from gateway.slices import Slices
 from kwire.cluster import Image, apply
@@ -32,15 +32,6 @@ _NO_PARTITIONS: Final = PartitionSet()
 _ByNode = dict[int, PartitionSet]
 
 
-class Elections(NamedTuple):
-    """Counts the elections of leaders outside the ISR: unclean ones, and those of eligible
-    replicas (KIP-966).
-    """
-
-    unclean: int = 0
-    eligible: int = 0
-
-
 class PartitionIndex:
     """The index of ``image``, complete when :meth:`fill` has ended. Only :meth:`apply` may change
     the image from then on, and while the index is being filled.
@@ -53,8 +44,6 @@ class PartitionIndex:
         self.imbalanced: Final = PartitionSet()
         #: Partitions with a reassignment in progress.
         self.reassigning: Final = PartitionSet()
-        #: The elections in changes since this index was built (``TopicDelta``).
-        self.elections = Elections()
         self._led_by: _ByNode = {}
         self._in_isr: _ByNode = {}
         self._eligible: _ByNode = {}
@@ -145,9 +134,6 @@ class PartitionIndex:
             apply(self._image, change)  # raises FoldError
             raise AssertionError("a change of a partition that does not exist was applied")
         after = partitions[change.partition_id] = merge(before, change)
-        # -2 is no change and -1 no leader: neither is an election.
-        if change.leader >= 0:
-            self._count(before, change)
         if not self._is_left(change.topic_id, change.partition_id):
             self._put(before, after)
 
@@ -224,15 +210,6 @@ class PartitionIndex:
         leader, replicas = partition.leader, partition.replicas
         _mark(self.leaderless, partition, leader == NO_LEADER)
         _mark(self.imbalanced, partition, bool(replicas) and leader != replicas[0])
-
-    def _count(self, before: PartitionRecord, change: PartitionChangeRecord) -> None:
-        """Count an election (``TopicDelta.updateElectionStats``)."""
-        unclean, eligible = self.elections
-        # An unclean election is known by this alone: the record does not say how its leader was
-        # chosen.
-        unclean += change.leader_recovery_state == RECOVERING
-        eligible += change.leader in (before.eligible_leader_replicas or ())
-        self.elections = Elections(unclean, eligible)
 
     def _remove(self, partition: PartitionRecord) -> None:
         _move(self._led_by, partition, _leader(partition), ())

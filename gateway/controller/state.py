@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from gateway.controller.acl_filters import Acl
-from gateway.controller.partition_index import Elections, PartitionIndex
+from gateway.controller.partition_index import PartitionIndex
 from gateway.controller.token_index import TokenIndex
 from gateway.slices import Slices, pieces
 from kwire.cluster import Image, apply
@@ -132,13 +132,6 @@ class State:
         if self._partitions is None:
             self._partitions = PartitionIndex(self.image)
         yield from self._partitions.fill()
-
-    @property
-    def elections(self) -> Elections:
-        """The elections of leaders outside the ISR; none before the first use of
-        :attr:`partitions`, which every election needs.
-        """
-        return Elections() if self._partitions is None else self._partitions.elections
 
     def colliding(self, name: str) -> str | None:
         """Return a topic whose name differs from ``name`` only in ``.`` for ``_``; None without

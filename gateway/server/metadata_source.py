@@ -19,7 +19,10 @@ import trio
 from gateway.config import ConfigError, SourceKind
 from gateway.security.authorizer import AllowAll
 from gateway.server.follow import follow
+from gateway.server.keep_image import keep_image
 from gateway.sources import LogDirectory, SourceError, open_log
+from gateway.sources.log_image import ServedFiles
+from gateway.sources.metadata_loader import MetadataLoader
 from kwire.cluster.image import Image
 
 if TYPE_CHECKING:
@@ -76,6 +79,11 @@ class MetadataSource(abc.ABC):
         return Image() if self.quorum is None else self.quorum.image
 
     @property
+    def loader(self) -> MetadataLoader | None:
+        """The loader of the state of the cluster; None where nothing needs that."""
+        return None if self.quorum is None else self.quorum.loader
+
+    @property
     def authorizer(self) -> Authorizer:
         """Decides by the ACLs of the log; allows everything where there is no quorum."""
         return AllowAll() if self.quorum is None else self.quorum.authorizer
@@ -119,7 +127,17 @@ class MetadataSource(abc.ABC):
 
 
 class LogSource(MetadataSource):
-    """``log.dirs`` or the sample log: files that Kafka writes, or wrote. Read only."""
+    """``log.dirs`` or the sample log: files that Kafka writes, or wrote. Read only.
+
+    The management port has metrics of their cluster, for which alone they are folded.
+    """
+
+    _loader: MetadataLoader | None = None
+
+    @property
+    def loader(self) -> MetadataLoader | None:
+        """None without a management port, and for a single file."""
+        return self._loader
 
     def check(self) -> list[str]:
         """Raise ConfigError if there is no metadata log."""
@@ -132,11 +150,16 @@ class LogSource(MetadataSource):
         """Find the log; :meth:`run` reads it."""
         self._directory = self._partition = self._open_directory()
         self._reports = reports
+        if self.config.management_listener is not None and self._directory.directory is not None:
+            self._loader = MetadataLoader(self._directory.directory, counts_cluster=True)
 
     async def run(self, started: Callable[[], None]) -> None:
         """Read the log, and what is appended to it."""
         async with trio.open_nursery() as nursery:
             await nursery.start(follow, self._directory, self._reports)
+            if self._loader is not None:
+                files = ServedFiles(self._directory, self._loader)
+                nursery.start_soon(keep_image, self._loader, files, self._reports)
             started()
 
     async def hand_over(self, timeout_s: float) -> None:

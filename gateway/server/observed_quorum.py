@@ -87,10 +87,12 @@ class ObservedQuorum:
         driver = self.driver = RaftDriver(
             core(trio.current_time(), wall_ms()), log, how, reports, restart=core
         )
-        self._loader = MetadataLoader(
-            store.directory, index_acls=config.authorizer_class_name is not None
+        self.loader = MetadataLoader(
+            store.directory,
+            index_acls=config.authorizer_class_name is not None,
+            counts_cluster=config.management_listener is not None,
         )
-        self.authorizer = authorizer_of(config, self._loader)
+        self.authorizer = authorizer_of(config, self.loader)
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots,
             config.metadata_log_max_snapshot_interval_ms,
@@ -100,7 +102,7 @@ class ObservedQuorum:
         )
         self._log_cleaner = LogCleaner(
             snapshots,
-            self._loader,
+            self.loader,
             log,
             driver.disk,
             reports,
@@ -120,7 +122,7 @@ class ObservedQuorum:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
             nursery.start_soon(
-                keep_image, self._loader, self._log, self._reports, self.authorizer.catch_up
+                keep_image, self.loader, self._log, self._reports, self.authorizer.catch_up
             )
             nursery.start_soon(self._log_cleaner.run)
             nursery.start_soon(self.driver.run)
@@ -135,7 +137,7 @@ class ObservedQuorum:
     @property
     def image(self) -> Image:
         """The state of the cluster by the committed records that have been applied."""
-        return self._loader.image
+        return self.loader.image
 
     @property
     def own_snapshot(self) -> OwnSnapshot | None:

@@ -110,10 +110,12 @@ class OwnQuorum:
         self._log = log
         self._reports = reports
         self._find_lockout: _FindLockout | None = partial(lockout_of, config, how.security)
-        self._loader = MetadataLoader(
-            log.store.directory, index_acls=config.authorizer_class_name is not None
+        self.loader = MetadataLoader(
+            log.store.directory,
+            index_acls=config.authorizer_class_name is not None,
+            counts_cluster=config.management_listener is not None,
         )
-        self.authorizer = authorizer_of(config, self._loader, itself=_THIS_NODE.principal)
+        self.authorizer = authorizer_of(config, self.loader, itself=_THIS_NODE.principal)
         how_often = SnapshotSettings(
             config.metadata_log_max_record_bytes_between_snapshots,
             config.metadata_log_max_snapshot_interval_ms,
@@ -123,7 +125,7 @@ class OwnQuorum:
         )
         self._log_cleaner = LogCleaner(
             snapshots,
-            self._loader,
+            self.loader,
             log,
             self.driver.disk,
             reports,
@@ -136,7 +138,7 @@ class OwnQuorum:
         self.controller = ActingController(
             lambda serving: _controller(config, serving, bootstrap, log.cluster_id, raft),
             self.driver,
-            self._loader,
+            self.loader,
             self.authorizer,
             self.leader_address,
             how,
@@ -158,7 +160,7 @@ class OwnQuorum:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
             applied = self.authorizer.catch_up, self.controller.image_advanced, self._check_logins
-            nursery.start_soon(keep_image, self._loader, self._log, self._reports, *applied)
+            nursery.start_soon(keep_image, self.loader, self._log, self._reports, *applied)
             nursery.start_soon(self.controller.run)
             nursery.start_soon(
                 keep_registered,
@@ -188,7 +190,7 @@ class OwnQuorum:
     @property
     def image(self) -> Image:
         """The state of the cluster by the committed records that have been applied."""
-        return self._loader.image
+        return self.loader.image
 
     @property
     def own_snapshot(self) -> OwnSnapshot | None:
@@ -215,7 +217,7 @@ class OwnQuorum:
         """Report once, as the leader, which alone knows the whole log, that no super user can log
         in.
         """
-        leads = self.raft.leader_id == self.raft.node_id and not self._loader.behind
+        leads = self.raft.leader_id == self.raft.node_id and not self.loader.behind
         if self._find_lockout is None or not (leads and self.image.metadata_version):
             return
         problem, self._find_lockout = self._find_lockout(self.image.scram), None

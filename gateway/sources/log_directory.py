@@ -32,9 +32,16 @@ class LogDirectory(LogPartition):
     """
 
     def __init__(
-        self, follower: DirectoryFollower | FileFollower, *, cluster_id: str, log_dir: str
+        self,
+        follower: DirectoryFollower | FileFollower,
+        *,
+        cluster_id: str,
+        log_dir: str,
+        directory: str | None = None,
     ) -> None:
         super().__init__(cluster_id=cluster_id, log_dir=log_dir)
+        #: The partition's directory; None for a single file.
+        self.directory: Final = directory
         self._follower = follower
         self._view: LogView | None = None
         self._behind = True

@@ -60,7 +60,12 @@ def open_log(path: str | os.PathLike[str], *, snapshot_prefix: bool = True) -> L
         if place.is_file() and place.parent.name == PARTITION_DIRECTORY
         else place.parent
     )
-    return LogDirectory(follower, cluster_id=_cluster_id(place, log_dir), log_dir=str(log_dir))
+    return LogDirectory(
+        follower,
+        cluster_id=_cluster_id(place, log_dir),
+        log_dir=str(log_dir),
+        directory=str(place) if place.is_dir() else None,
+    )
 
 
 def _resolve(given: Path) -> Path:

@@ -24,6 +24,7 @@ from gateway.log.log_cursor import LogGap
 from gateway.log.problem import Problem
 from gateway.security.acls import AclIndex
 from gateway.sources.batch_fold import Position, State
+from gateway.sources.cluster_counts import ClusterCounter, ClusterCounts
 from gateway.sources.image_memory import (
     collector_paused,
     freeze,
@@ -61,6 +62,7 @@ class _Prepared:
     read_offset: int
     in_transaction: bool
     acl_index: AclIndex | None  #: of the ACLs of ``image``
+    counts: ClusterCounts | None  #: None unless ``counts_cluster``
     position: Position | None  #: the end, if a batch ends there and no transaction is open
 
 
@@ -72,12 +74,24 @@ class MetadataLoader:
     part of it over an await.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, index_acls: bool = False) -> None:
-        """``index_acls``: an authorizer needs :meth:`take_acl_index`."""
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        index_acls: bool = False,
+        counts_cluster: bool = False,
+    ) -> None:
+        """``index_acls``: an authorizer needs :meth:`take_acl_index`; ``counts_cluster``: metrics
+        need :attr:`counts`.
+        """
         self.directory: Final = os.fspath(directory)
         #: The state up to ``next_offset``; empty until ``loaded``.
         self.image = Image()
         self.loaded = False
+        #: Counts of the image, kept by its changes; None before it is loaded, and unless
+        #: ``counts_cluster``.
+        self.counts: ClusterCounts | None = None
+        self._counter = ClusterCounter() if counts_cluster else None
         self.acl_changes = 0  #: version of ``image.acls``: the number of steps that changed it
         # Ids of the ACLs that each of the last ``acl_changes`` changed.
         self._changed_acls: deque[list[Uuid]] = deque(maxlen=_ACL_CHANGES_MAX)
@@ -193,7 +207,7 @@ class MetadataLoader:
                 Problem(str(error.filename or self.directory), -1, error.strerror or str(error))
             )
         except BaseException:
-            self._restart()  # some records of the piece may be folded and others not
+            self.restart()  # some records of the piece may be folded and others not
             raise
         self.problem = None
         return more
@@ -231,7 +245,7 @@ class MetadataLoader:
         except LogGap:
             if not self._replay.can_restart(high_watermark):
                 raise
-            self._restart()
+            self.restart()
             return True
 
     def _prepare(self, replay: Replay, image: Image | None, delta: Delta | None) -> None:
@@ -242,6 +256,11 @@ class MetadataLoader:
         if image is not None and self._indexes_acls:
             acl_index = AclIndex()
             acl_index.update(image.acls)
+        counter = self._counter
+        if counter is not None and image is not None:
+            counter.load(image)
+        elif counter is not None and delta is not None:
+            counter.update(self.image, delta)
         self._prepared = _Prepared(
             replay.log_bytes,
             records,
@@ -253,6 +272,7 @@ class MetadataLoader:
             replay.read_offset,
             fold.in_transaction,
             acl_index,
+            None if counter is None else counter.counts(),
             fold.position if fold.aligned else None,
         )
 
@@ -260,7 +280,7 @@ class MetadataLoader:
         self.problem = problem
         return False
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
         """Begin again with the newest snapshot. The current image is served until the new one is
         complete.
         """
@@ -292,6 +312,7 @@ class MetadataLoader:
             self._retired += prepared.delta.commit()
         else:
             return False
+        self.counts = prepared.counts
         self._position = prepared.position
         self.log_bytes, self.read_offset = prepared.log_bytes, prepared.read_offset
         self.in_transaction = prepared.in_transaction

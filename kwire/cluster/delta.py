@@ -8,7 +8,7 @@ event loop may be held. A delta is folded elsewhere while readers keep seeing th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final, TypeVar, cast
 
 from kwire.cluster.image import Image
@@ -56,6 +56,12 @@ class Delta:
         """Return the keys of the mapping of that name that were set or removed."""
         return cast(Layer[Any, Any], getattr(self.image, name)).changed_keys()
 
+    def peeked(self, name: str) -> Mapping[Any, Any]:
+        """Return a view of the mapping of that name with its changes, to read: unlike that of
+        ``image`` it copies nothing, and reading is no change.
+        """
+        return Peeked(cast(Layer[Any, Any], getattr(self.image, name)))
+
     def commit(self) -> list[Any]:
         """Apply the changes to ``base``. The delta cannot be used again.
 
@@ -78,6 +84,22 @@ class Delta:
         return replaced
 
 
+class Peeked(Mapping[K, V]):
+    """A mapping with its changes, to read only."""
+
+    def __init__(self, layer: Layer[K, V]) -> None:
+        self._layer = layer
+
+    def __getitem__(self, key: K) -> V:
+        return self._layer.peek(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._layer)
+
+    def __len__(self) -> int:
+        return len(self._layer)
+
+
 class Layer(MutableMapping[K, V]):
     """A mapping with changes on top of ``below``. It copies a dictionary among its values before a
     reader gets it.
@@ -98,6 +120,14 @@ class Layer(MutableMapping[K, V]):
     def changed_keys(self) -> list[K]:
         """The keys that were set (or whose dictionaries were read) or removed."""
         return [*self._top, *self._gone]
+
+    def peek(self, key: K) -> V:
+        """Return the value of ``key``, not to be changed. Raises KeyError."""
+        if key in self._top:
+            return self._top[key]
+        if key in self._gone:
+            raise KeyError(key)
+        return self._below[key]
 
     def commit(self, replaced: list[Any]) -> None:
         """Apply the changes to ``below``, and add the replaced values to ``replaced``."""

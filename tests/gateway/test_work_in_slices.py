@@ -1,15 +1,12 @@
-"""Work in slices: sorted in short steps, and carried out by a task beside others."""
+"""Work in slices: elements are sorted in short steps."""
 
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
-import trio
 
-from gateway.server.slices_task import carried_out
-from gateway.slices import Slices, in_order, run
+from gateway.slices import in_order, run
 from tests.gateway.steps import calls_per_step
 
 
@@ -25,40 +22,3 @@ def test_many_elements_are_sorted_in_steps() -> None:
     assert len(steps) == 10
     _, calls = calls_per_step(in_order(numbers))
     assert calls < 5_000
-
-
-def test_other_tasks_run_between_slices() -> None:
-    turns = 0
-
-    def work() -> Slices[str]:
-        for _ in range(10):
-            ends_at = time.perf_counter() + 0.006
-            while time.perf_counter() < ends_at:
-                pass
-            yield
-        return "done"
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await trio.lowlevel.checkpoint()
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(other)
-            assert await carried_out(work()) == "done"
-            nursery.cancel_scope.cancel()
-
-    trio.run(main)
-    # The other task may begin after the first slice: trio runs new tasks in any order.
-    assert turns >= 9
-
-
-def test_what_work_raises_is_raised() -> None:
-    def work() -> Slices[None]:
-        yield
-        raise ValueError("bad")
-
-    with pytest.raises(ValueError, match="bad"):
-        trio.run(carried_out, work())

@@ -101,7 +101,7 @@ class ActingController:
         self._awaiting_confirmation: list[Callable[[], None]] = []
         self._nursery: trio.Nursery | None = None
         self.activations = 0
-        self.facts = ControllerFacts(loader, lambda: self._controller)
+        self.facts = ControllerFacts(lambda: self._controller)
 
     @property
     def forwarding(self) -> ForwardingMeasures:
@@ -302,7 +302,6 @@ class ActingController:
         if epoch != self._epoch:
             return
         if self._controller is not None:
-            self.facts.measures.leads_no_more(self._controller.elections)
             self._release([self._controller.image])
         proposals, undecided = self._proposals.forget(), self._decisions.drop()
         self._changes.left(proposals, epoch)

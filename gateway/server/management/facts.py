@@ -15,6 +15,7 @@ import trio
 
 from gateway.groups import Usage
 from gateway.ports import State
+from gateway.server.cluster_facts import ClusterFacts
 from gateway.server.workers.worker_counts import CountedTogether
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Facts:
     quorum: Callable[[], QuorumStatus] | None = None  #: None: this server follows no quorum
     own_snapshot: Callable[[], OwnSnapshot | None] = lambda: None
     metadata_version: Callable[[], int | None] = lambda: None  #: feature level; None: unknown
+    cluster: ClusterFacts = field(default_factory=lambda: ClusterFacts(lambda: None))
     forwarding: ForwardingMeasures | None = None  #: of requests for the active controller
     controlling: ControllerFacts | None = None  #: of the controller that this node may be
     kept_answer_bytes: Callable[[], int] = lambda: 0  #: of topics, encoded for Metadata

@@ -30,7 +30,6 @@ from gateway.server.management.http_connections import (
 )
 from gateway.server.management.metrics import Metrics
 from gateway.server.management.status import readyz, status
-from gateway.server.slices_task import carried_out
 from gateway.views.schemas import published_schemas
 
 if TYPE_CHECKING:
@@ -188,8 +187,6 @@ class Pages:
             known = [*(["/"] if self._page is not None else []), *self._pages]
             return Answer(404, f"There is nothing here but {', '.join(known)}.\n".encode())
         async with self._one:
-            if self._facts.controlling is not None:
-                await carried_out(self._facts.controlling.count())
             counts = path in _WITH_COUNTS
             facts = await self._facts.of_all_workers() if counts else self._facts
             return page(request, facts)

@@ -21,6 +21,7 @@ from gateway.server.management.metric import (
     gauge,
 )
 from gateway.server.management.metrics_clients import CLIENTS
+from gateway.server.management.metrics_cluster import CLUSTER
 from gateway.server.management.metrics_controller import CONTROLLER, FORWARDING
 from gateway.server.management.metrics_quorum import KRAFT, UPSTREAM
 from gateway.server.management.metrics_workers import WORKERS
@@ -160,11 +161,6 @@ _SERVER: Final = (
         "Topics that this process keeps encoded for Metadata, bytes.",
         lambda facts: facts.kept_answer_bytes(),
     ),
-    gauge(
-        "kwire_image_bytes",
-        "Approximate memory of the partitions in the image, without the lists that they share.",
-        lambda facts: None if facts.controlling is None else facts.controlling.image_bytes,
-    ),
     counter(
         "kwire_event_loop_held_total",
         "Steps that held the event loop for 50 ms of processor time or longer.",
@@ -192,6 +188,7 @@ TABLE: Final = (
     *_IDENTITY,
     *KRAFT,
     *_APPLIED_RECORDS,
+    *CLUSTER,
     *CONTROLLER,
     *FORWARDING,
     *UPSTREAM,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gateway.server.cluster_facts import ClusterFacts
 from gateway.server.management.access import management_token
 from gateway.server.management.facts import Facts
 from gateway.server.management.management import (
@@ -71,6 +72,7 @@ async def start_management(
         stopping=stop.is_set,
         own_snapshot=lambda: quorum.own_snapshot if quorum is not None else None,
         metadata_version=lambda: services.source.image.metadata_version or None,
+        cluster=ClusterFacts(lambda: services.source.loader),
         forwarding=services.controller.forwarding if services.controller is not None else None,
         controlling=services.controller.facts if services.controller is not None else None,
         worker_processes=ready.workers,

@@ -82,15 +82,3 @@ def test_changes_while_the_index_is_filled(seed: int, monkeypatch: pytest.Monkey
     slices.run(expected.fill())
     for name in PARTS:
         assert getattr(index, name) == getattr(expected, name), name
-
-
-def test_elections_count_before_the_index_is_filled() -> None:
-    rng = random.Random(1)
-    image = Image()
-    for record in new_topic(1, rng):
-        apply(image, record)
-    index = PartitionIndex(image)
-    image.partitions[topic_id(1)][0].eligible_leader_replicas = [4]
-    change = PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, leader=4)
-    index.apply(change)
-    assert index.elections == (0, 1)

@@ -9,9 +9,9 @@ from typing import cast
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from gateway.controller.controller import Controller
-from gateway.controller.partition_index import Elections
 from gateway.groups import Usage
 from gateway.quorum.measures import Latency, Measures
+from gateway.server.cluster_facts import ClusterFacts
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMeasures
 from gateway.server.counts import ViewCounts
@@ -19,6 +19,7 @@ from gateway.server.management.facts import Facts, OwnSnapshot
 from gateway.server.management.metrics import Metrics
 from gateway.server.management.quorum_status import SnapshotProgress
 from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
+from gateway.sources.cluster_counts import ClusterCounter
 from gateway.sources.metadata_loader import MetadataLoader
 from kwire.cluster import Image
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -84,6 +85,7 @@ def everything() -> Facts:
     return facts(
         quorum=quorum,
         forwarding=forwarding,
+        cluster=cluster(),
         controlling=controlling(),
         server_context=server_context,
         groups=lambda: {"Stable": 2, "Empty": 1},
@@ -97,28 +99,38 @@ def everything() -> Facts:
     )
 
 
-def controlling() -> ControllerFacts:
-    """Facts of the active controller of a cluster with one partition, which has no leader."""
+def cluster() -> ClusterFacts:
+    """Facts of a cluster with two partitions, of which one has no leader."""
     image = Image()
-    image.partitions = {METADATA_TOPIC_ID: {0: PartitionRecord(leader=-1, replicas=[1])}}
+    image.partitions = {
+        METADATA_TOPIC_ID: {
+            0: PartitionRecord(leader=-1, replicas=[1]),
+            1: PartitionRecord(
+                partition_id=1, leader=6, replicas=[6, 5, 4], isr=[6], adding_replicas=[4]
+            ),
+        }
+    }
     image.topics = {METADATA_TOPIC_ID: "orders"}
     for broker_id, state in ((4, {"fenced": True}), (5, {"in_controlled_shutdown": True}), (6, {})):
         image.brokers[broker_id] = RegisterBrokerRecord(
             broker_id=broker_id,
             **{"fenced": False, **state},  # type: ignore[arg-type]
         )
-    keeper = SimpleNamespace(
+    counter = ClusterCounter()
+    counter.load(image)
+    loader = SimpleNamespace(
         image=image,
-        records={},
-        snapshot_loads=0,
+        counts=counter.counts()._replace(unclean_elections=3, eligible_elections=4),
         skipped={"damaged": 2},
         next_offset=500,
         high_watermark=501,
     )
-    told = ControllerFacts(
-        cast(MetadataLoader, keeper),
-        lambda: cast(Controller, SimpleNamespace(elections=Elections(3, 4))),
-    )
+    return ClusterFacts(lambda: cast(MetadataLoader, loader))
+
+
+def controlling() -> ControllerFacts:
+    """Facts of an active controller."""
+    told = ControllerFacts(lambda: cast(Controller, SimpleNamespace()))
     told.measures.started = 1
     told.measures.processing.add(0.004)
     told.measures.too_late([BrokerHeartbeatRequest()])

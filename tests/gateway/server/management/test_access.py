@@ -116,7 +116,7 @@ def test_foreign_origin_is_403(path: str, origin: str) -> None:
     assert not any(name.startswith("access-control") for name in reply.headers)
 
 
-#: What a browser says of a request that its user caused by a link, and of one that a page loads.
+#: Headers of a browser for a link that its user followed, and for what a page loads.
 LINK = ("Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document")
 IMAGE = ("Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image")
 FRAME = ("Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe")

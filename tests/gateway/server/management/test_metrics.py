@@ -18,6 +18,7 @@ from tests.gateway.server.management.measured_server import (
 )
 from tests.gateway.server.watched import FakePartition, facts, quorum_status
 
+REPLICAS = "kafka_server_replicamanager_"
 APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
 
 
@@ -50,9 +51,17 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         (CONTROLLER + "brokerregistrationstate{broker=5}", 20),
         (CONTROLLER + "brokerregistrationstate{broker=6}", 30),
         (CONTROLLER + "globaltopiccount", 1),
-        (CONTROLLER + "globalpartitioncount", 1),
+        (CONTROLLER + "globalpartitioncount", 2),
         (CONTROLLER + "offlinepartitionscount", 1),
         (CONTROLLER + "preferredreplicaimbalancecount", 1),
+        (REPLICAS + "partitioncount{broker=4}", 1),
+        (REPLICAS + "partitioncount{broker=6}", 1),
+        (REPLICAS + "leadercount{broker=5}", 0),
+        (REPLICAS + "leadercount{broker=6}", 1),
+        (REPLICAS + "underreplicatedpartitions{broker=6}", 1),
+        (REPLICAS + "underminisrpartitioncount{broker=6}", 0),
+        (REPLICAS + "atminisrpartitioncount{broker=6}", 1),
+        (REPLICAS + "reassigningpartitions{broker=6}", 1),
         (CONTROLLER + "metadataerrorcount", 2),
         (CONTROLLER + "lastappliedrecordoffset", 499),
         (CONTROLLER + "lastappliedrecordtimestamp", 1_699_999_999_750),

@@ -176,7 +176,8 @@ ODD = [
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("/api/state", "path"), ("/api/state", "at"), ("/api/state", "start"), ("/api/state", "text"),
+        ("/api/state", "path"), ("/api/state", "at"), ("/api/state", "start"),
+        ("/api/state", "text"),
         ("/api/difference", "before"), ("/api/difference", "after"), ("/api/changes", "after"),
         ("/api/change", "offset"), ("/api/fields", "api"), ("/api/fields", "version"),
     ],
