@@ -6,7 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 _ADDRESS: Final = re.compile(
-    r"(?:\[(?P<v6>[0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|(?P<host>[^:@\[\]\s,/]+))"
+    r"(?:\[(?P<v6>[0-9a-fA-F:.]+(?:%[A-Za-z0-9_.-]+)?)\]|(?P<host>[^:@\[\]\s,/]+))"
     r"(?::(?P<port>[0-9]{1,5}))?"
 )
 #: RFC 1035 2.3.4: octets of a label, and of a name.

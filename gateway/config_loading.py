@@ -10,6 +10,7 @@ from typing import Any
 from gateway.config import ALIASES, ENVIRONMENT_PREFIX, KEYS, Config, ConfigError
 from gateway.config_security import LISTENER_KEYS, NODE_KEYS, is_security_key, key_of_variable
 from gateway.config_values import read_properties_text
+from gateway.java.text import trim
 
 
 def load_config(
@@ -32,14 +33,14 @@ def load_config(
         {name: (f"--{name.replace('.', '-')}", text) for name, text in (flags or {}).items()}
     )
     values: dict[str, Any] = {
-        "security": {name: text.strip() for name, (_, text) in texts.items() if name not in KEYS}
+        "security": {name: trim(text) for name, (_, text) in texts.items() if name not in KEYS}
     }
     for name, (where, text) in texts.items():
         if name not in KEYS:
             continue
         key = KEYS[name]
         try:
-            values[key.attribute] = key.parse(text.strip())
+            values[key.attribute] = key.parse(trim(text))
         except ValueError as error:
             problems.append(f"{name} ({where}): {error}")
     try:

@@ -49,7 +49,7 @@ _SUFFIXES: Final = (
     LISTENER_MAX_CONNECTIONS,
     *(f"{mechanism}.{key}" for mechanism in MECHANISMS for key in MECHANISM_KEYS),
 )
-_PREFIXED: Final = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)")
+_PREFIXED: Final = re.compile(r"listener\.name\.(?P<listener>[A-Za-z0-9_]+)\.(?P<key>.+)")
 
 
 def is_security_key(name: str) -> bool:
@@ -87,7 +87,7 @@ def key_of_variable(variable: str) -> str | None:
         if text == _capitals(key):
             return key
     for key in sorted(_SUFFIXES, key=len, reverse=True):
-        match = re.fullmatch(rf"LISTENER_NAME_(.+)_{_capitals(key)}", text)
+        match = re.fullmatch(rf"LISTENER_NAME_([A-Za-z0-9_]+)_{_capitals(key)}", text)
         if match:
             return f"listener.name.{match[1].lower()}.{key}"
     return None

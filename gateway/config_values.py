@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.address import Address, check_host, parse_address, shown
+from gateway.java.text import parse_boolean, parse_integer, trim
 from gateway.sizes import MIB
 
 ENVIRONMENT_PREFIX: Final = "KWIRE_"
@@ -112,15 +113,22 @@ class Listener:
 
 
 def _parse_int(text: str) -> int:
-    if not re.fullmatch(r"-?[0-9]{1,18}", text):
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
+    try:
+        return parse_integer(text, 64)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
 
 
 def _parse_bool(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
+    try:
+        return parse_boolean(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither true nor false") from None
+
+
+def _parts(text: str) -> list[str]:
+    """The elements of a list that are not empty."""
+    return [part for one in text.split(",") if (part := trim(one))]
 
 
 def _parse_path(text: str) -> Path:
@@ -141,7 +149,7 @@ def parse_log_dir(text: str) -> Path:
 
 
 def _parse_listeners(text: str) -> tuple[Listener, ...]:
-    return tuple(_parse_listener(part.strip()) for part in text.split(",") if part.strip())
+    return tuple(map(_parse_listener, _parts(text)))
 
 
 def _parse_listener(text: str) -> Listener:
@@ -158,15 +166,15 @@ def _parse_listener(text: str) -> Listener:
 
 
 def _parse_addresses(text: str) -> tuple[Address, ...]:
-    return tuple(parse_address(part.strip()) for part in text.split(",") if part.strip())
+    return tuple(map(parse_address, _parts(text)))
 
 
 def _parse_voters(text: str) -> dict[int, Address]:
     voters = {}
     for part in text.split(","):
-        id, at, address = part.strip().partition("@")
+        id, at, address = trim(part).partition("@")
         if not at or not re.fullmatch(r"[0-9]{1,10}", id) or int(id) > _INT_MAX:
-            raise ValueError(f"{part.strip()!r} is not of the form ID@HOST:PORT")
+            raise ValueError(f"{trim(part)!r} is not of the form ID@HOST:PORT")
         if int(id) in voters:
             raise ValueError(f"voter {int(id)} is there twice")
         voters[int(id)] = parse_address(address)
@@ -174,14 +182,14 @@ def _parse_voters(text: str) -> dict[int, Address]:
 
 
 def _parse_names(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip().upper() for part in text.split(",") if part.strip())
+    names = tuple(part.upper() for part in _parts(text))
     if not names:
         raise ValueError("is empty")
     return names
 
 
 def _parse_hosts(text: str) -> frozenset[str]:
-    hosts = {part.strip().lower() for part in text.split(",") if part.strip()}
+    hosts = {part.lower() for part in _parts(text)}
     for host in hosts - {"*"}:
         check_host(host.removeprefix("."))
     return frozenset(hosts)
@@ -196,10 +204,10 @@ def _parse_text(text: str) -> str:
 def _parse_protocol_map(text: str) -> dict[str, str]:
     pairs = {}
     for part in text.split(","):
-        name, colon, protocol = part.strip().partition(":")
+        name, colon, protocol = trim(part).partition(":")
         if not colon or protocol.upper() not in SECURITY_PROTOCOLS:
             raise ValueError(
-                f"{part.strip()!r} is not NAME:PROTOCOL with a protocol of "
+                f"{trim(part)!r} is not NAME:PROTOCOL with a protocol of "
                 f"{', '.join(SECURITY_PROTOCOLS)}"
             )
         pairs[name.upper()] = protocol.upper()
@@ -208,16 +216,15 @@ def _parse_protocol_map(text: str) -> dict[str, str]:
 
 def _parse_overrides(text: str) -> dict[str, int]:
     found = {}
-    for part in filter(str.strip, text.split(",")):
-        address, colon, number = part.strip().rpartition(":")
+    for part in _parts(text):
+        address, _, text_of_most = part.rpartition(":")
         try:
-            found[str(ip_address(address.strip("[]")))] = int(number)
+            most = parse_integer(text_of_most, 32)
+            found[str(ip_address(address.strip("[]")))] = most
         except ValueError:
-            colon = ""
-        if not colon or int(number) < 0:
-            raise ValueError(
-                f"{part.strip()!r} is not ADDRESS:NUMBER with the address of a client"
-            ) from None
+            most = -1
+        if most < 0:
+            raise ValueError(f"{part!r} is not ADDRESS:NUMBER with the address of a client")
     return found
 
 

@@ -178,7 +178,7 @@ class Wanted:
         if self.api is None:
             raise click.UsageError("--api is missing: the API of the bytes")
         try:
-            if re.fullmatch(r"-?\d{1,5}", self.api):
+            if re.fullmatch(r"-?[0-9]{1,5}", self.api):
                 name_by_key("request", int(self.api))
                 return int(self.api)
             key: int = facts(f"{self.api.removesuffix('Request').removesuffix('Response')}Request")[

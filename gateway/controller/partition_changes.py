@@ -15,6 +15,7 @@ from gateway.controller.errors import ApiError
 from gateway.controller.features import has_elr
 from gateway.controller.partition_change import Election, Rules, Target, leave_isr, partition_change
 from gateway.controller.request_context import ControllerRequestContext
+from gateway.java.text import equals_ignore_case, parse_integer, trim
 from gateway.slices import Slices
 from kwire.cluster.fold import merge
 from kwire.cluster.image import TOPIC_RESOURCE
@@ -177,8 +178,8 @@ class PartitionChanges:
         """Return how a leader of the topic is elected: ``unclean.leader.election.enable``."""
         return (
             Election.UNCLEAN
-            # Values are stored as clients wrote them, and ``ConfigDef`` reads "True" too.
-            if self._config(topic_id, _UNCLEAN_ELECTION).lower() == "true"
+            # Values are stored as clients wrote them. Kafka's controller does not trim this one.
+            if equals_ignore_case(self._config(topic_id, _UNCLEAN_ELECTION), "true")
             else Election.ONLINE
         )
 
@@ -220,8 +221,15 @@ class PartitionChanges:
             # If more in-sync replicas were required than there are replicas, the ISR would never
             # reach the minimum and the ELR never be emptied.
             most = len(partitions[min(partitions)].replicas)
-            found = self._min_isrs[topic_id] = min(int(self._config(topic_id, MIN_ISR)), most)
+            found = self._min_isrs[topic_id] = min(self._stored_min_isr(topic_id), most)
         return found
+
+    def _stored_min_isr(self, topic_id: Uuid) -> int:
+        try:
+            return parse_integer(trim(self._config(topic_id, MIN_ISR)), 32)
+        except ValueError:
+            # Stored by a release that took more blanks than Kafka does; a broker reads none of it.
+            return 1
 
     def _config(self, topic_id: Uuid, name: str) -> str:
         value = self._configs.get((topic_id, name))

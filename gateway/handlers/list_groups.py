@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.groups.events import ListGroups, ListGroupsResult
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.group_requests import ask, may_on_group
+from gateway.java.text import trim
 from gateway.streamed import respond
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
@@ -30,10 +31,10 @@ CLASSIC: Final = "classic"
 
 def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse | PendingResponse:
     """Return every group; without DESCRIBE on the cluster those that the client may describe."""
-    types = {name.strip().lower() for name in request.types_filter}
+    types = {trim(name).lower() for name in request.types_filter}
     if types and CLASSIC not in types:
         return ListGroupsResponse()
-    states = frozenset(name.strip().lower() for name in request.states_filter)
+    states = frozenset(trim(name).lower() for name in request.states_filter)
     return ask(context, ListGroups(states), lambda result: _respond(result, context))
 
 

@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from gateway.java.text import parse_integer
+
 _IPV4: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
-_INTEGER: Final = re.compile(r"[+-]?\d{1,10}")
 #: Leading zeros of a group of hexadecimal digits: Java accepts any number, Python four digits.
 _LEADING_ZEROS: Final = re.compile(r"(?<![0-9A-Fa-f.])0+(?=[0-9A-Fa-f]+(?::|$))")
-_NAMED_SCOPE: Final = re.compile(r"%(?!\d+\]?$)")
+_NAMED_SCOPE: Final = re.compile(r"%(?![0-9]+\]?\Z)")
 _IPV6_CHARS_MAX: Final = 256
 
 
@@ -48,9 +49,10 @@ def _parse_ipv4(pattern: str) -> Network:
 
 def _parse_ipv6(pattern: str) -> Network:
     address, _, prefix_text = pattern.partition("/")
-    if _INTEGER.fullmatch(prefix_text) is None:
-        raise ValueError(f"Could not parse [{pattern}] - invalid prefix length")
-    prefix = int(prefix_text)
+    try:
+        prefix = parse_integer(prefix_text, 32)
+    except ValueError:
+        raise ValueError(f"Could not parse [{pattern}] - invalid prefix length") from None
     if not 0 <= prefix <= 128:
         raise ValueError(f"Could not parse [{pattern}] - prefix length must be between 0 and 128")
     # Java resolves the name of an interface, so the result would depend on the machine.

@@ -15,6 +15,7 @@ from typing import Final
 
 from gateway.config import SECURITY_PROTOCOLS
 from gateway.config_values import read_properties_text
+from gateway.java.text import trim
 from gateway.security.client_tls import TlsSettings, read_tls
 from gateway.security.jaas import JaasError, parse_jaas
 from gateway.security.sasl_client import MECHANISMS, PLAIN, SaslSettings
@@ -138,7 +139,7 @@ def load_client_properties(path: Path) -> ClientSecurity:
     for key, value in pairs:
         if key in values:
             problems.append(f"{key}: given twice")
-        values[key] = value.strip()  # as Kafka's ConfigDef does
+        values[key] = trim(value)  # as Kafka's ConfigDef does
     security = None if problems else _security(values, problems)
     if problems or security is None:
         raise ClientPropertiesError(*(f"{path}: {problem}" for problem in problems))

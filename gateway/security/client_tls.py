@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
+from gateway.java.text import split_list
 from gateway.security.key_stores import (
     TYPES,
     KeyPair,
@@ -144,9 +145,8 @@ def _protocols(values: Mapping[str, str], problems: list[str]) -> tuple[str, ...
     # In Java it selects an implementation, which speaks every version. The next key selects them.
     if protocol not in ("TLS", *PROTOCOLS):
         problems.append(f"ssl.protocol: {protocol!r} is none of TLS, {', '.join(PROTOCOLS)}")
-    named = [
-        one.strip() for one in values.get("ssl.enabled.protocols", ",".join(PROTOCOLS)).split(",")
-    ]
+    # No protocol at all is as wrong as an unknown one.
+    named = split_list(values.get("ssl.enabled.protocols", ",".join(PROTOCOLS))) or [""]
     unknown = [one for one in named if one not in PROTOCOLS]
     if unknown:
         problems.append(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.config import ConfigError, SourceKind
 from gateway.config_security import listener_of, of_listener
 from gateway.config_values import LISTENER_MAX_CONNECTIONS
+from gateway.java.text import split_list
 from gateway.security.client_properties import (
     LOGIN_MODULES,
     ClientPropertiesError,
@@ -204,7 +205,7 @@ def _client_auth(
 
 def _mechanisms(values: Mapping[str, str], problems: list[str]) -> dict[str, int]:
     key = "sasl.enabled.mechanisms"
-    named = [one.strip() for one in values.get(key, "").split(",") if one.strip()]
+    named = [one for one in split_list(values.get(key, "")) if one]
     if not named:
         problems.append(
             f"{key}: missing (Kafka's default is GSSAPI, which is not supported): some of"

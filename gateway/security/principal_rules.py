@@ -9,13 +9,20 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.java.patterns import compile_pattern
+from gateway.java.text import trim
+
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)"
     r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))"
-    r"\s*(?:,|$)"
+    r"\s*(?:,|\Z)",
+    re.ASCII,
 )
-#: In a replacement: a group, or an escaped character.
-_REFERENCE: Final = re.compile(r"\$(?P<group>[0-9])|\\(?P<escaped>.)", re.DOTALL)
+#: In a replacement: a group by name or number, or an escaped character; ``bad`` is neither.
+_REFERENCE: Final = re.compile(
+    r"\$\{(?P<name>[A-Za-z][A-Za-z0-9]*)\}|\$(?P<number>[0-9]+)|\\(?P<escaped>.)|(?P<bad>[$\\])",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +36,14 @@ class _Rule:
     def apply(self, name: str) -> str | None:
         if self.pattern is None:
             return name
-        match = self.pattern.fullmatch(name)
-        if match is None:
+        if self.pattern.fullmatch(name) is None:
             return None
-        made = _REFERENCE.sub(lambda reference: _referred(match, reference), self.replacement)
+        # Each match is replaced, the empty one behind ``.*`` too (``String.replaceAll``).
+        made = self.pattern.sub(self._replaced, name)
         return {"L": made.lower(), "U": made.upper()}.get(self.case, made)
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        return _REFERENCE.sub(lambda reference: _referred(match, reference), self.replacement)
 
 
 class PrincipalRules:
@@ -41,7 +51,7 @@ class PrincipalRules:
 
     def __init__(self, text: str = "DEFAULT") -> None:
         self._rules: list[_Rule] = []
-        at = 0
+        text, at = trim(text), 0
         while at < len(text):
             match = _RULE.match(text, at)
             if match is None or match.end() == at:
@@ -64,9 +74,21 @@ class PrincipalRules:
 
 def _rule(match: re.Match[str]) -> _Rule:
     try:
-        pattern = re.compile(match["pattern"])
-    except re.error as error:
+        pattern = compile_pattern(match["pattern"])
+    except ValueError as error:
         raise ValueError(f"the pattern {match['pattern']} is none: {error}") from None
+    for reference in _REFERENCE.finditer(match["replacement"]):
+        # Kafka starts with each of these, and then refuses every connection that the rule fits.
+        is_lost = not pattern.groups and int((reference["number"] or "0")[0]) > 0
+        if (
+            is_lost
+            or reference["bad"]
+            or (reference["name"] or "0") not in ("0", *pattern.groupindex)
+        ):
+            raise ValueError(
+                f"the replacement {match['replacement']} refers to no group of the pattern"
+                f" {match['pattern']}: {reference[0]}"
+            )
     return _Rule(pattern, match["replacement"], match["case"])
 
 
@@ -76,5 +98,11 @@ def _referred(match: re.Match[str], reference: re.Match[str]) -> str:
     """
     if reference["escaped"] is not None:
         return str(reference["escaped"])
-    group = int(reference["group"])
-    return (match[group] or "") if group <= match.re.groups else str(reference[0])
+    if reference["name"] is not None:
+        return match[reference["name"]] or ""
+    # As many digits as are the number of a group; the others are text.
+    digits = reference["number"]
+    for end in range(min(len(digits), 9), 0, -1):
+        if (group := int(digits[:end])) <= match.re.groups:
+            return (match[group] or "") + digits[end:]
+    return str(reference[0])

@@ -36,7 +36,7 @@ _CLIENT_FINAL: Final = re.compile(
     rf"(?P<bare>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_NONCE})(?:,[A-Za-z]+=[^,\x00]+)*?)"
     rf",p=(?P<proof>{_BASE64})"
 )
-_TOKEN_AUTH: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
+_TOKEN_AUTH: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
+from gateway.java.text import trim
 from gateway.security.acls import DENIED_SHIFT, RESOURCE_TYPES, WILDCARD, AclIndex
 from kwire.protocol import AclOperation
 
@@ -128,7 +129,7 @@ def parse_super_users(text: str) -> frozenset[str]:
     """Return the principals in ``super.users``: ``Type:name``, separated by semicolons. Raises
     ValueError.
     """
-    users = frozenset(part.strip() for part in text.split(";") if part.strip())
+    users = frozenset(user for part in text.split(";") if (user := trim(part)))
     for user in sorted(users):
         kind, colon, _ = user.partition(":")
         if not kind or not colon:

@@ -16,7 +16,7 @@ import h11
 
 #: RFC 3986 3.2.2: a host, in brackets where it is an IPv6 address, and perhaps a port.
 _AUTHORITY: Final = re.compile(
-    r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.~-]+)?\]|[^\[\]:/@\s]*)(?::[0-9]*)?"
+    r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.~-]+)?\]|[^\[\]:/@\s]*)(?::[0-9]*)?", re.ASCII
 )
 _ANY: Final = "*"
 
@@ -48,7 +48,7 @@ class AllowedHosts:
         return next((authority for authority in given if not self._allows(authority)), None)
 
     def _allows(self, authority: str) -> bool:
-        match = _AUTHORITY.fullmatch(authority.strip())
+        match = _AUTHORITY.fullmatch(authority.strip(" \t"))
         if self._any or match is None:
             return self._any
         host = _normal(match["host"])

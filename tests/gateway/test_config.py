@@ -152,6 +152,11 @@ def test_unreadable_file_is_named(tmp_path: Path) -> None:
     [
         ("node.id", "one", "not a whole number"),
         ("node.id", "-1", "outside 0"),
+        ("node.id", "\xa01", "not a whole number"),
+        ("node.id", "1_0", "not a whole number"),
+        ("snapshot.prefix", "true\u2003", "neither true nor false"),
+        ("controller.quorum.bootstrap.servers", "127.0.0.1:1,\xa0127.0.0.1:2", "HOST:PORT"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:1_0", "ADDRESS:NUMBER"),
         ("node.id", str(2**31), "outside"),
         ("max.connections", "0", "outside 1"),
         ("connections.max.idle.ms", "5", "ms"),

@@ -5,7 +5,6 @@ added and removed.
 from __future__ import annotations
 
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ from gateway.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES
 from gateway.security.standard_authorizer import OPERATIONS, StandardAuthorizer
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.uuid import Uuid
-from tests.interop.clients import missing, need_java
+from tests.interop.clients import need_java
 from tests.interop.conftest import FIGURES
-from tools import java
+from tests.interop.java_source import run_source
 
 pytestmark = pytest.mark.interop
 
@@ -134,19 +133,8 @@ def test_kafkas_authorizer_gives_the_same_decisions(tmp_path: Path) -> None:
             life.step()
     questions = tmp_path / "questions.tsv"
     questions.write_text("".join(f"{line}\n" for life in lives for line in life.lines))
-    command = [
-        java.java(),
-        "-cp",
-        ":".join(map(str, java.class_path())),
-        str(PROGRAM),
-        str(questions),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode and "jdk.compiler" in done.stderr:
-        missing("this Java runs no source files: a JDK is needed")
-    assert done.returncode == 0, done.stderr[-2000:]
     kwires = "".join(str(int(answer)) for life in lives for answer in life.answers)
-    kafkas = done.stdout.strip()
+    kafkas = run_source(PROGRAM, str(questions)).strip()
     assert len(kwires) == len(kafkas) > 10_000 and 0.2 < kwires.count("1") / len(kwires) < 0.8
     assert sum(a != b for a, b in zip(kwires, kafkas, strict=True)) == 0
     FIGURES.append(f"the authorizer and Kafka's: {len(kwires)} questions answered alike")

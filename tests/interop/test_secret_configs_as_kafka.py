@@ -4,8 +4,6 @@ and for unknown names.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from kwire.records.redact import is_secret_config
 from kwire.records.secret_table import BROKER, BROKER_PASSWORDS, GROUP, PUBLIC_CONFIGS, TOPIC
 from tests.interop.clients import need_java
-from tools import java
+from tests.interop.java_source import run_source
 
 pytestmark = pytest.mark.interop
 
@@ -48,17 +46,8 @@ def test_kafka_hides_the_configs_that_the_table_hides() -> None:
     asked += [(BROKER, name) for name in sorted(BROKER_PASSWORDS)] + [
         (BROKER, LISTENER + name) for name in OF_LISTENERS
     ]
-    class_path = os.pathsep.join(map(str, java.class_path()))
-    done = subprocess.run(
-        [java.java(), *java.QUICK_START, "-cp", class_path, str(PROGRAM)],
-        input="".join(f"{kind} {name}\n" for kind, name in asked),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    said = [line == "true" for line in done.stdout.split()]
+    lines = run_source(PROGRAM, given="".join(f"{kind} {name}\n" for kind, name in asked))
+    said = [line == "true" for line in lines.split()]
     shown = [(kind, name) for (kind, name), secret in zip(asked, said, strict=True) if not secret]
     assert not [one for one in shown if is_secret_config(*one)], "Kafka shows what is hidden here"
     hidden = [(kind, name) for (kind, name), secret in zip(asked, said, strict=True) if secret]

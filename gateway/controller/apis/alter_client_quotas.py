@@ -131,10 +131,13 @@ def _is_address(text: str) -> bool:
     if text.startswith("[") and text.endswith("]"):  # IPv6 as in a URL, which Java accepts
         text = text[1:-1]
     try:
-        ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    return True
+    # A scope's name is one of the machine that reads it: a broker without such an interface could
+    # not apply the quota.
+    scope = getattr(address, "scope_id", None)
+    return scope is None or (scope.isascii() and scope.isdigit() and len(scope) < 10)
 
 
 def _is_change(key: str, value: float | None, keys: _Keys, before: Mapping[str, float]) -> bool:

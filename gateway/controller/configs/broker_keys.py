@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from gateway.controller.configs.config_def import ConfigKey, ConfigType
+from gateway.controller.configs.config_def import ConfigKey, ConfigType, Value
 from gateway.controller.configs.topic_keys import gzip_level
 
 BOOLEAN, STRING, INT, SHORT, LONG = (
@@ -27,6 +27,11 @@ DOUBLE, LIST, CLASS, PASSWORD = (
     ConfigType.PASSWORD,
 )
 _LONG_MAX: Final = str(2**63 - 1)
+
+
+def _not_empty(value: Value) -> str | None:
+    return None if value else "must not be empty"
+
 
 _KEYS: Final = (
     # A broker also refuses less than half and more than twice the number of threads that it has
@@ -64,7 +69,7 @@ _KEYS: Final = (
     ),
     # Per broker, because a listener is an address of one node
     # (``DynamicBrokerConfig.PerBrokerConfigs``).
-    ConfigKey("listeners", LIST, "PLAINTEXT://:9092", per_broker=True),
+    ConfigKey("listeners", LIST, "PLAINTEXT://:9092", check=_not_empty, per_broker=True),
     ConfigKey("log.cleaner.backoff.ms", LONG, "15000", low=0),
     ConfigKey("log.cleaner.dedupe.buffer.size", LONG, "134217728"),
     ConfigKey("log.cleaner.delete.retention.ms", LONG, "86400000", low=0),

@@ -6,11 +6,11 @@ It knows no key and no request.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.java.text import parse_boolean, parse_double, parse_integer, split_list, trim
 from kwire.protocol import ConfigSource, ConfigType
 
 __all__ = ["ConfigError", "ConfigKey", "ConfigSource", "ConfigType", "Synonym", "Value", "written"]
@@ -20,14 +20,6 @@ Value = bool | int | float | str | list[str]
 
 #: Java's sizes: Python's integers have none.
 _BITS: Final = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_DECIMAL: Final = re.compile(
-    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?)"
-)
-_HEXADECIMAL: Final = re.compile(
-    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[dDfF]?"
-)
-_COMMA: Final = re.compile(r"\s*,\s*")
 #: Java writes a double without an exponent from the first up to the second number, and with one
 #: elsewhere (``Double.toString``).
 _PLAIN_DOUBLES: Final = (1e-3, 1e7)
@@ -55,7 +47,8 @@ class ConfigKey:
     ``low`` and ``high`` limit a number, both included. ``choices`` are the valid strings, or the
     valid elements of a list. ``check`` returns the fault of a value that passes the other checks,
     or None. ``synonyms`` are in order of precedence. ``per_broker``: each broker has its own value,
-    and the cluster-wide default cannot set it.
+    and the cluster-wide default cannot set it. ``is_set``: no element of a list is empty, and each
+    counts once (``ValidList``, KIP-1161).
     """
 
     name: str
@@ -68,10 +61,11 @@ class ConfigKey:
     check: Callable[[Value], str | None] | None = None
     help: str = ""
     per_broker: bool = False
+    is_set: bool = True
 
     def parse(self, text: str) -> Value:
         """Return the value of ``text``. Raises ConfigError (``ConfigDef.parseType``)."""
-        value = self._read(text.strip())
+        value = self._read(trim(text))
         fault = self._fault(value)
         if fault is not None:
             raise ConfigError(f"Invalid value {text} for configuration {self.name}: {fault}")
@@ -82,49 +76,33 @@ class ConfigKey:
         parsed.
         """
         try:
-            return written(self._read(text.strip()))
+            return written(self._read(trim(text)))
         except ConfigError:
             # A value of a plug-in, or of an older release: it is shown as it was stored.
             return text
 
     def _read(self, text: str) -> Value:
-        match self.type:
-            case ConfigType.BOOLEAN:
-                # ``ConfigDef.parseType`` compares without regard to case, and takes no other words.
-                if text.lower() not in ("true", "false"):
-                    raise self._unreadable(text, "Expected value to be either true or false")
-                return text.lower() == "true"
-            case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
-                return self._integer(text)
-            case ConfigType.DOUBLE:
-                return self._double(text)
-            case ConfigType.LIST:
-                # Blanks around the commas go, those within an element stay.
-                return _COMMA.split(text) if text else []
-            case _:
-                return text
-
-    def _integer(self, text: str) -> int:
-        limit = 1 << (_BITS[self.type] - 1)
-        # Longer texts are refused unread: parsing takes the square of the number of digits.
-        if len(text) <= 64 and _INTEGER.fullmatch(text) and -limit <= int(text) < limit:
-            return int(text)
-        raise self._unreadable(text, f"Not a number of type {self.type.name}")
-
-    def _double(self, text: str) -> float:
-        if _DECIMAL.fullmatch(text):
-            # Java's suffixes of type, which ``Infinity`` does not have.
-            return float(text.rstrip("dDfF") if not text.endswith("Infinity") else text)
-        if found := _HEXADECIMAL.fullmatch(text):
-            try:
-                return float.fromhex(found[1])
-            # As ``Double.parseDouble``: a literal that is too large is Infinity.
-            except OverflowError:
-                return float("inf")
-        raise self._unreadable(text, f"Not a number of type {self.type.name}")
-
-    def _unreadable(self, text: str, why: str) -> ConfigError:
-        return ConfigError(f"Invalid value {text} for configuration {self.name}: {why}")
+        try:
+            match self.type:
+                case ConfigType.BOOLEAN:
+                    return parse_boolean(text)
+                case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
+                    return parse_integer(text, _BITS[self.type])
+                case ConfigType.DOUBLE:
+                    return parse_double(text)
+                case ConfigType.LIST:
+                    elements = split_list(text)
+                    return list(dict.fromkeys(elements)) if self.is_set else elements
+                case _:
+                    return text
+        except ValueError:
+            why = (
+                "Expected value to be either true or false"
+                if self.type is ConfigType.BOOLEAN
+                else f"Not a number of type {self.type.name}"
+            )
+            fault = f"Invalid value {text} for configuration {self.name}: {why}"
+            raise ConfigError(fault) from None
 
     def _fault(self, value: Value) -> str | None:
         # True is an int in Python, and has no limits.
@@ -134,7 +112,7 @@ class ConfigKey:
                 return f"Value must be at least {self.low}"
             if self.high is not None and value > self.high:
                 return f"Value must be no more than {self.high}"
-        if isinstance(value, list) and not all(value):
+        if isinstance(value, list) and self.is_set and not all(value):
             return "its elements must not be empty"
         if self.choices and any(
             one not in self.choices for one in (value if isinstance(value, list) else [value])

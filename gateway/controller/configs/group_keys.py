@@ -6,24 +6,23 @@ They are read from ``GroupConfig`` of its jars. The limits are a broker's defaul
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from gateway.controller.configs.config_def import ConfigKey, ConfigType, Synonym, Value
+from gateway.java.text import is_duration
 
 BOOLEAN, STRING, INT, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LIST
-_DURATION: Final = re.compile(
-    r"by_duration:P(?=[0-9T])(?:[0-9]+D)?"
-    r"(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{1,9})?S)?)?",
-    re.I,
-)
+_BY_DURATION: Final = "by_duration:"
 
 
-# The pattern is that of Java's Duration.parse, without signs.
 def _reset_strategy(value: Value) -> str | None:
-    if value in ("earliest", "latest") or (isinstance(value, str) and _DURATION.fullmatch(value)):
+    if value in ("earliest", "latest") or (
+        isinstance(value, str)
+        and value.startswith(_BY_DURATION)
+        and is_duration(value.removeprefix(_BY_DURATION))
+    ):
         return None
     return "must be earliest, latest or by_duration: and a time as ISO 8601 writes it, PnDTnHnMn.nS"
 

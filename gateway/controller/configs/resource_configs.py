@@ -21,6 +21,7 @@ from gateway.controller.configs.topic_keys import TOPIC_KEYS
 from gateway.controller.errors import ApiError
 from gateway.controller.request_context import ControllerRequestContext
 from gateway.controller.topic_names import name_fault
+from gateway.java.text import parse_integer
 from gateway.ports import AUDIT_TOPIC
 from gateway.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
@@ -51,7 +52,6 @@ KEYS: Final[Mapping[int, Mapping[str, ConfigKey]]] = MappingProxyType({
     ResourceType.GROUP: GROUP_KEYS,
 })  # fmt: skip
 _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
-_INT_MAX: Final = 2**31 - 1
 
 
 def check_allowed(resource: Resource, context: ControllerRequestContext) -> None:
@@ -104,7 +104,7 @@ def check_exists(resource: Resource, context: ControllerRequestContext) -> None:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
         )
     if resource.type == ResourceType.BROKER and resource.name:
-        image, node_id = context.image, int(resource.name)
+        image, node_id = context.image, parse_integer(resource.name, 32)
         # Controllers have dynamic configs as well, and register under ids of their own.
         if (
             node_id not in image.brokers
@@ -145,12 +145,13 @@ def _check_topic(name: str, configs: Mapping[str, str]) -> None:
 
 def _check_broker(name: str, configs: Mapping[str, str]) -> None:
     if name:
-        # As ``Integer.parseInt`` reads it; ten digits at most, so that ``int`` is cheap.
-        if re.fullmatch(r"[+-]?[0-9]{1,10}", name) is None or abs(int(name)) > _INT_MAX:
+        try:
+            node_id = parse_integer(name, 32)
+        except ValueError:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number."
-            )
-        if int(name) < 0:
+            ) from None
+        if node_id < 0:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
     # In the order of DynamicBrokerConfig.validateConfigs. Keys in none of the tables are accepted:
     # they are those of plug-ins, which only the broker knows.

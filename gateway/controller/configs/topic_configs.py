@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gateway.controller.configs.config_def import ConfigError, ConfigKey, ConfigSource, Synonym
 from gateway.controller.configs.topic_keys import TOPIC_KEYS
+from gateway.java.text import parse_integer, trim
 from kwire.cluster import Image
 from kwire.cluster.image import BROKER_RESOURCE
 
@@ -94,4 +95,4 @@ def _inherited(
 
 def _converted(value: str, synonym: Synonym) -> str:
     # log.retention.hours in ms, for example.
-    return value if synonym.factor == 1 else str(int(value) * synonym.factor)
+    return value if synonym.factor == 1 else str(parse_integer(trim(value), 64) * synonym.factor)

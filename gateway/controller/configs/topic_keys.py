@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.controller.configs.config_def import ConfigKey, ConfigType, Synonym, Value
+from gateway.java.text import trim
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = (
     ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE,
@@ -21,7 +22,7 @@ _LONG_MAX: Final = str(2**63 - 1)
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 #: A throttled replica: partition:broker (``ThrottledReplicaListValidator``, KIP-73).
-_THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
+_THROTTLED: Final = re.compile(r"(?:[0-9]+:[0-9]+)?")
 
 
 def gzip_level(value: Value) -> str | None:
@@ -36,9 +37,9 @@ def gzip_level(value: Value) -> str | None:
 
 
 def _throttled_replicas(value: Value) -> str | None:
-    if value == ["*"] or (
-        isinstance(value, list) and all(_THROTTLED.fullmatch(one) for one in value)
-    ):
+    replicas = [trim(one) for one in value] if isinstance(value, list) else []
+    # Kafka ignores empty elements, beside "*" as well.
+    if all(map(_THROTTLED.fullmatch, replicas)) or "".join(replicas) == "*":
         return None
     return "must be the literal '*' or a list of replicas as partition:broker,partition:broker,..."
 
@@ -134,6 +135,7 @@ _KEYS: Final = (
         LIST,
         "",
         check=_throttled_replicas,
+        is_set=False,
         help="Replicas whose fetching is throttled: partition:broker, separated by commas, or "
         "* for all.",
     ),
@@ -150,6 +152,7 @@ _KEYS: Final = (
         LIST,
         "",
         check=_throttled_replicas,
+        is_set=False,
         help="Replicas to which the leader sends at a throttled rate: partition:broker, "
         "separated by commas, or *.",
     ),

@@ -95,10 +95,10 @@ class Access:
             return True
         for value in _values(request, b"authorization"):
             scheme, _, given = value.partition(" ")
-            if scheme.lower() == "bearer" and self._is_token(given.strip()):
+            if scheme.lower() == "bearer" and self._is_token(given.strip(" \t")):
                 return True
         cookies = [
-            one.strip().partition("=")
+            one.strip(" \t").partition("=")
             for value in _values(request, b"cookie")
             for one in value.split(";")
         ]

@@ -124,6 +124,19 @@ def test_a_resource_is_changed_whole_or_not_at_all() -> None:
         (resource(BROKER, "-1", ("num.io.threads", SET, "5")), ErrorCode.INVALID_REQUEST),
         (resource(BROKER, "99999999999", ("num.io.threads", SET, "5")), ErrorCode.INVALID_REQUEST),
         (resource(BROKER, "77", ("num.io.threads", SET, "5")), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (resource(BROKER, "1", ("num.io.threads", SET, "5\u3000")), ErrorCode.INVALID_REQUEST),
+        (resource(BROKER, "\xa01", ("num.io.threads", SET, "5")), ErrorCode.INVALID_REQUEST),
+        (resource(TOPIC, "t", ("retention.ms", SET, "\x857")), ErrorCode.INVALID_CONFIG),
+        (
+            resource(TOPIC, "t", ("leader.replication.throttled.replicas", SET, "0:1,\xa01:1")),
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (resource(METRICS, "m", ("match", SET, "client_id=(?P<n>x)")), ErrorCode.INVALID_CONFIG),
+        (resource(METRICS, "m", ("match", SET, "client_id\xa0=x")), ErrorCode.INVALID_CONFIG),
+        (
+            resource(METRICS, "m", ("match", SET, "client_id=" + "x" * 4096)),
+            ErrorCode.INVALID_CONFIG,
+        ),
         (resource(BROKER, "1", ("num.io.threads", SET, "0")), ErrorCode.INVALID_REQUEST),
         (resource(BROKER, "1", ("node.id", SET, "7")), ErrorCode.INVALID_REQUEST),
         (resource(BROKER, "1", ("ssl.keystore.password", SET, "x")), ErrorCode.INVALID_REQUEST),
@@ -174,7 +187,7 @@ def test_keys_of_groups_subscriptions_and_brokers_are_set() -> None:
             ("consumer.session.timeout.ms", SET, "50000"),
             ("share.auto.offset.reset", SET, "by_duration:PT1H"),
         ),
-        resource(METRICS, "m", ("match", SET, "client_id=a.*"), ("interval.ms", SET, "1000")),
+        resource(METRICS, "m", ("match", SET, r"client_id=\p{L}.*"), ("interval.ms", SET, "1000")),
         resource(
             BROKER,
             "2",
@@ -184,7 +197,7 @@ def test_keys_of_groups_subscriptions_and_brokers_are_set() -> None:
         resource(BROKER, "", ("log.cleanup.policy", APPEND, "compact")),
     ]
     assert alter(cluster, *asked) == [0] * 4
-    assert configs(cluster, METRICS, "m") == {"match": "client_id=a.*", "interval.ms": "1000"}
+    assert configs(cluster, METRICS, "m") == {"match": r"client_id=\p{L}.*", "interval.ms": "1000"}
     assert configs(cluster, BROKER, "")["log.cleanup.policy"] == "delete,compact"
 
 

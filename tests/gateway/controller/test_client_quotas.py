@@ -93,6 +93,9 @@ def test_addresses_have_quotas_of_connections(address: str | None) -> None:
         ({"group": "g"}, "Unhandled client quota entity type: group"),
         ({"ip": "10.0.0.1", "user": "ann"}, "IP entity should not be combined"),
         ({"ip": "300.0.0.1"}, "not a valid IP"),
+        ({"ip": "fe80::1%eth0"}, "not a valid IP"),
+        ({"ip": "fe80::1%\u0661"}, "not a valid IP"),
+        ({"ip": "10.0.0.1\xa0"}, "not a valid IP"),
         ({"ip": "host.example"}, "names of hosts are not looked up"),
     ],
 )

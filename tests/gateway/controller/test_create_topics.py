@@ -135,6 +135,8 @@ def test_manual_assignments_are_used() -> None:
         (configured(no_such_key="1"), ErrorCode.INVALID_CONFIG),
         (configured(retention_ms="soon"), ErrorCode.INVALID_CONFIG),
         (configured(retention_ms=None), ErrorCode.INVALID_CONFIG),
+        (configured(retention_ms="\xa086400000"), ErrorCode.INVALID_CONFIG),
+        (configured(cleanup_policy="compact,\u2003delete"), ErrorCode.INVALID_CONFIG),
         (configured(remote_storage_enable="true"), ErrorCode.INVALID_CONFIG),
         (
             configured(min_compaction_lag_ms="10", max_compaction_lag_ms="5"),

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.controller.nodes import LOST
+from kwire.messages.config_record import ConfigRecord
 from kwire.protocol import ErrorCode
-from tests.gateway.controller.broker_cluster import BrokerCluster
+from kwire.records.metadata import encode_metadata_record
+from tests.gateway.controller.broker_cluster import TOPIC, BrokerCluster
 from tests.gateway.controller.cluster import create, made
 
 
@@ -70,6 +72,25 @@ def test_eligible_replica_leads_when_it_returns() -> None:
     assert (state(it), it.partition().eligible_leader_replicas) == ((2, [2]), [1])
     assert not it.partition().last_known_elr
     assert it.partition().leader_recovery_state == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "left"), [("2\0", ([1], [2])), ("\uff12", ([1], [2])), ("\xa02", ([1], None))]
+)
+def test_min_isr_of_a_log_counts_as_java_reads_it(
+    text: str, left: tuple[list[int], list[int] | None]
+) -> None:
+    it = BrokerCluster((1, 2, 3))
+    it.create([1, 2, 3])
+    # Older releases took values that no broker reads: they count as the default.
+    stored = ConfigRecord(
+        resource_type=2, resource_name=TOPIC, name="min.insync.replicas", value=text
+    )
+    it.append(encode_metadata_record(stored, 0))
+    it.elect()
+    it.alter([1, 2])
+    it.fence(2)
+    assert (it.partition().isr, it.partition().eligible_leader_replicas) == left
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -50,6 +50,21 @@ def test_slashes_commas_and_dollars() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rule", "subject", "name"),
+    [
+        ("RULE:.*/x/", "CN=a", "xx"),
+        ("RULE:^CN=(?<n>.*?),.*$/${n}/", "CN=a,O=b", "a"),
+        ("RULE:^CN=(.*?),(.*)$/$12-$2$9/", "CN=a,O=b", "a2-O=b$9"),
+        (r"RULE:^CN=(\w+).*/$1/,DEFAULT", "CN=\xe9", "CN=\xe9"),
+        (r"RULE:^CN=(\d+)$/$1/,DEFAULT", "CN=\u0661", "CN=\u0661"),
+        ("\0RULE:^CN=(.*)$/$1/ ", "CN=a\xa0", "a\xa0"),
+    ],
+)
+def test_rule_makes_the_name_that_java_makes(rule: str, subject: str, name: str) -> None:
+    assert PrincipalRules(rule).name(subject) == name
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "default",
@@ -58,6 +73,12 @@ def test_slashes_commas_and_dollars() -> None:
         "RULE:^(a$/b/",
         "DEFAULT DEFAULT",
         "RULE:a/b/X",
+        "RULE:(?P<n>a)/$1/",
+        r"RULE:^(\p{L}+)$/$1/",
+        "RULE:^CN=a$/$1/",
+        "RULE:^(a)$/${n}/",
+        "RULE:^(a)$/$/",
+        "RULE:^(a)$/$1/\xa0",
         "DEFAULT,,DEFAULT",
     ],
 )

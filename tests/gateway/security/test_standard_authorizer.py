@@ -193,6 +193,8 @@ def test_super_users_are_written_as_in_kafka() -> None:
     assert parse_super_users("User:bob;User:alice ") == {"User:bob", "User:alice"}
     assert parse_super_users(";  User:bob  ;  User:alice ") == {"User:bob", "User:alice"}
     assert parse_super_users("User:CN=a,O=b") == {"User:CN=a,O=b"}
+    # A blank beyond ASCII is part of the name: another user's.
+    assert parse_super_users("User:bob\xa0;\0User:eve\x1f") == {"User:bob\xa0", "User:eve"}
     for wrong in ("bob;:alice", ":alice"):
         with pytest.raises(ValueError, match="principalType:principalName"):
             parse_super_users(wrong)
