@@ -16,6 +16,24 @@ SIZE_BYTES: Final = 4
 _size = struct.Struct(">i")
 
 
+#: How a TLS handshake begins (RFC 8446 5.1), and an alert, which a TLS listener sends to a client
+#: that does not speak TLS.
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+_TLS_ALERT: Final = b"\x15\x03"
+_HTTP: Final = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"OPTI", b"CONN", b"PRI ", b"HTTP")
+
+
+def foreign_protocol(start: bytes) -> str | None:
+    """Return what begins with the bytes ``start`` where a frame should: "a TLS handshake" and
+    others; None if no other protocol is recognized.
+    """
+    if start[:2] == _TLS_HANDSHAKE:
+        return "a TLS handshake"
+    if start[:2] == _TLS_ALERT:
+        return "a TLS alert"
+    return "an HTTP message" if start[:4] in _HTTP else None
+
+
 class FrameSplitter:
     """Takes the received bytes, in pieces of any length, and returns whole frames without their
     size bytes.
@@ -90,11 +108,14 @@ class FrameSplitter:
             # refused here.
             raise DecodeError(f"a frame of {size} bytes", offset=0, rule="frame-size")
         if size > self.limit:
-            raise DecodeError(
-                f"a frame of {size} bytes, above the limit of {self.limit}",
-                offset=0,
-                rule="frame-limit",
+            # No frame of a few hundred megabytes: the first bytes of another protocol as a size.
+            foreign = foreign_protocol(bytes(self._buffer[self._position : self._position + 4]))
+            text = (
+                f"a frame of {size} bytes, above the limit of {self.limit}"
+                if foreign is None
+                else f"{foreign} in place of a frame of Kafka's protocol"
             )
+            raise DecodeError(text, offset=0, rule="frame-limit")
         return int(size)
 
 

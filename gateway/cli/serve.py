@@ -173,6 +173,7 @@ async def _main(config: Config) -> None:
             nursery.start_soon(_stop_at_signal, signals, stop, nursery.cancel_scope)
             ready = await nursery.start(serve, config, stop)
             settle_collector()
+            await ready.loaded()
             if not ready.ended.is_set():
                 _say_ready(ready)
             if not stop.is_set():

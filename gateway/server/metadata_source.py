@@ -121,6 +121,10 @@ class MetadataSource(abc.ABC):
         SourceStopped, in a group, when following cannot go on.
         """
 
+    async def loaded(self) -> None:
+        """Return when clients can read the partition: an observer may have nothing to serve yet."""
+        await trio.lowlevel.checkpoint()
+
     @abc.abstractmethod
     async def hand_over(self, timeout_s: float) -> None:
         """Give up leadership before the server stops, where this node leads."""
@@ -192,11 +196,10 @@ class ObserverSource(MetadataSource):
         return self._quorum.driver if self._quorum is not None and relays else None
 
     def check(self) -> list[str]:
-        """Raise ConfigError if the client properties cannot be used."""
-        from gateway.server.observed_quorum import upstream_security
+        """Connect to the controllers. Raise ConfigError if none can be used."""
+        from gateway.server.observed_quorum import check_controllers
 
-        upstream_security(self.config)
-        return []
+        return check_controllers(self.config)
 
     def open(
         self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
@@ -211,6 +214,11 @@ class ObserverSource(MetadataSource):
         """Follow the quorum."""
         assert self._quorum is not None
         await self._quorum.run(started)
+
+    async def loaded(self) -> None:
+        """Wait for the first copy."""
+        assert self._quorum is not None
+        await self._quorum.loaded()
 
     async def hand_over(self, timeout_s: float) -> None:
         """Return at once: an observer never leads."""

@@ -7,6 +7,7 @@ listener, if there is one, serves other observers (``gateway.quorum.relaying``).
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from gateway.log.errors import LogError
 from gateway.log.listing import list_directory
 from gateway.log.local_log import LogSettings
 from gateway.log.observer_store import ObserverStore
+from gateway.ports import State
 from gateway.quorum.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft import Raft
 from gateway.quorum.settings import ObserverSettings, RaftSettings
@@ -29,6 +31,7 @@ from gateway.security.client_properties import (
     ClientSecurity,
     load_client_properties,
 )
+from gateway.server.controller_check import check_addresses
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
 from gateway.server.quorum_peer import Connecting
@@ -36,6 +39,7 @@ from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
 from gateway.server.raft_status import quorum_status
 from gateway.server.stored import stored
+from gateway.server.upstream_errors import NotAController, UpstreamError
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
@@ -43,7 +47,7 @@ from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from gateway.config import Config
     from gateway.ports import Endpoint
@@ -79,9 +83,8 @@ class ObservedQuorum:
         self.is_relay = bool(endpoints)
         self._log = log
         self._reports = reports
-        how = Connecting(
-            security, f"kwire-{config.node_id}", config.controller_quorum_request_timeout_ms / 1000
-        )
+        how = self._how = connecting(config, security)
+        self._addresses = config.controller_quorum_bootstrap_servers
         core = partial(_core, observer_settings(config, store, security, endpoints), store)
         # Nothing below refers to this object: no cycle keeps the files of a closed log open.
         driver = self.driver = RaftDriver(
@@ -117,8 +120,11 @@ class ObservedQuorum:
         """Run all tasks until cancelled.
 
         ``started`` is called when the log can be served, or was waited for long enough. Raises
-        SourceStopped, in a group, when following cannot go on.
+        SourceStopped, in a group, when following cannot go on. Raises ConfigError if there is no
+        copy yet and brokers are named in place of controllers.
         """
+        if not self._log.committed:
+            await self._require_controllers()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
             nursery.start_soon(
@@ -128,6 +134,18 @@ class ObservedQuorum:
             nursery.start_soon(self.driver.run)
             await self.driver.loaded(_KNOWN_MAX_S if self._log.committed else LOADING_MAX_S)
             started()
+
+    async def _require_controllers(self) -> None:
+        found, failures = await check_addresses(self._addresses, self._how)
+        brokers = [error for error in failures.values() if isinstance(error, NotAController)]
+        # Controllers that do not answer may start later.
+        if brokers and not found:
+            raise ConfigError(*_named(failures.values()))
+
+    async def loaded(self) -> None:
+        """Return when clients can read the log for the first time."""
+        if self._log.state is State.LOADING:
+            await self.driver.loaded(math.inf)
 
     @property
     def leader_id(self) -> int:
@@ -184,6 +202,29 @@ def open_quorum(
     for problem in store.problems:
         reports.report("log repaired", error=problem)
     return log, quorum
+
+
+def connecting(config: Config, security: ClientSecurity) -> Connecting:
+    """How an observer connects to the controllers."""
+    timeout_s = config.controller_quorum_request_timeout_ms / 1000
+    return Connecting(security, f"kwire-{config.node_id}", timeout_s)
+
+
+def check_controllers(config: Config) -> list[str]:
+    """Connect to the controllers, and return a warning for each that cannot be used. Raises
+    ConfigError if none can.
+    """
+    how = connecting(config, upstream_security(config))
+    addresses = config.controller_quorum_bootstrap_servers
+    found, failures = trio.run(partial(check_addresses, addresses, how, ask=True))
+    named = _named(failures.values())
+    if not found:
+        raise ConfigError(*named)
+    return named
+
+
+def _named(failures: Iterable[UpstreamError]) -> list[str]:
+    return [f"controller.quorum.bootstrap.servers: {error}" for error in failures]
 
 
 def _close(store: ObserverStore | QuorumLog, reports: Reports) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.address import Address
 from gateway.quorum.effects import Failure, FailureKind
+from gateway.server.controller_check import require_controller
 from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import Refused
 from kwire.protocol import ErrorCode
@@ -64,6 +65,7 @@ class Peer:
         self._upstream = await Upstream.connect(
             address, how.security, client_id=how.client_id, timeout_s=how.timeout_s
         )
+        await require_controller(self._upstream, how.timeout_s)
         return self._upstream
 
     async def close(self) -> None:

@@ -120,6 +120,18 @@ class RunningServer:
         """The address of each listener, with the port that was picked for port 0."""
         return {bound_listener.name: str(bound_listener) for bound_listener in self.bound_listeners}
 
+    async def loaded(self) -> None:
+        """Return when clients can read the log, or the server has ended."""
+        async with trio.open_nursery() as nursery:
+
+            async def ended() -> None:
+                await self.ended.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(ended)
+            await self.services.source.loaded()
+            nursery.cancel_scope.cancel()
+
     def facts(self) -> dict[str, Any]:
         """The fields of the ready line."""
         partition = self.services.partition

@@ -255,16 +255,19 @@ class _Setup:
     async def _first(self, exchange: Callable[[], Awaitable[_T]]) -> _T:
         """Perform the first exchange after the TLS handshake.
 
+        A TLS listener may close the connection of a client without TLS, and does not say why.
         With TLS 1.3 the node checks the client's certificate after the client has completed the
         handshake (RFC 8446 4.4), and some nodes close the connection without an alert.
         """
         try:
             return await exchange()
         except ConnectionClosed as error:
-            if self._security.tls is None or error.advice:
+            if error.advice:
                 raise
             advice = (
-                "does this listener want a client certificate, or another one "
+                "does this listener speak TLS (security.protocol)?"
+                if self._security.tls is None
+                else "does this listener want a client certificate, or another one "
                 "(ssl.keystore.location)?"
             )
             raise ConnectionClosed(error.who, error.what, advice) from None

@@ -81,6 +81,10 @@ class UnsupportedByPeer(UpstreamError):
     kind = "unsupported_version"
 
 
+class NotAController(UnsupportedByPeer):
+    """The node is a broker where a controller is wanted."""
+
+
 def quoted(text: str | None, limit: int = TEXT_MAX) -> str:
     """Quote a peer's text for an error message, on one line and cut; empty if there is none."""
     return f"{escape(text, limit=limit)!r}" if text else ""

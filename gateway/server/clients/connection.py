@@ -22,7 +22,12 @@ from gateway.server.clients.connection_state import ConnectionState, Event, Stat
 from gateway.server.clients.dispatch import Malformed, Refusal
 from gateway.server.clients.output import FileTooShort, Output
 from gateway.server.clients.request_processor import RequestProcessor
-from gateway.server.clients.secure_socket import SecureOutput, SecureSocket, handshake_step
+from gateway.server.clients.secure_socket import (
+    SecureOutput,
+    SecureSocket,
+    end_failed_handshake,
+    handshake_step,
+)
 from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.turns import SMALL_MAX
 from gateway.sizes import KIB, MIB
@@ -128,6 +133,7 @@ class Connection:
             self._identity.report("response truncated", error=str(error))
         except _HandshakeFailed as error:
             self._identity.report("handshake failed", error=escape(str(error), limit=ERROR_MAX))
+            await end_failed_handshake(self._sock)
         except OSError as error:
             self._identity.report("peer disconnected", error=str(error))
         except Exception as error:
@@ -200,8 +206,8 @@ class Connection:
     async def _secure(self, listener_auth: ListenerAuth, context: ssl.SSLContext) -> None:
         """Do the TLS handshake; a client certificate gives the peer its principal."""
         assert isinstance(self._sock, socket.socket)
+        secured = self._sock = SecureSocket(self._sock, context)
         try:
-            secured = self._sock = SecureSocket(self._sock, context)
             while (
                 self._state.now is State.HANDSHAKE
                 and (wait := await handshake_step(secured, self._server_context.turns)) is not None
@@ -211,7 +217,8 @@ class Connection:
                 principal = listener_auth.principal(secured.certificate)
                 self._identity.peer = replace(self.peer, principal=principal)
         except (OSError, ValueError) as error:
-            raise _HandshakeFailed(getattr(error, "reason", None) or str(error)) from None
+            reason = secured.foreign or getattr(error, "reason", None) or str(error)
+            raise _HandshakeFailed(reason) from None
         self._use_output(SecureOutput(secured))  # type: ignore[arg-type]
 
     def _use_output(self, output: Output) -> None:

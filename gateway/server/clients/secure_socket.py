@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -17,16 +18,17 @@ import trio
 from gateway.ports import FileRange
 from gateway.server.clients.output import FileTooShort, Output
 from gateway.sizes import KIB
+from kwire.frame import foreign_protocol
 
 if TYPE_CHECKING:
-    import socket
-
     from gateway.server.turns import Turns
 
 #: Bytes that one call of :meth:`SecureSocket.send` encrypts at most, so that others have a turn.
 _SEND_MAX: Final = 512 * KIB
 #: Bytes of a file that are read and encrypted at once.
 _READ_MAX: Final = 256 * KIB
+#: How long a connection whose handshake failed waits for its peer to close, s.
+_LINGER_S: Final = 1.0
 
 
 class SecureSocket:
@@ -37,6 +39,15 @@ class SecureSocket:
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         self._tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        self._first = b""
+
+    @property
+    def foreign(self) -> str | None:
+        """A sentence about what came in place of a TLS handshake; None where that is not known."""
+        # A request begins with its size, which is below 16 MiB.
+        what = "a request" if self._first[:1] == b"\0" else foreign_protocol(self._first)
+        is_tls = what is None or what.startswith("a TLS")
+        return None if is_tls else f"{what} without TLS in place of a TLS handshake"
 
     def shake_hands(self) -> Callable[[Any], Awaitable[None]] | None:
         """Continue the handshake.
@@ -44,7 +55,12 @@ class SecureSocket:
         Returns the function that waits for the next step, or None when the handshake is done.
         """
         try:
+            if not self._first:
+                # SSLSocket.recv takes no flags.
+                self._first = socket.socket.recv(self._tls, 4, socket.MSG_PEEK)
             self._tls.do_handshake()
+        except BlockingIOError:
+            return trio.lowlevel.wait_readable
         except ssl.SSLWantReadError:
             return trio.lowlevel.wait_readable
         except ssl.SSLWantWriteError:
@@ -83,6 +99,17 @@ class SecureSocket:
                 break
         return sent
 
+    def finish(self) -> bool:
+        """Send nothing more, and drop what has come; False once the peer has closed."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._tls, socket.SHUT_WR)
+        try:
+            return bool(socket.socket.recv(self._tls, _READ_MAX))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Close, with close_notify if it can be sent at once.
 
@@ -91,6 +118,18 @@ class SecureSocket:
         with contextlib.suppress(OSError, ValueError):
             self._tls.unwrap()
         self._tls.close()
+
+
+async def end_failed_handshake(secured: socket.socket | SecureSocket) -> None:
+    """Let the peer read the end of the stream, and the alert before it, if there is one.
+
+    A socket that is closed with bytes unread is reset, and the peer loses what it did not read: it
+    reports a broken connection in place of another protocol.
+    """
+    assert isinstance(secured, SecureSocket)
+    with trio.move_on_after(_LINGER_S), contextlib.suppress(trio.ClosedResourceError):
+        while secured.finish():
+            await trio.lowlevel.wait_readable(secured)
 
 
 async def handshake_step(

@@ -15,6 +15,7 @@ import h11
 import trio
 
 from gateway.sizes import KIB
+from kwire.frame import foreign_protocol
 
 if TYPE_CHECKING:
     from gateway.server.logs import Reports
@@ -87,7 +88,7 @@ class HttpConnections:
             victim = next(iter(self._waiting or self._all))
             victim.scope.cancel()
             self._forget(victim)
-        http_connection = HttpConnection(stream, self._waits)
+        http_connection = HttpConnection(stream, self._waits, self._reports.report)
         self._all[http_connection] = None
         self._nursery.start_soon(self._serve, http_connection)
 
@@ -117,14 +118,19 @@ class HttpConnection:
     """One connection, for as many requests as both sides want. Its maker closes ``stream``.
 
     ``waits`` is called when it begins (True) and ends (False) to wait for a request.
+    ``report`` logs an event.
     """
 
     def __init__(
-        self, stream: trio.SocketStream, waits: Callable[[HttpConnection, bool], None]
+        self,
+        stream: trio.SocketStream,
+        waits: Callable[[HttpConnection, bool], None],
+        report: Callable[..., None],
     ) -> None:
         self.stream = stream
         self.scope = trio.CancelScope()
         self._waits = waits
+        self._report = report
         self._with_body = True  # whether the response to the last request has one
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
 
@@ -142,7 +148,10 @@ class HttpConnection:
                 goes_on = await self._send(await answer(request, body))
             except h11.RemoteProtocolError as error:
                 self._waits(self, False)
-                goes_on = await self._send(_refusal(error))
+                start = self._http.trailing_data[0][:4]
+                if (wrong := _other_protocol(start)) is not None:
+                    self._report("bad request", listener="management", rule="http", error=wrong)
+                goes_on = await self._send(_refusal(error, wrong))
 
     async def _next_request(self) -> h11.Request | None:
         """The head of the next request; None if the peer closes or takes too long.
@@ -246,8 +255,16 @@ def _check(request: h11.Request) -> None:
         raise h11.RemoteProtocolError("a request has one length")
 
 
-def _refusal(error: h11.RemoteProtocolError) -> Answer:
+def _other_protocol(start: bytes) -> str | None:
+    """A sentence about the first bytes of a connection that are no HTTP; None of all others."""
+    what = "a request of Kafka's protocol" if start[:1] == b"\0" else foreign_protocol(start)
+    return None if what is None else f"{what} came to the management port, which serves http://"
+
+
+def _refusal(error: h11.RemoteProtocolError, wrong: str | None) -> Answer:
     """The response to bytes that are not a request."""
+    if wrong is not None:
+        return Answer(400, f"{wrong}\n".encode())
     if error.error_status_hint == 431:
         return Answer(431, f"A request's line and headers may have {HEAD_MAX} bytes.\n".encode())
     return Answer(error.error_status_hint, b"This is no request of HTTP/1.1.\n")
