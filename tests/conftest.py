@@ -73,6 +73,8 @@ def _fix_environment() -> None:
     ]:
         os.environ.pop(name, None)
     os.environ.update(_SET)
+    if "KWIRE_PATIENCE" in os.environ:  # a test waits for several conditions
+        os.environ.setdefault("PYTEST_TIMEOUT", f"{300 * float(os.environ['KWIRE_PATIENCE']):.0f}")
     # A server that is given no directory must not write into the home of the person who runs the
     # tests.
     home = tempfile.mkdtemp(prefix="kwire-tests-")

@@ -65,6 +65,15 @@ def test_failure_names_the_condition_and_the_last_value() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
+def test_failure_of_an_unnamed_condition_has_its_text() -> None:
+    topics: list[str] = []
+    with pytest.raises(AssertionError, match=r"lambda: len\(topics\) == 2.*last: False"):
+        until(lambda: len(topics) == 2)
+    with pytest.raises(AssertionError, match="<built-in method copy of list"):
+        until(topics.copy)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_failure_has_the_last_exception_as_its_cause() -> None:
     for wait in both(lambda: answers(OSError("refused")), "a connection"):
         with pytest.raises(AssertionError, match=r"last: OSError\('refused'\)") as failure:

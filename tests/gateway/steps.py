@@ -1,11 +1,39 @@
-"""Measures the steps of work in slices by what they do instead of by time."""
+"""Measures work, and its steps where it is cut into slices, by what it does instead of by time."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+
+class SpentTime:
+    """Stands for the module ``time`` of a scheduler: only the work that it resumes takes time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(f"{module}.time", self)
+
+    def spend(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def perf_counter(self) -> float:
+        return self.now_s
+
+
+def calls_of(function: Callable[[], T]) -> tuple[T, int]:
+    """The result of ``function``, and the number of calls that it makes."""
+
+    def work() -> Generator[None, None, T]:
+        return function()
+        yield
+
+    return calls_per_step(work())
 
 
 def calls_per_step(work: Generator[Any, Any, Any]) -> tuple[Any, int]:

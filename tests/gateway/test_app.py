@@ -21,7 +21,8 @@ from gateway.server.metadata_source import SAMPLE
 from gateway.server.running_server import RunningServer
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.metadata_request import MetadataRequest
-from tests.gateway.server.harness import connect, request, run, until
+from tests.gateway.server.harness import connect, request, run
+from tests.waiting import until_async
 
 LOCAL = Listener("PLAINTEXT", "127.0.0.1", 0)
 
@@ -108,25 +109,21 @@ def test_waiting_fetch_is_completed_when_the_log_grows(tmp_path: Path) -> None:
         assert end < 1057
         partition = FetchPartition(partition=0, fetch_offset=end, partition_max_bytes=1 << 20)
         asked = FetchRequest(
-            max_wait_ms=20_000,
+            max_wait_ms=600_000,
             min_bytes=1,
             topics=[FetchTopic(topic="__cluster_metadata", partitions=[partition])],
         )
         async with await connect(ready.bound_listeners[0].port) as client:
             await client.send(request(1, 12, asked.encode(12)))
-            await until(lambda: ready.services.fetch_purgatory.parked == 1)
+            await until_async(lambda: ready.services.fetch_purgatory.parked == 1)
             await trio.sleep(0.2)
             assert ready.services.fetch_purgatory.parked == 1
-            began = trio.current_time()
             with segment.open("ab") as file:
                 file.write(whole[-1])
             _, answer = await client.answer(1, 12)
-            took = trio.current_time() - began
             data = answer.responses[0].partitions[0]
             assert bytes(data.records) == whole[-1]
             assert data.high_watermark == 1057
-            # Within 100 ms of the write on a machine that has nothing else to do.
-            assert took < 1, f"{took * 1000:.0f} ms"
 
     served(look, config(log_dirs=tmp_path / "log"))
 

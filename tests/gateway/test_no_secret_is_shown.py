@@ -44,7 +44,7 @@ from kwire.messages.incremental_alter_configs_request import (
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kwire.records import Record, encode_batch, encode_metadata_record
 from kwire.uuid import METADATA_TOPIC_ID
-from tests.gateway.server.harness import connect, request, run, until
+from tests.gateway.server.harness import connect, request, run
 from tests.gateway.server.own_nodes import OwnNode
 from tests.gateway.server.test_scram_listeners import (
     KEY,
@@ -55,6 +55,7 @@ from tests.gateway.server.test_scram_listeners import (
     log_in,
     scram_node,
 )
+from tests.waiting import until_async
 
 #: Configs of the broker that are secret: by type, of a listener, and of no type that is known.
 BROKER_CONFIGS = {
@@ -160,12 +161,11 @@ async def audit_entries(node: OwnNode, action: str) -> bytes:
     """A Fetch of the audit topic, as soon as it has an entry of ``action``: consumers read an entry
     once it is on disk, which is after the response.
     """
-    with trio.fail_after(10):
-        while True:
-            answer = await raw_answer(node, fetch(AUDIT_TOPIC_ID), 16)
-            if action.encode() in answer:
-                return answer
-            await trio.sleep(0.01)
+    return await until_async(
+        lambda: raw_answer(node, fetch(AUDIT_TOPIC_ID), 16),
+        f"an audit entry of {action}",
+        lambda answer: action.encode() in answer,
+    )
 
 
 async def outputs_of_a_server(node: OwnNode) -> tuple[dict[str, str | bytes], bytes]:
@@ -176,7 +176,9 @@ async def outputs_of_a_server(node: OwnNode) -> tuple[dict[str, str | bytes], by
         await log_in(client)
         token = await ask(client, CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
         assert token.error_code == 0
-    await until(lambda: (4, "1") in node.quorum.image.configs and bool(node.quorum.image.tokens))
+    await until_async(
+        lambda: (4, "1") in node.quorum.image.configs and bool(node.quorum.image.tokens)
+    )
     resources = [
         DescribeConfigsResource(resource_type=kind, resource_name=name)
         for kind, name in ((4, "1"), (4, ""))
@@ -234,7 +236,7 @@ def test_no_output_of_a_server_or_of_a_tool_shows_a_secret(
             outputs.update(shown)
             fetched = await raw_answer(node, fetch(METADATA_TOPIC_ID), 16)
 
-    run(main, within_s=60)
+    run(main)
     logs = capfd.readouterr()
     outputs["logs"] = logs.out + logs.err
     assert "IncrementalAlterConfigs" in outputs["logs"]

@@ -1,8 +1,9 @@
-"""``kwire conform`` ends in its time and within 100 MiB, whatever the server sends."""
+"""``kwire conform`` ends, and within 100 MiB, whatever the server sends and for however long."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import random
 import socket
@@ -19,13 +20,12 @@ from kwire.conformance.session import codec_versions
 from kwire.protocol import ApiKey
 from tests.kwire.conformance.scripted import Script
 from tests.kwire.conformance.scripted import server as scripted
+from tests.waiting import PATIENCE_S
 
 _TIMEOUT_S: Final = 1.0
 _WORKERS: Final = 32
 _MEMORY_MAX_KIB: Final = 100 * 1024
 _NOT_TRIED: Final = ("not offered", "not applicable", "not tried")
-#: Seconds that a busy machine may add to a time.
-_SLACK_S: Final = 4.0
 #: Rules that read, rules that make and share things, and rules of one API in all versions.
 _RULES: Final = ("metadata", "fetch", "groups", "topics", "raft", "vote", "schema.Fetch.*")
 _OFFERED: Final = {
@@ -58,7 +58,7 @@ def never_answers(connection: socket.socket, request: bytes) -> bool:
 def answers_a_byte_a_second(connection: socket.socket, request: bytes) -> bool:
     with contextlib.suppress(OSError):
         connection.sendall(struct.pack(">i", 1000))
-        for byte in request[4:8] + bytes(100):
+        for byte in itertools.chain(request[4:8], itertools.repeat(0)):
             connection.sendall(bytes([byte]))
             time.sleep(1)
     return False
@@ -111,7 +111,9 @@ def sends_small_frames_without_end(connection: socket.socket, request: bytes) ->
         sends_small_frames_without_end,
     ],
 )
-def test_a_run_ends_in_its_time_and_memory(script: Script, tmp_path: Path) -> None:
+def test_run_against_a_server_that_does_not_follow_the_protocol_ends_in_its_memory(
+    script: Script, tmp_path: Path
+) -> None:
     file = tmp_path / "report.json"
     options = ["--timeout", str(_TIMEOUT_S), "--workers", str(_WORKERS), "--json", str(file)]
     options += [option for rule in _RULES for option in ("--rule", rule)]
@@ -120,7 +122,7 @@ def test_a_run_ends_in_its_time_and_memory(script: Script, tmp_path: Path) -> No
             [sys.executable, "-c", _PROGRAM, "conform", target.name, *options],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=4 * PATIENCE_S,
             check=False,
         )
     assert done.returncode == 1, done.stderr
@@ -128,10 +130,5 @@ def test_a_run_ends_in_its_time_and_memory(script: Script, tmp_path: Path) -> No
     tried = [one for one in report["results"] if one["outcome"] not in _NOT_TRIED]
     assert len(tried) >= 150
     assert "error" not in report["counts"]
-    # A rule has its time, and as long again to remove what it made.
-    longest = max(tried, key=lambda one: one["durationS"])
-    assert longest["durationS"] < 2 * _TIMEOUT_S + _SLACK_S, longest["rule"]
-    turns = 1 + len(tried) // _WORKERS
-    assert report["durationS"] < (turns + 2) * 2 * _TIMEOUT_S + _SLACK_S
     memory_kib = int(done.stderr.split("VmHWM:")[1].split()[0])
     assert memory_kib < _MEMORY_MAX_KIB

@@ -7,13 +7,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import conform
+from tests.waiting import until
 
 _CLIENT = (
     sys.executable, "-m", "tests.kwire.conformance.client.small", "consumer", "no-validation",
@@ -65,9 +65,7 @@ def test_no_program_outlives_a_command_that_is_terminated(tmp_path: Path) -> Non
         stdout=subprocess.PIPE,
     )  # fmt: skip
     # The first start learns what the program does, the second one is that of the rule.
-    deadline = time.monotonic() + 60
-    while len(_pids(started)) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: len(_pids(started)) == 2, "two starts of the program")
     command.send_signal(signal.SIGTERM)
     command.communicate(timeout=30)
     assert command.returncode == 130

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 from kwire.messages.metadata_request import MetadataRequest
+from tests.waiting import until
 from tools.gateway_process import KWIRE, gateway
 from tools.wire_client import WireClient
 
@@ -36,9 +36,7 @@ def test_ctrl_c_ends_the_run_and_removes_its_topics(tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             preexec_fn=_take_sigint,
         )
-        deadline = time.monotonic() + 30
-        while not _made(server.bootstrap):
-            assert run.poll() is None and time.monotonic() < deadline, "no topic was made"
+        until(lambda: _made(server.bootstrap), "a topic that the run makes")
         run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=60)
         report = json.loads(output)

@@ -5,9 +5,9 @@ status, no traceback.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from gateway.cli import COMMANDS, IO_FAILED, READER_GONE, main
 from gateway.cli.lines import moment
+from tests.gateway.steps import calls_of
 from tools.gateway_process import Gateway, gateway
 from tools.loop_reports import loop_reports
 
@@ -275,13 +276,16 @@ def test_server_without_a_place_for_its_ready_line_serves_all_the_same(tmp_path:
 @pytest.mark.parametrize("what", HOSTILE_HOSTS)
 @pytest.mark.parametrize("name", HOSTS)
 def test_unresolvable_host_is_refused_before_any_connection(
-    name: str, what: str, fill: dict[str, str]
+    name: str, what: str, fill: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def connect(*address: object) -> None:
+        raise AssertionError(f"connects to {address}")
+
     words = [
         word.replace("{host}", HOSTILE_HOSTS[what]).replace("{empty}", fill["empty"])
         for word in HOSTS[name]
     ]
-    began = time.monotonic()
+    monkeypatch.setattr(socket.socket, "connect", connect)
     done = CliRunner().invoke(main, words)
     assert isinstance(done.exception, SystemExit) and done.exit_code == 2, (
         done.output,
@@ -289,7 +293,6 @@ def test_unresolvable_host_is_refused_before_any_connection(
     )
     assert "host name" in done.stderr or "is not HOST:PORT" in done.stderr
     assert all(len(line) < 400 for line in done.stderr.splitlines())
-    assert time.monotonic() - began < 5
     assert not list(Path(fill["empty"]).iterdir())
 
 
@@ -313,7 +316,6 @@ def test_file_that_cannot_be_used_is_named_in_a_sentence(
     places["{locked}"].symlink_to(
         places["{locked}"]
     )  # ELOOP: permissions do not stop a test that root runs
-    began = time.monotonic()
     words = [
         word.replace("{file}", str(places.get(file, file))).replace("{empty}", fill["empty"])
         for word in FILES[name]
@@ -331,7 +333,6 @@ def test_file_that_cannot_be_used_is_named_in_a_sentence(
         assert (
             sum(line.startswith(("Error: ", "kwire ")) for line in done.stderr.splitlines()) == 1
         ), done.stderr
-    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("seconds", ["-1", "0", "nan", "inf", "1e300", "x"])
@@ -348,15 +349,18 @@ def test_timestamp_that_no_calendar_has_is_shown_as_a_number() -> None:
 
 
 @pytest.mark.parametrize(("data", "status"), [(b"\0", 1), (b"\0\0\0\4\0\1\0\1", 1), (b"\xff", 1)])
-def test_megabyte_that_is_no_message_is_refused_in_a_second(
+def test_megabyte_that_is_no_message_costs_at_most_four_times_a_quarter_of_one(
     tmp_path: Path, data: bytes, status: int
 ) -> None:
-    file = tmp_path / "bytes"
-    file.write_bytes(data * (1048576 // len(data)))
-    began = time.process_time()
-    done = CliRunner().invoke(main, ["dissect", str(file)])
-    assert time.process_time() - began < 1.5
-    assert done.exit_code == status and len(done.output) < 2_000_000
+    def dissected(size: int) -> int:
+        file = tmp_path / "bytes"
+        file.write_bytes(data * (size // len(data)))
+        done, calls = calls_of(lambda: CliRunner().invoke(main, ["dissect", str(file)]))
+        assert done.exit_code == status and len(done.output) < 2_000_000
+        return calls
+
+    dissected(1000)  # imports
+    assert dissected(1 << 20) <= 4 * dissected(1 << 18)
 
 
 def test_megabyte_of_bad_frames_reports_the_number_left_out(tmp_path: Path) -> None:

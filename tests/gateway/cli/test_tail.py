@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +25,7 @@ from kwire.records import (
 from tests.gateway.handlers.mini_server import MiniServer, RealBatch, serving
 from tests.gateway.handlers.world import MemoryPartition
 from tests.shared import needs_shared
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -105,11 +105,9 @@ def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(tail, "BOOTSTRAP_TIMEOUT_MS", 500)
     with serving() as server:
         pass
-    started = time.monotonic()
     result = CliRunner().invoke(tail.command, ["-b", f"127.0.0.1:{server.port}", "--until-end"])
     assert result.exit_code == 1
     assert f"127.0.0.1:{server.port}" in result.output
-    assert time.monotonic() - started < 10
 
 
 def test_following_continues_with_new_records(server: MiniServer) -> None:
@@ -122,8 +120,7 @@ def test_following_continues_with_new_records(server: MiniServer) -> None:
     )
 
     def append_when_read() -> None:
-        while not seen or seen[-1] < end - 2:
-            time.sleep(0.02)
+        until(lambda: seen and seen[-1] >= end - 2, "the records before")
         server.partition.batches.append(
             RealBatch(end, end, server.partition.leader_epoch, 1, len(data), data)
         )

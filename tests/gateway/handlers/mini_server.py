@@ -126,7 +126,8 @@ class MiniServer(World):
         """Look again and again until the answer is there or its time is over."""
         ready = next(ready for parked, ready in self.fetch_purgatory.parked if parked is pending)
         assert pending.deadline is not None and pending.expire is not None
-        while time.monotonic() < pending.deadline:
+        # tidy: clock: a server that waits as long as the request says
+        while time.monotonic() < pending.deadline:  # tidy: poll: nothing tells that it is ready
             if (response := ready()) is not None:
                 return response
             time.sleep(0.01)

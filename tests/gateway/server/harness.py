@@ -25,7 +25,9 @@ from kwire.header import decode_response_header, encode_request_header
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.registry import response_type
+from tests.waiting import PATIENCE_S, until_async
 
+until = until_async  # for tests that do not import it from tests.waiting
 HEARTBEAT = 12
 #: The answer of the handler below says which request it answers.
 ECHO = Handler(
@@ -116,10 +118,10 @@ class Client:
         found, self._received = self._received[:size], self._received[size:]
         return found
 
-    async def closed(self, within_s: float = 20) -> bytes:
+    async def closed(self) -> bytes:
         """The bytes that the server still sends before it closes the connection."""
         rest = self._received
-        with trio.fail_after(within_s):
+        with trio.fail_after(PATIENCE_S):
             try:
                 while piece := await self.stream.receive_some():
                     rest += piece
@@ -160,18 +162,11 @@ def handler(handle: Callable[[Any, Context], Any]) -> Handler:
     return Handler(HEARTBEAT, "heartbeat", range(5), handle)
 
 
-def run(main: Callable[[], Any], *, within_s: float = 30) -> None:
-    """Run a test with ``trio.run``, within a time limit."""
+def run(main: Callable[[], Any]) -> None:
+    """Run a test with ``trio.run``, for no longer than it may wait for several conditions."""
 
     async def bounded() -> None:
-        with trio.fail_after(within_s):
+        with trio.fail_after(4 * PATIENCE_S):
             await main()
 
     trio.run(bounded)
-
-
-async def until(condition: Callable[[], bool], *, within_s: float = 20) -> None:
-    """Poll until ``condition`` is true."""
-    with trio.fail_after(within_s):
-        while not condition():  # noqa: ASYNC110
-            await trio.sleep(0.001)

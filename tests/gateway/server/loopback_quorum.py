@@ -24,6 +24,7 @@ from tests.gateway.log.kafka_files import snapshot_bytes
 from tests.gateway.quorum.observer.controller import answer, must_wait
 from tests.gateway.quorum.observer.model import Quorum, Voter
 from tests.gateway.server.upstream_peer import API_VERSIONS, Asked, Node
+from tests.waiting import until_async
 
 FETCH, FETCH_SNAPSHOT = FetchRequest.API_KEY, FetchSnapshotRequest.API_KEY
 DESCRIBE_CLUSTER, DESCRIBE_QUORUM = DescribeClusterRequest.API_KEY, DescribeQuorumRequest.API_KEY
@@ -205,9 +206,10 @@ async def loopback_quorum(
         if leader is not None:
             quorum.lead(leader)
         yield quorum
-        with trio.fail_after(5):
-            while any(voter.connections for voter in quorum.voters.values()):  # noqa: ASYNC110
-                await trio.sleep(0.01)
+        await until_async(
+            lambda: not any(voter.connections for voter in quorum.voters.values()),
+            "the close of every connection of the client",
+        )
         nursery.cancel_scope.cancel()
 
 

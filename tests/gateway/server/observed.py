@@ -19,12 +19,13 @@ from gateway.server.management.quorum_status import QuorumStatus
 from gateway.server.running_server import RunningServer
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.records import iter_batches
-from tests.gateway.server.harness import Client, connect, request, until
+from tests.gateway.server.harness import Client, connect, request
 from tests.gateway.server.loopback_quorum import (
     LoopbackQuorum,
 )
 from tests.gateway.server.upstream_peer import Asked, Node
 from tests.gateway.sources.reading import batches_from
+from tests.waiting import PATIENCE_S, until_async
 
 LOCAL = Listener("PLAINTEXT", "127.0.0.1", 0)
 
@@ -77,7 +78,7 @@ class Gateway:
 
     async def shows(self, high_watermark: int) -> None:
         """Wait until clients can read up to this offset."""
-        await until(lambda: bool(self.source.high_watermark >= high_watermark), within_s=15)
+        await until_async(lambda: bool(self.source.high_watermark >= high_watermark))
 
     def served(self) -> list[bytes]:
         return [data for _, _, data in batches_from(self.source, self.source.log_start_offset)]
@@ -148,7 +149,7 @@ def stops_with(
     """Run a server that stops by itself, and return its error text."""
 
     async def main() -> str:
-        with pytest.raises(kind) as caught, trio.fail_after(15):
+        with pytest.raises(kind) as caught, trio.fail_after(PATIENCE_S):
             async with gateway(settings) as served:
                 assert then is not None, "it must not become ready"
                 await then(served)

@@ -18,7 +18,8 @@ from gateway.server.running_server import RunningServer
 from kwire.message import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.create_topics_response import CreateTopicsResponse
-from tests.gateway.server.harness import connect, request, until
+from tests.gateway.server.harness import connect, request
+from tests.waiting import until_async
 from tools.process import lasting_ports
 
 CLUSTER_ID = "8-uQ2wXRQq2uSyVV1VSGcA"
@@ -116,7 +117,7 @@ async def own_node(config: Config) -> AsyncIterator[OwnNode]:
 async def lone_node(data_dir: Path, **more: Any) -> AsyncIterator[OwnNode]:
     """Run a quorum of one that leads; it is stopped at the end."""
     async with own_node(lone_config(data_dir, **more)) as node:
-        await until(lambda: node.quorum.controller.is_active)
+        await until_async(lambda: node.quorum.controller.is_active)
         yield node
 
 
@@ -177,12 +178,12 @@ class Cluster:
             active = [node for node in nodes if node.quorum.controller.is_active]
             return len(leaders) == len(active) == 1 and leaders == {active[0].raft.node_id}
 
-        await until(led, within_s=15)
+        await until_async(led)
         return next(node for node in nodes if node.quorum.controller.is_active)
 
-    async def all(self, condition: Callable[[OwnNode], bool], within_s: float = 10) -> None:
+    async def all(self, condition: Callable[[OwnNode], bool]) -> None:
         """Wait until the condition holds on every running node."""
-        await until(lambda: all(map(condition, self.nodes.values())), within_s=within_s)
+        await until_async(lambda: all(map(condition, self.nodes.values())))
 
 
 @contextlib.asynccontextmanager

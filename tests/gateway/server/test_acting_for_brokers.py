@@ -16,7 +16,8 @@ from kwire.records import decode_metadata_record
 from kwire.uuid import Uuid
 from tests.gateway.controller.cluster import made, offered
 from tests.gateway.server.controller.acting_stage import ASKER, Stage, Waiting, acting
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.usefixtures("one_slice_for_each_decision")
 
@@ -143,13 +144,13 @@ def test_broker_without_heartbeats_is_fenced(
         async with acting(stage):
             for _ in range(9):
                 now_ms += 1_000
-                await until(has_read_the_clock)
+                await until_async(has_read_the_clock)
             assert stage.acting._clock.read() == now_ms
             assert stage.driver.proposed == []
             now_ms += 3_600_000  # no broker could be heard in that hour: this process did not run
-            await until(lambda: stage.acting._clock.read() == 10_000)
+            await until_async(lambda: stage.acting._clock.read() == 10_000)
             now_ms += 1_000
-            await until(lambda: len(stage.driver.proposed) == 1)
+            await until_async(lambda: len(stage.driver.proposed) == 1)
 
     run(main)
     [[value]] = stage.driver.proposed[0].batches

@@ -24,8 +24,9 @@ from kwire.messages.create_topics_request import (
 )
 from kwire.uuid import Uuid
 from tests.gateway.controller.cluster import made, offered
-from tests.gateway.server.harness import Client, connect, run, until
+from tests.gateway.server.harness import Client, connect, run
 from tests.gateway.server.own_nodes import OwnNode, lone_node
+from tests.waiting import until_async
 
 KEY = 56
 #: Partition index, error, leader, epoch, ISR, recovery, partition epoch, and no tags of partition,
@@ -84,7 +85,7 @@ async def scene(node: OwnNode) -> Scene:
     assert (await node.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)).topics[
         0
     ].error_code == 0
-    await until(lambda: "orders" in node.topics)
+    await until_async(lambda: "orders" in node.topics)
     return Scene(node, epoch)
 
 
@@ -124,7 +125,7 @@ def test_alter_isr_request_and_response_have_the_bytes_of_kip_497(tmp_path: Path
             it = await scene(node)
             async with await connect(node.ports["CONTROLLER"]) as client:
                 assert await answered(client, alter_isr(it.epoch, [101])) == (0, [ERROR_NONE])
-                await until(lambda: it.partition.isr == [101])
+                await until_async(lambda: it.partition.isr == [101])
                 assert it.partition.partition_epoch == 1
                 assert await answered(client, alter_isr(it.epoch, [101, 102], leader_epoch=-1)) == (
                     0,
@@ -146,7 +147,7 @@ def test_alter_isr_request_and_response_have_the_bytes_of_kip_497(tmp_path: Path
                     0,
                     [ERROR_NONE],
                 )
-                await until(lambda: it.partition.isr == [101, 102])
+                await until_async(lambda: it.partition.isr == [101, 102])
 
     run(main)
 

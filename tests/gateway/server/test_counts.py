@@ -32,8 +32,8 @@ from tests.gateway.server.harness import (
     request,
     run,
     serving,
-    until,
 )
+from tests.waiting import until_async
 
 
 def fetch_response(*errors: int, top: int = 0) -> FetchResponse:
@@ -107,7 +107,7 @@ def test_connection_counts_requests_bytes_and_errors() -> None:
                 await client.send(data)
             answers = [await client.frame() for _ in sent]
             counts = served.server_context.counts
-            await until(lambda: sum(counts.apis[HEARTBEAT].buckets) == 2)
+            await until_async(lambda: sum(counts.apis[HEARTBEAT].buckets) == 2)
             assert counts.apis[HEARTBEAT].errors == {25: 1}
             assert counts.apis[HEARTBEAT].seconds > 0
             assert counts.received == sum(map(len, sent))
@@ -128,7 +128,7 @@ def test_waiting_response_is_counted_when_it_is_completed() -> None:
 
         async with serving(handler(park)) as served, await served.connect() as client:
             await client.send(heartbeat(1))
-            await until(lambda: bool(waiting))
+            await until_async(lambda: bool(waiting))
             api = served.server_context.counts.apis[HEARTBEAT]
             assert (sum(api.buckets), api.waits) == (1, 0)
             await trio.sleep(0.02)
@@ -164,7 +164,7 @@ def test_client_software_is_counted_while_its_connection_is_open() -> None:
                     await client.send(introduction(name))
                     await client.frame()
                 assert software == {"b/1": 1, "c/1": 1}
-            await until(lambda: not served.connections)
+            await until_async(lambda: not served.connections)
             assert not software
 
     run(main)

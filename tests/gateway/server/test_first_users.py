@@ -69,7 +69,7 @@ def test_user_of_the_formatting_logs_in_at_each_node_of_a_quorum_of_three(tmp_pa
             )
             assert [await logs_in(node) for node in nodes] == [True] * 3
 
-    run(main, within_s=60)
+    run(main)
 
 
 ALICE = ("--add-scram", f"{MECHANISM}=[name=alice,password={PASSWORD}]")
@@ -141,4 +141,4 @@ def test_leader_reports_that_no_super_user_can_log_in(tmp_path: Path) -> None:
                 lambda: sum(one["no super user can log in"] for one in counts), "the report"
             )
 
-    run(main, within_s=60)
+    run(main)

@@ -16,7 +16,8 @@ from gateway.ports import State
 from gateway.server import follow as module
 from gateway.server.follow import follow
 from gateway.server.logs import Reports, configure, reset
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
+from tests.waiting import until_async
 
 
 class Source:
@@ -73,7 +74,7 @@ def test_follow_is_started_when_the_log_is_loaded_and_keeps_polling() -> None:
     async def scenario(source: Source, reports: Reports) -> None:
         assert source.state is State.READY
         seen = source.scans
-        await until(lambda: source.scans > seen + 5)
+        await until_async(lambda: source.scans > seen + 5)
 
     assert following(scenario) == []
 
@@ -92,7 +93,7 @@ def test_problems_are_reported_when_they_change() -> None:
     async def scenario(source: Source, reports: Reports) -> None:
         async def rest() -> None:
             seen = source.scans
-            await until(lambda: source.scans > seen + 3)
+            await until_async(lambda: source.scans > seen + 3)
 
         source.problems = ("a torn tail",)
         await rest()
@@ -114,9 +115,9 @@ def test_exception_in_the_source_is_logged_and_polling_continues(
 ) -> None:
     async def scenario(source: Source, reports: Reports) -> None:
         source.fails = 2
-        await until(lambda: reports.counts["source not read"] == 2)
+        await until_async(lambda: reports.counts["source not read"] == 2)
         seen = source.published
-        await until(lambda: source.published > seen)
+        await until_async(lambda: source.published > seen)
 
     monkeypatch.setattr(module, "_FAILED_DELAY_S", 0.001)
     assert [line["event"] for line in following(scenario)] == ["source not read"] * 2
@@ -127,9 +128,9 @@ def test_unchanged_source_is_not_scanned() -> None:
         source.quiet = True
         await trio.sleep(0.02)
         scans, published = source.scans, source.published
-        await until(lambda: source.published > published + 5)
+        await until_async(lambda: source.published > published + 5)
         assert source.scans <= scans + 1  # one may have been on its way
         source.quiet = False
-        await until(lambda: source.scans > scans + 1)
+        await until_async(lambda: source.scans > scans + 1)
 
     assert following(scenario) == []

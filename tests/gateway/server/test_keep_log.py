@@ -21,6 +21,7 @@ from gateway.server.keep_log import LogCleaner
 from gateway.server.logs import Reports
 from gateway.sources.snapshot_generator import Written
 from kwire.metadata_log.snapshot_id import SnapshotId
+from tests.waiting import until_async
 
 
 @dataclass
@@ -141,8 +142,7 @@ def test_due_snapshot_is_written_and_the_log_cleaned_at_once() -> None:
     source, snapshots = Source(deleted=[["a.log"], ["b.log"]]), Snapshots([None, WRITTEN])
 
     async def look() -> None:
-        while source.deleted:  # noqa: ASYNC110
-            await trio.sleep(0.5)
+        await until_async(lambda: not source.deleted)
 
     keeper, reports = tended(look, source=source, snapshots=snapshots)
     assert snapshots.asked == [(10, 100)] * 2
@@ -170,8 +170,7 @@ def test_exceptions_and_full_disks_are_reported_and_retried() -> None:
     )
 
     async def look() -> None:
-        while source.deleted or snapshots.results:  # noqa: ASYNC110
-            await trio.sleep(1)
+        await until_async(lambda: not source.deleted and not snapshots.results)
         await trio.sleep(60)
 
     _, reports = tended(look, source=source, snapshots=snapshots)
@@ -230,8 +229,7 @@ def test_image_follows_the_log_also_after_exceptions_and_problems() -> None:
     )
 
     async def steps(count: int) -> None:
-        while len(image.decoded) < count:  # noqa: ASYNC110
-            await trio.sleep(1)
+        await until_async(lambda: len(image.decoded) >= count)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:

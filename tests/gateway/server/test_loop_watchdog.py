@@ -93,6 +93,7 @@ def test_request_that_holds_the_loop_is_named(monkeypatch: pytest.MonkeyPatch) -
     def handle(request: Any, context: Context) -> HeartbeatResponse:
         if request.generation_id:
             ends_at = time.thread_time() + 1.1
+            # tidy: clock: it uses up processor time
             while time.thread_time() < ends_at:
                 pass
         return HeartbeatResponse()

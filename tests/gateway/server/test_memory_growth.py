@@ -87,7 +87,7 @@ def test_deleted_topics_and_groups_leave_no_objects(tmp_path: Path) -> None:
         async with lone_node(tmp_path, group_initial_rebalance_delay_ms=0) as node:
             await check_nothing_stays(node)
 
-    run(main, within_s=60)
+    run(main)
 
 
 def test_deleted_topics_leave_no_objects_at_a_leader_with_followers(
@@ -98,7 +98,7 @@ def test_deleted_topics_leave_no_objects_at_a_leader_with_followers(
             await nodes.start()
             await check_nothing_stays(await nodes.leader(), groups=False)
 
-    run(main, within_s=60)
+    run(main)
 
 
 def test_answered_request_is_released_before_its_deadline() -> None:

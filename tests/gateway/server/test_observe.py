@@ -12,7 +12,7 @@ import trio.testing
 from gateway.ports import State
 from gateway.server import observer_watch
 from tests.gateway.quorum.observer.model import CLUSTER_ID
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.loopback_quorum import (
     FETCH,
     FETCH_SNAPSHOT,
@@ -25,6 +25,7 @@ from tests.gateway.server.loopback_quorum import (
 from tests.gateway.server.observed import Consumer, committed, config, gateway, remembering
 from tests.gateway.server.upstream_peer import Asked, Node
 from tests.gateway.sources.reading import batches_from
+from tests.waiting import until_async
 
 
 @pytest.fixture
@@ -45,9 +46,9 @@ def test_observer_serves_exactly_the_committed_bytes(data_dir: Path) -> None:
                 )
                 assert served.served() == committed(quorum)
                 quorum.write(2, commit=False)
-                await until(lambda: served.source.store.end_offset == quorum.leader.end)
+                await until_async(lambda: served.source.store.end_offset == quorum.leader.end)
                 # Uncommitted records are written and synced, but not served.
-                await until(lambda: served.source.store.flushed_offset == quorum.leader.end)
+                await until_async(lambda: served.source.store.flushed_offset == quorum.leader.end)
                 await trio.sleep(0.1)
                 assert served.served() == committed(quorum)
                 quorum.replicate_all()
@@ -90,13 +91,13 @@ def test_consumer_reads_each_record_once_across_elections(data_dir: Path) -> Non
             for leader in (2, 3, 1, 2, 3):
                 quorum.write(2)
                 quorum.write(3, commit=False)  # only the old leader has it: it must never be served
-                await until(lambda: served.source.store.end_offset == quorum.leader.end)
+                await until_async(lambda: served.source.store.end_offset == quorum.leader.end)
                 old = quorum.leader.id
                 quorum.lead(leader, [one for one in quorum.voters if one != old])
                 quorum.write(1)
                 await served.shows(quorum.committed_end)
                 assert served.observation.leader_id == leader
-            await until(lambda: consumer.offset == quorum.committed_end)
+            await until_async(lambda: consumer.offset == quorum.committed_end)
             assert consumer.read == committed(quorum) == served.served()
             assert served.events("log truncated") == 5
             assert served.source.leader_epoch == quorum.leader.epoch == 6
@@ -113,7 +114,9 @@ def test_resigned_leader_that_names_itself_is_fetched_from_with_backoff(data_dir
                 await served.shows(quorum.committed_end)
                 quorum.resign(1)
                 quorum.changed()
-                await until(lambda: served.observation.fetch_errors["NOT_LEADER_OR_FOLLOWER"] > 0)
+                await until_async(
+                    lambda: served.observation.fetch_errors["NOT_LEADER_OR_FOLLOWER"] > 0
+                )
                 before = sum(voter.count(FETCH) for voter in quorum.voters.values())
                 await trio.sleep(1)
                 assert sum(voter.count(FETCH) for voter in quorum.voters.values()) - before < 30
@@ -151,9 +154,9 @@ def test_silent_leader_is_fetched_from_again(
                 await served.shows(quorum.committed_end)
                 quorum.write(1)
                 await served.shows(quorum.committed_end)
-                await until(lambda: served.observation.fetch_errors[kind] >= 1)
+                await until_async(lambda: served.observation.fetch_errors[kind] >= 1)
                 assert served.served() == committed(quorum)
-                await until(lambda: served.observation.problem is None)
+                await until_async(lambda: served.observation.problem is None)
                 assert any(told in problem for problem in problems), problems
                 assert served.events("request failed") >= 1
 
@@ -263,17 +266,17 @@ def test_observer_is_stale_while_all_voters_are_down_and_recovers(
                 await served.shows(quorum.committed_end)
                 assert served.readiness() == (True, "ready", "", None)
                 await quorum.down()
-                await until(lambda: served.source.state is State.STALE)
+                await until_async(lambda: served.source.state is State.STALE)
                 ready, state, reason, since = served.readiness()
                 assert (ready, state) == (False, "stale") and since is not None
                 assert "cannot connect" in reason and "127.0.0.1:" in reason
                 consumer = Consumer(quorum, served.port)
                 clients.start_soon(consumer.run)
-                await until(lambda: consumer.offset == quorum.committed_end)
+                await until_async(lambda: consumer.offset == quorum.committed_end)
                 await quorum.up()
                 quorum.lead(2)
                 quorum.write(1)
-                await until(lambda: consumer.offset == quorum.committed_end, within_s=15)
+                await until_async(lambda: consumer.offset == quorum.committed_end)
                 assert consumer.read == committed(quorum)
                 assert served.source.state is State.READY
                 assert served.readiness().ready

@@ -17,7 +17,7 @@ from gateway.quorum.raft import Raft
 from gateway.server import observed_quorum, observer_watch, raft_driver
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.quorum.observer.model import CLUSTER_ID
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.loopback_quorum import (
     DESCRIBE_CLUSTER,
     DESCRIBE_QUORUM,
@@ -26,6 +26,7 @@ from tests.gateway.server.loopback_quorum import (
 )
 from tests.gateway.server.observed import Gateway, committed, config, gateway, stops_with
 from tests.gateway.server.upstream_peer import Asked, Node
+from tests.waiting import until_async
 
 
 @pytest.fixture
@@ -50,14 +51,14 @@ def test_full_disk_pauses_following_until_there_is_space(
                 disk.full = True
                 quorum.lead(2)  # an epoch to be remembered, and a record
                 quorum.write(1)
-                await until(lambda: served.observation.fetch_errors["disk"] >= 2)
+                await until_async(lambda: served.observation.fetch_errors["disk"] >= 2)
                 assert "No space left on device" in str(served.observation.problem)
                 shown = served.served()
                 disk.full = False
                 await served.shows(quorum.committed_end)
                 assert served.served() == committed(quorum)
                 assert served.served()[: len(shown)] == shown
-                await until(lambda: served.observation.problem is None)
+                await until_async(lambda: served.observation.problem is None)
                 assert (served.source.epoch, served.source.store.election.epoch) == (2, 2)
 
     run(main)
@@ -95,11 +96,11 @@ def test_lost_quorum_is_noticed_while_the_disk_is_full(
                 await served.shows(quorum.committed_end)
                 disk.full = True
                 quorum.write(1)
-                await until(lambda: served.source.state is State.STALE)
+                await until_async(lambda: served.source.state is State.STALE)
                 assert "No space left on device" in served.readiness().reason
                 disk.full = False
                 await served.shows(quorum.committed_end)
-                await until(lambda: served.readiness().ready)
+                await until_async(lambda: served.readiness().ready)
 
     run(main)
 
@@ -211,7 +212,7 @@ def test_stop_during_a_write_closes_the_log_after_it(
                 monkeypatch.setattr(LocalLog, "append", slow)
                 monkeypatch.setattr(LocalLog, "close", closing)
                 quorum.write(1)
-                await until(entered.is_set)
+                await until_async(entered.is_set)
                 served.stop.set()
                 await trio.sleep(0.2)
                 assert order == []
@@ -271,9 +272,9 @@ def test_errors_are_counted_by_kafkas_names(
             for voter in quorum.voters.values():
                 voter.twist = refuse
             async with gateway(config(data_dir, quorum)) as served:
-                await until(lambda: served.observation.fetch_errors[name] > 0)
+                await until_async(lambda: served.observation.fetch_errors[name] > 0)
                 if api_key == DESCRIBE_CLUSTER:  # done without
-                    await until(lambda: served.source.state is State.READY)
+                    await until_async(lambda: served.source.state is State.READY)
                     return
                 ready, state, reason, _ = served.readiness()
                 assert (ready, state) == (False, "loading")
@@ -309,7 +310,7 @@ def test_describe_quorum_goes_to_the_leader(data_dir: Path) -> None:
         async with loopback_quorum() as quorum, gateway(config(data_dir, quorum)) as served:
             answers: list[Any] = []
             served.quorum.describe(answers.append)
-            await until(lambda: len(answers) == 1)
+            await until_async(lambda: len(answers) == 1)
             assert [
                 one.replica_id for one in answers[0].topics[0].partitions[0].current_voters
             ] == [1, 2, 3]

@@ -15,10 +15,11 @@ from gateway.ports import SourceStopped, State
 from gateway.server import observed_quorum
 from kwire.messages.fetch_response import EpochEndOffset
 from tests.gateway.quorum.observer.model import CLUSTER_ID
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.loopback_quorum import FETCH, FETCH_SNAPSHOT, hangs, loopback_quorum, once
 from tests.gateway.server.observed import Consumer, Gateway, committed, config, gateway, stops_with
 from tests.gateway.server.upstream_peer import Asked, Node
+from tests.waiting import PATIENCE_S, until_async
 
 
 @pytest.fixture
@@ -59,9 +60,7 @@ def test_restarted_observer_without_a_quorum_serves_its_committed_log(
             async with gateway(settings) as served:
                 await served.shows(quorum.committed_end)
             await quorum.down()
-            began = trio.current_time()
             async with gateway(settings) as served:
-                assert trio.current_time() - began < 10
                 assert served.ready.facts()["high_watermark"] == quorum.committed_end
                 assert (served.source.state, served.served()) == (State.STALE, committed(quorum))
                 assert not served.readiness().ready
@@ -90,7 +89,7 @@ def test_empty_observer_without_a_quorum_is_loading(
             quorum.lead(3)
             quorum.write(1)
             await served.shows(quorum.committed_end)
-            await until(lambda: served.source.state is State.READY)
+            await until_async(lambda: served.source.state is State.READY)
 
     run(main)
 
@@ -116,16 +115,14 @@ def test_snapshot_download_is_reported_and_continues_after_a_pause(
             quorum.leader.mood = once(stalls, FETCH_SNAPSHOT, times=2)
             settings = config(data_dir, quorum, controller_quorum_fetch_snapshot_max_bytes=100)
             async with gateway(settings) as served:
-                await until(
-                    lambda: "is being fetched: 100 of" in served.readiness().reason, within_s=15
-                )
+                await until_async(lambda: "is being fetched: 100 of" in served.readiness().reason)
                 assert (
                     f"{id}.checkpoint is being fetched: 100 of {size} bytes"
                     in served.readiness().reason
                 )
                 assert served.ready.facts()["state"] == "loading"
                 await served.shows(id.end_offset)
-                await until(lambda: served.readiness().ready)
+                await until_async(lambda: served.readiness().ready)
                 positions = [
                     one.message.topics[0].partitions[0].position
                     for one in quorum.leader.asked
@@ -147,7 +144,9 @@ def test_stopped_observer_leaves_no_descriptors_and_connections(data_dir: Path) 
                 before = descriptors()
                 async with gateway(config(data_dir, quorum)) as served:
                     await served.shows(quorum.committed_end)
-                await until(lambda: not any(voter.connections for voter in quorum.voters.values()))
+                await until_async(
+                    lambda: not any(voter.connections for voter in quorum.voters.values())
+                )
                 await trio.testing.wait_all_tasks_blocked(0.02)
             assert descriptors() == before
 
@@ -170,13 +169,12 @@ def test_stop_does_not_wait_for_the_quorum(
                 voter.mood = hangs if moment == "asking" else None
             if moment == "connecting":
                 await quorum.down()
-            settings = config(data_dir, quorum, controller_quorum_request_timeout_ms=20_000)
+            settings = config(data_dir, quorum, controller_quorum_request_timeout_ms=600_000)
             async with gateway(settings) as served:
                 await trio.sleep(0.1)
-                began = trio.current_time()
                 served.stop.set()
-                await served.ready.ended.wait()
-                assert trio.current_time() - began < 5
+                with trio.fail_after(PATIENCE_S):
+                    await served.ready.ended.wait()
 
     run(main)
 
@@ -213,7 +211,9 @@ def test_replica_id_that_becomes_a_voters_stops_the_server(data_dir: Path) -> No
         async with loopback_quorum() as quorum:
 
             async def promote(served: Gateway) -> None:
-                await until(lambda: quorum.leader.asked[-1].message.replica_state.replica_id == 9)
+                await until_async(
+                    lambda: quorum.leader.asked[-1].message.replica_state.replica_id == 9
+                )
                 quorum.voters[9] = type(quorum.voters[1])(9)
                 quorum.lead(2)
                 quorum.changed()

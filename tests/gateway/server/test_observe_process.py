@@ -16,8 +16,9 @@ import trio
 
 from gateway.log.disk import Disk
 from gateway.log.high_watermark_file import HighWatermarkFile
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.loopback_quorum import LoopbackQuorum, loopback_quorum
+from tests.waiting import until_async
 from tools.loop_reports import loop_reports
 
 COMMAND = (sys.executable, "-m", "gateway", "serve", "--listeners", "PLAINTEXT://127.0.0.1:0")
@@ -36,7 +37,7 @@ class Served:
         self.out = self.err = ""
 
     async def ready(self) -> Any:
-        await until(lambda: "\n" in self.out or self.process.returncode is not None, within_s=30)
+        await until_async(lambda: "\n" in self.out or self.process.returncode is not None)
         assert "\n" in self.out, self.err
         return json.loads(self.out.splitlines()[0])
 
@@ -84,12 +85,12 @@ def test_signal_exits_with_0_and_the_next_start_continues(data_dir: Path) -> Non
                     assert ready["source"] == "quorum"
                     if number == signal.SIGINT:
                         assert ready["high_watermark"] == quorum.committed_end
-                    await until(lambda: kept(data_dir) == quorum.committed_end, within_s=20)
+                    await until_async(lambda: kept(data_dir) == quorum.committed_end)
                     served.process.send_signal(number)
                     assert await served.ended() == 0
                 assert "Traceback" not in served.err
 
-    run(main, within_s=90)
+    run(main)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_quorum_that_cannot_be_followed_exits_with_1_before_ready(
             assert told in line and not line.startswith("kwire serve: controller.quorum")
             assert "Traceback" not in served.err
 
-    run(main, within_s=60)
+    run(main)
 
 
 def test_damaged_log_exits_with_2_and_advice(data_dir: Path) -> None:
@@ -122,7 +123,7 @@ def test_damaged_log_exits_with_2_and_advice(data_dir: Path) -> None:
         async with loopback_quorum() as quorum:
             quorum.write(3)
             async with process(quorum, data_dir) as served:
-                await until(lambda: kept(data_dir) == quorum.committed_end, within_s=20)
+                await until_async(lambda: kept(data_dir) == quorum.committed_end)
                 await served.ready()
                 served.process.send_signal(signal.SIGTERM)
                 assert await served.ended() == 0
@@ -135,7 +136,7 @@ def test_damaged_log_exits_with_2_and_advice(data_dir: Path) -> None:
                 "remove the whole data directory: it is fetched anew from the quorum" in served.err
             )
 
-    run(main, within_s=60)
+    run(main)
 
 
 def test_quorum_that_lost_committed_records_exits_with_1(data_dir: Path) -> None:
@@ -144,7 +145,7 @@ def test_quorum_that_lost_committed_records_exits_with_1(data_dir: Path) -> None
             quorum.write(3)
             quorum.write(2)
             async with process(quorum, data_dir) as served:
-                await until(lambda: kept(data_dir) == quorum.committed_end, within_s=20)
+                await until_async(lambda: kept(data_dir) == quorum.committed_end)
                 await served.ready()
                 await quorum.down()
                 for voter in quorum.voters.values():  # restored from an old backup
@@ -156,4 +157,4 @@ def test_quorum_that_lost_committed_records_exits_with_1(data_dir: Path) -> None
             assert "kwire serve: Committed records would be lost: leader 2" in served.err
             assert "Traceback" not in served.err
 
-    run(main, within_s=60)
+    run(main)

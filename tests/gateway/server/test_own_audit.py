@@ -16,8 +16,9 @@ from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsReq
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.records import decode_batches
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.own_nodes import OwnNode, cluster, lone_node
+from tests.waiting import until_async
 
 
 def fetch(partition: int = 0, offset: int = 0, wait_ms: int = 0) -> FetchRequest:
@@ -48,7 +49,7 @@ def test_audit_entries_survive_a_restart(tmp_path: Path) -> None:
         async with lone_node(tmp_path) as node:
             assert await node.create("b") == 0
             assert await node.create("b") != 0, "it is there: no change"
-            await until(
+            await until_async(
                 lambda: (
                     node.quorum.audit is not None
                     and node.quorum.audit.partition.high_watermark == 2
@@ -78,7 +79,7 @@ def test_waiting_fetch_of_the_audit_topic_is_completed_by_a_change(tmp_path: Pat
                 got.extend(await told(node, wait_ms=20_000))
 
             nursery.start_soon(wait)
-            await until(lambda: node.ready.services.fetch_purgatory.waiting == 1)
+            await until_async(lambda: node.ready.services.fetch_purgatory.waiting == 1)
             assert await node.create("a") == 0
         assert [one["api"] for one in got] == ["CreateTopics"]
 
@@ -91,7 +92,7 @@ def test_disabled_audit_log_has_no_topic_and_no_files(tmp_path: Path) -> None:
             tmp_path, metadata_audit_enable=False, metadata_views_enable=False
         ) as node:
             assert await node.create("a") == 0
-            await until(lambda: node.topics == {"a"})
+            await until_async(lambda: node.topics == {"a"})
             answer = await node.ask(MetadataRequest(topics=None), 12)
             assert [topic.name for topic in answer.topics] == ["__cluster_metadata", "a"]
             topic = CreatableTopic(name=AUDIT_TOPIC, num_partitions=1, replication_factor=1)
@@ -110,7 +111,7 @@ def test_forwarded_change_is_in_the_audit_log_of_the_leader(tmp_path: Path) -> N
             follower = next(node for node in three.nodes.values() if node is not leader)
             assert await follower.create("a") == 0
             id = leader.raft.node_id
-            await until(
+            await until_async(
                 lambda: (
                     leader.quorum.audit is not None
                     and leader.quorum.audit.partition.high_watermark == 1

@@ -23,8 +23,9 @@ from kwire.messages.describe_quorum_response import (
     ReplicaState,
     TopicData,
 )
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.upstream_peer import Node, Peer, listening
+from tests.waiting import until_async
 
 DESCRIBE_QUORUM = 55
 
@@ -69,7 +70,7 @@ class Asking:
     async def ask(self) -> Any:
         count = len(self.told)
         self.questions.describe(self.told.append)
-        await until(lambda: len(self.told) > count)
+        await until_async(lambda: len(self.told) > count)
         return self.told[-1]
 
 
@@ -96,7 +97,7 @@ def test_waiting_clients_share_a_response_and_later_ones_get_the_next() -> None:
     async def look(one: Asking, peer: Peer) -> None:
         for _ in range(100):
             one.questions.describe(one.told.append)
-        await until(lambda: len(one.told) == 100)
+        await until_async(lambda: len(one.told) == 100)
         assert {epoch(answer) for answer in one.told} == {1}
         assert epoch(await one.ask()) == 2
         assert [asked.key for asked in peer.seen] == [18, DESCRIBE_QUORUM, DESCRIBE_QUORUM]
@@ -123,10 +124,10 @@ def test_client_during_a_request_gets_the_response_of_the_next() -> None:
             one = Asking(peer)
             nursery.start_soon(one.questions.run)
             one.questions.describe(one.told.append)
-            await until(lambda: len(peer.seen) == 2)
+            await until_async(lambda: len(peer.seen) == 2)
             one.questions.describe(one.told.append)
             released.set()
-            await until(lambda: len(one.told) == 2)
+            await until_async(lambda: len(one.told) == 2)
             assert [epoch(answer) for answer in one.told] == [1, 2]
             nursery.cancel_scope.cancel()
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import errno
 import re
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,9 +32,10 @@ from gateway.quorum.events import (
     Tick,
 )
 from gateway.server import raft_driver
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.scripted_raft import SNAPSHOT, Driven, append, driving, heartbeat, settled
 from tests.gateway.server.upstream_peer import listening, polite
+from tests.waiting import PATIENCE_S, until_async
 
 # --- durability
 
@@ -50,8 +49,8 @@ def test_reply_is_held_until_its_effects_are_durable() -> None:
             await settled()
             assert driven.answers == [], "the disk has not said that it is done"
             driven.log.gate.set()
-            await until(lambda: len(driven.answers) == 1)
-            await until(lambda: driven.raft.of(Durable) == [Durable(1)])
+            await until_async(lambda: len(driven.answers) == 1)
+            await until_async(lambda: driven.raft.of(Durable) == [Durable(1)])
 
     run(main)
 
@@ -67,7 +66,7 @@ def test_send_is_held_until_its_effects_are_durable() -> None:
             await settled()
             assert peer.seen == []
             driven.log.gate.set()
-            await until(lambda: bool(driven.raft.of(Answered)))
+            await until_async(lambda: bool(driven.raft.of(Answered)))
 
     run(main)
 
@@ -78,17 +77,17 @@ def test_reply_is_held_while_only_earlier_effects_are_durable() -> None:
             driven.log.gate.clear()
             driven.reply(1, append(1))
             driven.ask()
-            await until(driven.log.busy.is_set)
+            await until_async(driven.log.busy.is_set)
             driven.reply(2, append(2))
             driven.ask()
             await settled()
             driven.log.stepwise = True
             driven.log.gate.set()
-            await until(lambda: driven.raft.of(Durable) == [Durable(1)])
+            await until_async(lambda: driven.raft.of(Durable) == [Durable(1)])
             await settled()
             assert len(driven.answers) == 1
             driven.log.gate.set()
-            await until(lambda: driven.raft.of(Durable) == [Durable(1), Durable(2)])
+            await until_async(lambda: driven.raft.of(Durable) == [Durable(1), Durable(2)])
             assert len(driven.answers) == 2
 
     run(main)
@@ -100,11 +99,11 @@ def test_reply_without_effects_is_sent_while_the_disk_is_busy() -> None:
             driven.log.gate.clear()
             driven.reply(1, append(1))
             driven.ask()
-            await until(driven.log.busy.is_set)
+            await until_async(driven.log.busy.is_set)
             driven.reply(0)
             for _ in range(1000):
                 driven.ask()
-            await until(lambda: len(driven.answers) == 1000)
+            await until_async(lambda: len(driven.answers) == 1000)
 
     run(main)
 
@@ -119,9 +118,9 @@ def test_effects_that_gather_during_a_write_are_written_together() -> None:
                 await settled()
             assert driven.answers == []
             driven.log.gate.set()
-            await until(lambda: len(driven.answers) == 4)
+            await until_async(lambda: len(driven.answers) == 4)
             assert driven.log.performed == [[append(1)], [append(2), append(3), append(4)]]
-            await until(lambda: driven.raft.of(Durable) == [Durable(1), Durable(4)])
+            await until_async(lambda: driven.raft.of(Durable) == [Durable(1), Durable(4)])
 
     run(main)
 
@@ -133,7 +132,7 @@ def test_installed_snapshot_is_reported_before_durable() -> None:
             driven.log.decision = [installed]
             driven.reply(3, InstallSnapshot(3, SNAPSHOT))
             driven.ask()
-            await until(lambda: driven.raft.events[1:] == [installed, Durable(3)])
+            await until_async(lambda: driven.raft.events[1:] == [installed, Durable(3)])
 
     run(main)
 
@@ -157,7 +156,7 @@ def test_failed_disk_stops_the_node_and_acknowledges_nothing(error: Exception) -
             one.log.fails = error
             one.reply(1, append(1))
             one.ask()
-            await until(one.log.busy.is_set)
+            await until_async(one.log.busy.is_set)
             one.log.gate.set()
             await trio.sleep_forever()
 
@@ -266,18 +265,10 @@ def test_high_watermark_is_stored_periodically() -> None:
             assert (driven.log.committed, driven.log.remembered) == (7, 0)
             clock.autojump_threshold = float("inf")
             clock.jump(1.5)
-            await until_real(lambda: driven.log.remembered == 7)
+            clock.rate = 1.0
+            await until_async(lambda: driven.log.remembered == 7)
 
     trio.run(main, clock=clock)
-
-
-async def until_real(condition: Callable[[], bool]) -> None:
-    """Wait for a thread while the mock clock stands still."""
-    for _ in range(5000):
-        if condition():
-            return
-        await trio.to_thread.run_sync(time.sleep, 0.001)
-    raise AssertionError("it did not happen")
 
 
 def test_failure_to_store_the_high_watermark_stops_the_node(
@@ -316,7 +307,7 @@ def test_shut_down_waits_for_the_hand_over() -> None:
             assert (driven.raft.events, over) == ([ShutDown(5)], [])
             driven.reply(0, ShutDownComplete())
             driven.ask()
-            await until(lambda: bool(over))
+            await until_async(lambda: bool(over))
             assert len(driven.answers) == 1, "the node can still be asked"
 
     run(main)
@@ -325,7 +316,7 @@ def test_shut_down_waits_for_the_hand_over() -> None:
 def test_shut_down_returns_after_its_timeout() -> None:
     async def main() -> None:
         async with driving() as driven:
-            with trio.fail_after(2):
+            with trio.fail_after(PATIENCE_S):
                 await driven.driver.shut_down(0.05)
 
     run(main)
@@ -337,7 +328,7 @@ def test_shut_down_of_a_stopped_node_returns_at_once() -> None:
     async def main() -> None:
         async with driving(driven.append):
             pass
-        with trio.fail_after(2):
-            await driven[0].driver.shut_down(60)
+        with trio.fail_after(PATIENCE_S):
+            await driven[0].driver.shut_down(10 * PATIENCE_S)
 
     run(main)

@@ -32,6 +32,7 @@ from gateway.quorum.events import (
 from gateway.quorum.requests import describe_quorum
 from tests.gateway.server.harness import run
 from tests.gateway.server.scripted_raft import SNAPSHOT, driving, settled
+from tests.waiting import PATIENCE_S
 
 # --- the controller
 
@@ -203,12 +204,12 @@ def test_snapshot_download_is_measured() -> None:
 def test_loaded_returns_at_the_first_high_watermark_or_after_its_timeout() -> None:
     async def main() -> None:
         async with driving() as driven, trio.open_nursery() as nursery:
-            with trio.fail_after(2):
+            with trio.fail_after(PATIENCE_S):
                 await driven.driver.loaded(0.05)
             waited = trio.Event()
 
             async def wait() -> None:
-                await driven.driver.loaded(60)
+                await driven.driver.loaded(10 * PATIENCE_S)
                 waited.set()
 
             nursery.start_soon(wait)
@@ -216,7 +217,7 @@ def test_loaded_returns_at_the_first_high_watermark_or_after_its_timeout() -> No
             assert not waited.is_set()
             driven.reply(0, Advance(1))
             driven.ask()
-            with trio.fail_after(2):
+            with trio.fail_after(PATIENCE_S):
                 await waited.wait()
 
     run(main)

@@ -33,9 +33,10 @@ from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.fetch_snapshot_response import FetchSnapshotResponse
 from kwire.messages.vote_response import VoteResponse
 from kwire.protocol import ErrorCode
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.scripted_raft import SNAPSHOT, Driven, append, driving, heartbeat, settled
 from tests.gateway.server.upstream_peer import listening, polite
+from tests.waiting import until_async
 
 # --- requests of peers
 
@@ -49,10 +50,10 @@ def test_cancelled_request_is_reported_to_the_core_and_reads_nothing() -> None:
             driven.reply(1, append(1), answer=_fetched(), read=LogRange(0, 1, 100))
             pending = PendingResponse()
             driven.driver.ask(VoteResponse(), 2, "CONTROLLER", pending)
-            await until(driven.log.busy.is_set)
+            await until_async(driven.log.busy.is_set)
             pending.cancel()
             driven.log.gate.set()
-            await until(lambda: bool(driven.raft.of(Durable)))
+            await until_async(lambda: bool(driven.raft.of(Durable)))
             [asked] = driven.raft.of(Requested)
             assert driven.raft.of(Cancelled) == [Cancelled(asked.number)]
             assert (read, pending.done) == ([], False)
@@ -66,7 +67,7 @@ def test_answered_request_is_not_reported_as_cancelled() -> None:
             driven.reply()
             pending = PendingResponse()
             driven.driver.ask(VoteResponse(), 2, "CONTROLLER", pending)
-            await until(lambda: pending.done)
+            await until_async(lambda: pending.done)
             pending.cancel()
             await settled()
             assert driven.raft.of(Cancelled) == []
@@ -110,7 +111,7 @@ def _snapshot() -> FetchSnapshotResponse:
 async def _answered(driven: Driven, answer: Any, read: Any) -> Any:
     driven.reply(answer=answer, read=read)
     driven.ask()
-    await until(lambda: bool(driven.answers))
+    await until_async(lambda: bool(driven.answers))
     found: Any = driven.answers[0]
     return (
         found.responses[0].partitions[0]
@@ -210,7 +211,7 @@ def test_answered_event_has_number_and_version_of_the_request() -> None:
                 [heartbeat(peer.port, 41)] if isinstance(event, Requested) else []
             )
             driven.ask()
-            await until(lambda: bool(driven.raft.of(Answered)))
+            await until_async(lambda: bool(driven.raft.of(Answered)))
             [answered] = driven.raft.of(Answered)
             assert (answered.number, answered.version, answered.message.error_code) == (41, 4, 7)
             assert driven.driver.measures.request_errors == {"REQUEST_TIMED_OUT": 1}
@@ -244,7 +245,7 @@ def test_failed_event_has_kind_and_reason(
                 [send(peer.port)] if isinstance(event, Requested) else []
             )
             driven.ask()
-            await until(lambda: bool(driven.raft.of(Failed)))
+            await until_async(lambda: bool(driven.raft.of(Failed)))
             [failed] = driven.raft.of(Failed)
             assert (failed.number, failed.failure.kind) == (1, kind)
             assert driven.driver.measures.problem == failed.failure.text

@@ -19,9 +19,10 @@ from kwire.messages.fetch_request import FetchRequest
 from kwire.protocol import ApiKey, ErrorCode
 from tests.gateway.quorum.observer.model import CLUSTER_ID
 from tests.gateway.quorum.serving_world import fetch
-from tests.gateway.server.harness import connect, request, run, until
+from tests.gateway.server.harness import connect, request, run
 from tests.gateway.server.loopback_quorum import LoopbackQuorum, loopback_quorum
 from tests.gateway.server.observed import LOCAL, Gateway, committed, config, gateway
+from tests.waiting import until_async
 from tools.kafka_security import PLAIN_MODULE
 
 FOR_NODES = Listener("CONTROLLER", "127.0.0.1", 0)
@@ -85,15 +86,15 @@ def test_second_level_is_stale_when_the_first_one_loses_the_quorum(
             ):
                 await has_all(quorum, first, second)
                 await quorum.down(*quorum.voters)
-                await until(lambda: second.source.state is State.STALE, within_s=15)
+                await until_async(lambda: second.source.state is State.STALE)
                 assert "gets no answer of the leader" in str(second.observation.problem)
                 # A new one copies the log, and shows nothing before it has heard of the leader.
                 async with gateway(below(tmp_path / "3", quorum, first.ready)) as late:
-                    await until(lambda: late.source.committed == quorum.committed_end)
+                    await until_async(lambda: late.source.committed == quorum.committed_end)
                     assert late.source.state is State.LOADING
                     await quorum.up(*quorum.voters)
                     quorum.lead(1)
-                    await until(lambda: late.source.state is State.READY, within_s=15)
+                    await until_async(lambda: late.readiness().ready)
 
     run(main)
 

@@ -27,8 +27,9 @@ from kwire.messages.alter_user_scram_credentials_request import (
 from kwire.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
-from tests.gateway.server.harness import Client, connect, request, run, until
+from tests.gateway.server.harness import Client, connect, request, run
 from tests.gateway.server.own_nodes import CLUSTER_ID, QUICK, OwnNode, own_node
+from tests.waiting import until_async
 
 MECHANISM, NUMBER = "SCRAM-SHA-512", 2
 KEY = "shared by all nodes"
@@ -71,7 +72,7 @@ async def scram_node(
         },
     )
     async with own_node(config) as node:
-        await until(lambda: node.quorum.controller.is_active)
+        await until_async(lambda: node.quorum.controller.is_active)
         salted = hashlib.pbkdf2_hmac("sha512", PASSWORD.encode(), SALT, iterations)
         users = [
             ScramCredentialUpsertion(
@@ -85,7 +86,7 @@ async def scram_node(
         ]
         answer = await node.ask(AlterUserScramCredentialsRequest(upsertions=users), 0)
         assert [one.error_code for one in answer.results] == [0, 0]
-        await until(lambda: len(node.quorum.image.scram) == len(users))
+        await until_async(lambda: len(node.quorum.image.scram) == len(users))
         yield node
 
 
@@ -166,7 +167,7 @@ def test_token_that_does_not_exist_looks_like_one_that_does(tmp_path: Path) -> N
             async with await connect(node.ports["SASL"]) as client:
                 await log_in(client)
                 token = await ask(client, CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
-            await until(lambda: token.token_id in node.quorum.image.tokens)
+            await until_async(lambda: token.token_id in node.quorum.image.tokens)
             real = await first_answer(node, token.token_id, ",tokenauth=true")
             none = await first_answer(node, "no-such-token", ",tokenauth=true")
             for error, salt, iterations in (real, none):
@@ -189,7 +190,7 @@ def test_token_request_is_authorized_by_the_latest_authentication(
                 await log_in(client)
                 token = await ask(client, CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
             assert token.error_code == 0
-            await until(lambda: token.token_id in node.quorum.image.tokens)
+            await until_async(lambda: token.token_id in node.quorum.image.tokens)
             async with await connect(node.ports["SASL"]) as client:
                 for by_token in (token_comes_first, not token_comes_first, token_comes_first):
                     await log_in(client, token_id=token.token_id if by_token else None)

@@ -35,6 +35,7 @@ from tests.gateway.server.upstream_peer import (
     polite,
     run,
 )
+from tests.waiting import PATIENCE_S
 
 
 def test_connect_sends_api_versions_and_keeps_versions_and_features() -> None:
@@ -235,7 +236,7 @@ def test_cancelled_call_closes_the_connection() -> None:
             with trio.move_on_after(0.1) as scope:
                 await upstream.call(heartbeat(), 4, timeout_s=5)
             assert scope.cancelled_caught and not upstream.is_open
-            with trio.fail_after(1):
+            with trio.fail_after(PATIENCE_S):
                 await peer.idle.wait()
 
     run(main)

@@ -24,6 +24,7 @@ from tests.gateway.server.upstream_peer import (
     run,
     sized,
 )
+from tests.waiting import PATIENCE_S
 
 
 class Pieces(trio.abc.Stream):
@@ -137,7 +138,7 @@ def test_malformed_response_is_bad_answer(lie: str) -> None:
                 f"127.0.0.1:{peer.port} (PLAINTEXT): "
             )
             assert not upstream.is_open
-            with trio.fail_after(1):  # closed at once, not only at the next call
+            with trio.fail_after(PATIENCE_S):  # closed at once, not only at the next call
                 await peer.idle.wait()
             with pytest.raises(ConnectionClosed):
                 await upstream.call(heartbeat(), 4, timeout_s=5)

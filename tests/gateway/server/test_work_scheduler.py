@@ -5,8 +5,8 @@ client.
 from __future__ import annotations
 
 import threading
-import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,14 +17,24 @@ from gateway.server.clients.dispatch import Malformed
 from kwire.errors import DecodeError
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
-from tests.gateway.server.harness import ECHO, Client, request, run, serving, until
+from tests.gateway.server.harness import ECHO, Client, request, run, serving
+from tests.gateway.steps import SpentTime
 from tests.shared import mistyped
+from tests.waiting import until_async
 
 LIST_GROUPS = 16
 
 
+@pytest.fixture(autouse=True)
+def time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the steps of the work take time of the scheduler."""
+    Slow.spend = SpentTime(monkeypatch, "gateway.server.work_scheduler").spend
+
+
 class Slow:
     """Answers ListGroups after ``steps`` steps of 1 ms, and a function if ``threaded``."""
+
+    spend: ClassVar[Callable[[float], None]]
 
     def __init__(
         self, steps: int, *, threaded: bool = False, error: Exception | None = None
@@ -39,9 +49,7 @@ class Slow:
     def handle(self, request: Any, context: Context) -> Work:
         try:
             for _ in range(self.steps):
-                until = time.perf_counter() + 0.001
-                while time.perf_counter() < until:
-                    pass
+                Slow.spend(0.001)
                 self.done += 1
                 yield None
             names = ["a"]
@@ -81,7 +89,7 @@ def test_other_connections_are_served_between_slices() -> None:
             await server.connect() as other,
         ):
             await ask(client)
-            await until(lambda: slow.done > 0)
+            await until_async(lambda: slow.done > 0)
             for number in range(5):
                 await other.ask(number)
             assert slow.done < 400, "the work was done before the others were answered"
@@ -157,8 +165,8 @@ def test_work_for_a_client_that_is_gone_is_given_up() -> None:
         async with serving(slow.handler, ECHO) as server:
             async with await server.connect() as client:
                 await ask(client)
-                await until(lambda: slow.done > 0)
-            await until(lambda: slow.ended)
+                await until_async(lambda: slow.done > 0)
+            await until_async(lambda: slow.ended)
             assert slow.done < 100_000
             async with await server.connect() as other:
                 await other.ask(1)

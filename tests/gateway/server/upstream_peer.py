@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,6 +26,7 @@ from kwire.messages.api_versions_response import (
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.registry import request_type
+from tests.waiting import PATIENCE_S
 
 API_VERSIONS, HEARTBEAT, HANDSHAKE, AUTHENTICATE = 18, 12, 17, 36
 OFFER = ApiVersionsResponse(
@@ -148,9 +150,8 @@ async def listening(script: Script, context: ssl.SSLContext | None = None) -> As
 
         nursery.start_soon(trio.serve_listeners, serve, [listener])
         yield peer
-        with trio.fail_after(
-            5
-        ):  # a connection that the client left open would keep its script waiting
+        # A connection that the client left open would keep its script waiting.
+        with trio.fail_after(PATIENCE_S):
             await peer.idle.wait()
         nursery.cancel_scope.cancel()
 
@@ -172,16 +173,11 @@ def sized(size: int, data: bytes = b"") -> bytes:
     return struct.pack(">i", size) + data
 
 
-def run(
-    main: Callable[[], Awaitable[None]],
-    *,
-    within_s: float = 20,
-    clock: trio.abc.Clock | None = None,
-) -> None:
-    """Run a test with a time limit."""
+def run(main: Callable[[], Awaitable[None]], *, clock: trio.abc.Clock | None = None) -> None:
+    """Run a test with a limit of real time."""
 
     async def bounded() -> None:
-        with trio.fail_after(within_s):
+        with trio.fail_after(4 * PATIENCE_S if clock is None else math.inf):
             await main()
 
     trio.run(bounded, clock=clock)

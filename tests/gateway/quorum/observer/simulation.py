@@ -101,7 +101,7 @@ class Simulation:
             )  # there may be a snapshot already, or a history below one
             self.live(duration, late if self.history else self.rng.choice((0.0, late)))
             self._heal()
-            self._until(duration + CATCH_UP_S)
+            self._run_until(duration + CATCH_UP_S)
         except Stopped:
             return self._hash()
         process = self.process
@@ -118,7 +118,7 @@ class Simulation:
         self._at(0.0, self.world.elect)
         self._at(started, self._start)
         self._at(0.05, self._happen)
-        self._until(duration)
+        self._run_until(duration)
 
     def _hash(self) -> str:
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
@@ -129,7 +129,7 @@ class Simulation:
         self._count += 1
         heapq.heappush(self._events, (time, self._count, event))
 
-    def _until(self, end: float) -> None:
+    def _run_until(self, end: float) -> None:
         while self._events and self._events[0][0] <= end:
             self.now, _, event = heapq.heappop(self._events)
             event()

@@ -25,8 +25,8 @@ from tests.gateway.server.harness import (
     heartbeat,
     run,
     serving,
-    until,
 )
+from tests.waiting import until_async
 
 
 def test_pending_response_is_cancelled_when_the_client_disconnects() -> None:
@@ -40,9 +40,9 @@ def test_pending_response_is_cancelled_when_the_client_disconnects() -> None:
         async with serving(handler(handle)) as server:
             async with await server.connect() as client:
                 await client.send(heartbeat(1))
-                await until(lambda: bool(waiting))
+                await until_async(lambda: bool(waiting))
                 assert server.server_context.purgatory.parked == 1
-            await until(lambda: not server.server_context.purgatory.parked)
+            await until_async(lambda: not server.server_context.purgatory.parked)
             assert waiting[0].cancelled
             waiting[0].complete(HeartbeatResponse())  # after the end: it is dropped
 
@@ -81,9 +81,9 @@ def test_draining_cuts_a_client_that_does_not_read() -> None:
             await server.connect(receive_buffer=16 * 1024) as dead,
         ):
             await dead.send(fetch_request())
-            await until(lambda: any(c._output for c in server.connections._all))
+            await until_async(lambda: any(c._output for c in server.connections._all))
             server.stop.set()
-            await until(lambda: not len(server.connections), within_s=2)
+            await until_async(lambda: not len(server.connections))
 
     run(main)
 
@@ -99,13 +99,13 @@ def test_pending_response_to_a_client_that_is_gone_is_no_bug() -> None:
         async with serving(handler(handle)) as server:
             client = await server.connect()
             await client.send(heartbeat(1))
-            await until(lambda: bool(waiting))
+            await until_async(lambda: bool(waiting))
             client.stream.setsockopt(
                 trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, struct.pack("ii", 1, 0)
             )
             client.stream.socket.close()
             waiting[0].complete(HeartbeatResponse())  # before the server's task can notice
-            await until(lambda: not len(server.connections))
+            await until_async(lambda: not len(server.connections))
             assert server.counts["internal error"] == 0
             assert server.counts["peer disconnected"] == 1
 
@@ -150,12 +150,12 @@ def test_pending_response_that_completes_after_a_cut_is_no_bug() -> None:
             await server.connect() as client,
         ):
             await client.send(heartbeat(1))
-            await until(lambda: bool(pending))
+            await until_async(lambda: bool(pending))
             (connection,) = server.connections._all
             connection.cut("a limit")
             pending[0].complete(HeartbeatResponse())  # before the connection's task can run
             await client.closed()
-            await until(lambda: not len(server.connections))
+            await until_async(lambda: not len(server.connections))
             assert server.counts["internal error"] == 0
             assert server.server_context.counts.cuts == {"a limit": 1}
 
@@ -171,7 +171,7 @@ def test_cut_connection_is_closed_once_though_it_is_drained_and_cut_again() -> N
             connection.drain()
             connection.cut("another limit")
             assert await client.closed() == b""
-            await until(lambda: not len(server.connections))
+            await until_async(lambda: not len(server.connections))
             connection.cut("too late")  # as the reaper may, whose list of connections is a copy
             connection.drain()
             assert server.server_context.counts.cuts == {"another limit": 1}
@@ -188,7 +188,7 @@ def test_draining_cuts_a_connection_whose_response_stays_pending() -> None:
             await server.connect() as client,
         ):
             await client.send(heartbeat(1))
-            await until(lambda: bool(pending))
+            await until_async(lambda: bool(pending))
             server.stop.set()
             assert await client.closed() == b""
             assert pending[0].cancelled
@@ -204,11 +204,11 @@ def test_client_that_disconnects_from_a_draining_connection_cancels_its_pending_
         async with serving(held_responses(pending)) as server:
             async with await server.connect() as client:
                 await client.send(heartbeat(1))
-                await until(lambda: bool(pending))
+                await until_async(lambda: bool(pending))
                 (connection,) = server.connections._all
                 connection.drain()
                 connection.drain()
-            await until(lambda: not len(server.connections))
+            await until_async(lambda: not len(server.connections))
             assert pending[0].cancelled
             assert not server.server_context.counts.cuts
 
@@ -222,13 +222,13 @@ def test_connection_in_its_tls_handshake_closes_when_it_is_drained_or_cut(is_cut
             auth = ListenerAuth(tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
             cast(dict[str, ListenerAuth], server.server_context.listener_auths)["PLAINTEXT"] = auth
             async with await server.connect() as client:
-                await until(lambda: bool(len(server.connections)))
+                await until_async(lambda: bool(len(server.connections)))
                 (connection,) = server.connections._all
                 assert connection._state.now is State.HANDSHAKE
                 await trio.testing.wait_all_tasks_blocked()
                 connection.cut("a limit") if is_cut else connection.drain()
                 assert await client.closed() == b""
-                await until(lambda: not len(server.connections))
+                await until_async(lambda: not len(server.connections))
             assert server.counts["handshake failed"] == 0
             assert server.server_context.counts.cuts == ({"a limit": 1} if is_cut else {})
 

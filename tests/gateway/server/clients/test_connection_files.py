@@ -21,8 +21,8 @@ from tests.gateway.server.clients.fetch_requests import (
 from tests.gateway.server.harness import (
     run,
     serving,
-    until,
 )
+from tests.waiting import until_async
 
 
 @pytest.mark.parametrize("sizes", [(10,), (100_000,), (3_000_000,), (20_000, 5, 40_000), (1, 2, 3)])
@@ -101,7 +101,7 @@ def test_read_is_released_when_the_client_disconnects() -> None:
                 async with await server.connect() as client:
                     await client.send(fetch_request())
                     await client.exactly(1000)
-                await until(lambda: not len(server.connections))
+                await until_async(lambda: not len(server.connections))
                 assert released == [True]
 
     run(main)
@@ -123,7 +123,7 @@ def test_pending_response_with_a_truncated_file_closes_its_connection_only() -> 
                     await server.connect() as client,
                 ):
                     await client.send(fetch_request())
-                    await until(lambda: server.server_context.purgatory.parked == 1)
+                    await until_async(lambda: server.server_context.purgatory.parked == 1)
                     read = Read(
                         [FileRange(file.fileno(), 0, size)], size, lambda: released.append(True)
                     )

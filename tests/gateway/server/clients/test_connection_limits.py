@@ -29,8 +29,8 @@ from tests.gateway.server.harness import (
     request,
     run,
     serving,
-    until,
 )
+from tests.waiting import until_async
 
 
 def test_no_more_than_read_ahead_max_bytes_is_read_behind_a_pending_request() -> None:
@@ -61,7 +61,7 @@ def test_no_more_than_read_ahead_max_bytes_is_read_behind_a_pending_request() ->
                     data = await client.frame()
                     assert int.from_bytes(data[:4], "big") == number
 
-    run(main, within_s=60)
+    run(main)
 
 
 def test_client_that_does_not_read_is_not_served_until_it_reads() -> None:
@@ -127,7 +127,7 @@ def test_idle_connection_is_closed_after_connections_max_idle_ms() -> None:
             for number in range(12):
                 await trio.sleep(0.05)
                 await busy.ask(number)
-            assert await idle.closed(within_s=0.5) == b""
+            assert await idle.closed() == b""
             await busy.ask(99)
 
     run(main)
@@ -217,7 +217,7 @@ def test_unfinished_requests_count_in_buffers_max_bytes() -> None:
                 assert (await bystander.ask(1, 5)).error_code == 5
             assert server.counts["connection cut"] >= 7
             await stack.aclose()
-            await until(lambda: len(server.connections) == 1)
+            await until_async(lambda: len(server.connections) == 1)
             assert memory.held == 0
 
     run(main)
@@ -238,7 +238,7 @@ def test_unsent_responses_count_in_buffers_max_bytes() -> None:
                     await server.connect(receive_buffer=8 * 1024)
                 )
                 await dead.send(fetch_request())
-            await until(lambda: server.counts["connection cut"] >= 7)
+            await until_async(lambda: server.counts["connection cut"] >= 7)
             assert (await bystander.ask(1, 5)).error_code == 5
             assert server.server_context.memory.held <= 3 * 1024 * 1024
 
@@ -266,19 +266,19 @@ def test_pending_requests_count_in_buffers_max_bytes() -> None:
             memory = server.server_context.memory
             clients = [await stack.enter_async_context(await server.connect()) for _ in range(8)]
             await clients[0].send(large("forgotten"))
-            await until(lambda: len(waiting) == 1)
+            await until_async(lambda: len(waiting) == 1)
             assert memory.held == 0
             await clients[1].send(large("kept"))
-            await until(lambda: memory.held > DECODED_FACTOR * 30_000)
+            await until_async(lambda: memory.held > DECODED_FACTOR * 30_000)
             waiting[1].complete(HeartbeatResponse())
             await clients[1].answer()
-            await until(lambda: memory.held == 0)
+            await until_async(lambda: memory.held == 0)
             for client in clients[2:]:
                 await client.send(large("kept"))
-            await until(lambda: server.server_context.counts.cuts["buffers.max.bytes"] == 2)
+            await until_async(lambda: server.server_context.counts.cuts["buffers.max.bytes"] == 2)
             assert memory.held <= MIB
             await stack.aclose()
-            await until(lambda: len(server.connections) == 0)
+            await until_async(lambda: len(server.connections) == 0)
             assert memory.held == 0
 
     run(main)

@@ -13,7 +13,8 @@ import trio.testing
 from gateway.handlers.pending_response import PendingResponse
 from gateway.server.clients.purgatory import SLICE, Purgatory
 from kwire.messages.heartbeat_response import HeartbeatResponse
-from tests.gateway.server.harness import handler, heartbeat, run, serving, until
+from tests.gateway.server.harness import handler, heartbeat, run, serving
+from tests.waiting import until_async
 
 ANSWER = HeartbeatResponse(error_code=1)
 LATE = HeartbeatResponse(error_code=2)
@@ -167,14 +168,21 @@ def test_expire_all_completes_every_response_that_can_expire() -> None:
 def test_a_thousand_parked_fetches_need_no_task_and_complete_together() -> None:
     count = 1000
     laters: list[PendingResponse] = []
+    arrived = False
+    asked_again = 0
+
+    def ready() -> Any:
+        nonlocal asked_again
+        asked_again += 1
+        return ANSWER if arrived else None
 
     async def main() -> None:
+        nonlocal arrived
         purgatory = Purgatory()
-        arrived = False
 
         def handle(asked: Any, context: Any) -> PendingResponse:
             pending = PendingResponse(deadline=context.now + 60, expire=lambda: LATE)
-            context.gateway.fetch_purgatory.park(pending, lambda: ANSWER if arrived else None)
+            context.gateway.fetch_purgatory.park(pending, ready)
             laters.append(pending)
             return pending
 
@@ -183,21 +191,17 @@ def test_a_thousand_parked_fetches_need_no_task_and_complete_together() -> None:
             clients = [await server.connect() for _ in range(count)]
             for number, client in enumerate(clients):
                 await client.send(heartbeat(number))
-            await until(lambda: purgatory.parked == count)
+            await until_async(lambda: purgatory.parked == count)
             assert (
                 trio.lowlevel.current_statistics().tasks_living == tasks_before + count
             )  # one a connection
-            arrived = True
-            began = time.perf_counter()
+            arrived, before = True, asked_again
             purgatory.advanced()
-            await until(lambda: not purgatory.parked)
-            took = time.perf_counter() - began
+            await until_async(lambda: not purgatory.parked)
+            assert asked_again - before == count, "each is tried once"
             for number, client in enumerate(clients):
                 assert (await client.answer())[0] == number
                 await client.stream.aclose()
-            # 15 ms where this was written, with sending; generous for busy machines.
-            assert took < 0.5, f"waking {count} took {took * 1000:.1f} ms"
-            print(f"woke {count} parked requests, answers sent, in {took * 1000:.1f} ms")
 
     run(main)
 
@@ -223,7 +227,7 @@ def test_other_tasks_run_between_long_responses_that_expire_together() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(purgatory.run)
             nursery.start_soon(count_turns)
-            await until(lambda: all(one.got for one in waiting))
+            await until_async(lambda: all(one.got for one in waiting))
             nursery.cancel_scope.cancel()
 
     run(main)

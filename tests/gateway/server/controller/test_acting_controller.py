@@ -23,7 +23,8 @@ from tests.gateway.server.controller.acting_stage import (
     error_of,
     message_of,
 )
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.usefixtures("one_slice_for_each_decision")
 
@@ -353,11 +354,11 @@ def test_idle_leader_writes_one_no_op_record_at_a_time(monkeypatch: pytest.Monke
         settings = ControllerSettings(1, (1,), max_idle_interval_ms=1)
         stage.made[0].settings = settings
         async with acting(stage):
-            await until(lambda: len(stage.driver.proposed) == 1)
+            await until_async(lambda: len(stage.driver.proposed) == 1)
             await trio.sleep(0.05)
             assert len(stage.driver.proposed) == 1, "the one before is not committed yet"
             stage.commit()
-            await until(lambda: len(stage.driver.proposed) == 1)
+            await until_async(lambda: len(stage.driver.proposed) == 1)
             stage.acting.not_leading(1)
             stage.driver.proposed.clear()
             await trio.sleep(0.05)

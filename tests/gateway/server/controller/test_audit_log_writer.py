@@ -27,8 +27,9 @@ from gateway.views.audit import Change
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.records import decode_batches
 from tests.gateway.log.faulty_disk import FaultyDisk
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.sources.reading import batches_from
+from tests.waiting import until_async
 
 
 class Stage:
@@ -110,7 +111,7 @@ def test_entry_is_shown_with_its_time_once_it_is_synced(stage: Stage) -> None:
         async with keeping(stage):
             before = stage.disk.log.count("sync 00000000000000000000.log")
             stage.change(5)
-            await until(lambda: stage.partition.high_watermark == 1)
+            await until_async(lambda: stage.partition.high_watermark == 1)
             assert stage.disk.log.count("sync 00000000000000000000.log") == before + 1
         (told,) = stage.told()
         assert (told["time"], told["principal"], told["offset"]) == (
@@ -143,14 +144,14 @@ def test_changes_during_a_roll_are_one_write_in_order(stage: Stage) -> None:
 
         stage.partition.clean = slowly  # type: ignore[method-assign]
         async with keeping(stage):
-            await until(busy.is_set)
+            await until_async(busy.is_set)
             stage.change(1, 2)
             stage.change(3)
             assert stage.answered == []
             go_on.set()
-            await until(lambda: stage.answered == [1, 2, 3])
+            await until_async(lambda: stage.answered == [1, 2, 3])
             assert stage.disk.log.count("write 00000000000000000000.log") == 1
-            await until(lambda: stage.offsets() == [1, 2, 3])
+            await until_async(lambda: stage.offsets() == [1, 2, 3])
 
     run(main)
 
@@ -162,7 +163,7 @@ def test_change_is_answered_before_the_sync(stage: Stage, monkeypatch: pytest.Mo
         async with keeping(stage):
             for offset in range(5):
                 stage.change(offset)
-                await until(partial(stage.answered.__contains__, offset))
+                await until_async(partial(stage.answered.__contains__, offset))
         assert stage.partition.high_watermark == 0 and stage.partition.end_offset == 5
 
     run(main)
@@ -177,7 +178,7 @@ def test_entry_is_shown_at_once_where_syncs_are_off(
     async def main() -> None:
         async with keeping(stage):
             stage.change(1)
-            await until(lambda: stage.offsets() == [1])
+            await until_async(lambda: stage.offsets() == [1])
 
     run(main)
 
@@ -186,14 +187,14 @@ def test_full_disk_loses_the_entry_and_not_the_answer(stage: Stage) -> None:
     async def main() -> None:
         async with keeping(stage):
             stage.change(1)
-            await until(lambda: stage.answered == [1])
+            await until_async(lambda: stage.answered == [1])
             stage.disk.error, stage.disk.fails_at = errno.ENOSPC, stage.disk.count
             stage.change(2, 3)
-            await until(lambda: stage.answered == [1, 2, 3])
+            await until_async(lambda: stage.answered == [1, 2, 3])
             assert stage.reports.counts["change not recorded"] == 2
             stage.change(4)
             stage.change(5)
-            await until(lambda: stage.offsets() == [1, 4, 5])
+            await until_async(lambda: stage.offsets() == [1, 4, 5])
         assert [one.get("not_recorded_before") for one in stage.told()] == [None, 2, None]
 
     run(main)
@@ -207,19 +208,19 @@ def test_files_are_opened_again_after_a_failure(
     async def main() -> None:
         async with keeping(stage):
             stage.change(1)
-            await until(lambda: stage.offsets() == [1])
+            await until_async(lambda: stage.offsets() == [1])
             stage.disk.for_good, stage.disk.fails_at = True, stage.disk.count
             stage.change(2)
-            await until(lambda: 2 in stage.answered)
+            await until_async(lambda: 2 in stage.answered)
             assert not stage.partition.is_writable
             stage.change(3)
-            await until(lambda: stage.reports.counts["audit log not opened"] > 1)
+            await until_async(lambda: stage.reports.counts["audit log not opened"] > 1)
             stage.change(4)
             assert stage.answered == [1, 2, 3, 4]
             stage.disk.fails_at = -1
-            await until(lambda: stage.partition.is_writable)
+            await until_async(lambda: stage.partition.is_writable)
             stage.change(5)
-            await until(lambda: stage.offsets() == [1, 5])
+            await until_async(lambda: stage.offsets() == [1, 5])
         assert stage.told()[-1]["not_recorded_before"] == 3
         assert stage.reports.counts["change not recorded"] == 3
 
@@ -230,9 +231,9 @@ def test_failed_sync_is_reported_and_the_entry_shown(stage: Stage) -> None:
     async def main() -> None:
         async with keeping(stage):
             stage.change(1)
-            await until(lambda: stage.answered == [1])
+            await until_async(lambda: stage.answered == [1])
             stage.disk.error, stage.disk.fails_at = errno.EIO, stage.disk.count
-            await until(lambda: stage.partition.high_watermark == 1)
+            await until_async(lambda: stage.partition.high_watermark == 1)
         assert stage.reports.counts["audit log not synced"] == 1
 
     run(main)
@@ -249,13 +250,13 @@ def test_exception_in_an_entry_does_not_fail_the_change(
             with monkeypatch.context() as patch:
                 patch.setattr(keep_audit, "audit_value", broken)
                 stage.change(1)
-                await until(lambda: stage.answered == [1])
+                await until_async(lambda: stage.answered == [1])
             assert (
                 stage.reports.counts["audit log failed"],
                 stage.reports.counts["change not recorded"],
             ) == (1, 1)
             stage.change(2)
-            await until(lambda: stage.offsets() == [2])
+            await until_async(lambda: stage.offsets() == [2])
 
     run(main)
 
@@ -272,7 +273,7 @@ def test_change_that_waits_for_a_thread_is_written_when_the_server_ends(stage: S
         stage.partition.clean = slowly  # type: ignore[method-assign]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.writer.run)
-            await until(busy.is_set)
+            await until_async(busy.is_set)
             stage.change(1)
             nursery.cancel_scope.cancel()
             go_on.set()
@@ -291,8 +292,8 @@ def test_full_segment_is_rolled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         async with keeping(stage):
             for offset in (1, 2, 3):
                 stage.change(offset)
-                await until(partial(has_files, offset + 1))
-            await until(lambda: stage.offsets() == [1, 2, 3])
+                await until_async(partial(has_files, offset + 1))
+            await until_async(lambda: stage.offsets() == [1, 2, 3])
 
     run(main)
 
@@ -311,10 +312,10 @@ def test_files_that_fail_at_the_start_are_opened_later(
 
     async def main() -> None:
         async with keeping(stage):
-            await until(lambda: stage.reports.counts["audit log not cleaned"] == 1)
-            await until(lambda: stage.partition.is_writable)
+            await until_async(lambda: stage.reports.counts["audit log not cleaned"] == 1)
+            await until_async(lambda: stage.partition.is_writable)
             stage.change(1)
-            await until(lambda: stage.offsets() == [1])
+            await until_async(lambda: stage.offsets() == [1])
 
     run(main)
 
@@ -329,7 +330,7 @@ def test_expired_segments_are_deleted(tmp_path: Path, monkeypatch: pytest.Monkey
         async with keeping(stage):
             stage.change(1)
             stage.change(2)
-            await until(lambda: stage.partition.log_start_offset == 2)
+            await until_async(lambda: stage.partition.log_start_offset == 2)
             assert stage.told() == [] and stage.reports.counts["audit log cleaned"] >= 1
 
     run(main)
@@ -344,6 +345,6 @@ def test_repairs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     async def main() -> None:
         async with keeping(stage):
-            await until(lambda: stage.reports.counts["audit log repaired"] == 1)
+            await until_async(lambda: stage.reports.counts["audit log repaired"] == 1)
 
     run(main)

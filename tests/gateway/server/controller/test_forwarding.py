@@ -30,8 +30,9 @@ from tests.gateway.server.controller.acting_stage import (
     error_of,
     message_of,
 )
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.upstream_peer import API_VERSIONS, Asked, Node, listening
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.usefixtures("one_slice_for_each_decision")
 CREATE_TOPICS, ENVELOPE = ApiKey.CREATE_TOPICS, ApiKey.ENVELOPE
@@ -112,7 +113,7 @@ def test_client_request_is_forwarded_to_the_leader_in_an_envelope() -> None:
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, leader.port)
             pending = stage.ask("a", validate_only=True)
-            await until(lambda: pending.done)
+            await until_async(lambda: pending.done)
             assert error_of(pending) == ErrorCode.INVALID_PARTITIONS
             [asked] = [one for one in leader.seen if one.key != API_VERSIONS]
             header, request = inside(asked)
@@ -140,7 +141,7 @@ def test_request_of_a_node_is_forwarded_without_an_envelope() -> None:
             follow(stage, leader.port)
             pending = Waiting()
             stage.acting.submit(ControllerRegistrationRequest(controller_id=1), 0, ASKER, pending)
-            await until(lambda: pending.done)
+            await until_async(lambda: pending.done)
             assert leader.seen[-1].key == REGISTRATION
             assert stage.acting.forwarding.forwarded == 0
 
@@ -157,7 +158,7 @@ def test_forwarding_refused_by_the_leader_is_an_error_of_this_server(
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, leader.port)
             pending = stage.ask("a")
-            await until(lambda: pending.done)
+            await until_async(lambda: pending.done)
             assert error_of(pending) == ErrorCode.UNKNOWN_SERVER_ERROR
             assert stage.acting.forwarding.unauthorized == unauthorized
             assert stage.reports.counts["forwarding refused"] == 1
@@ -175,7 +176,7 @@ def test_undecodable_envelope_response_times_out_with_unknown_outcome(data: byte
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, leader.port)
             pending = stage.ask("a")
-            await until(lambda: pending.done)
+            await until_async(lambda: pending.done)
             assert error_of(pending) == ErrorCode.REQUEST_TIMED_OUT, "it may have been carried out"
 
     run(main)
@@ -189,19 +190,19 @@ def test_forwarded_requests_are_counted_and_timed() -> None:
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, paused.port)
             first, second = stage.ask("a"), stage.ask("b")
-            await until(lambda: len(paused.seen) == 2)
+            await until_async(lambda: len(paused.seen) == 2)
             assert (measures.queue_length, dict(measures.waiting)) == (2, {"test": 2})
             assert (measures.forwarded, measures.remote.percentile(0.99)) == (1, None)
             first.cancel()
             second.cancel()
             follow(stage, leader.port, leader_id=3)
             third = stage.ask("c")
-            await until(lambda: third.done)
+            await until_async(lambda: third.done)
             assert (
                 measures.remote.percentile(0.5) is not None
                 and measures.queue.percentile(0.999) is not None
             )
-            await until(lambda: measures.queue_length == 0)
+            await until_async(lambda: measures.queue_length == 0)
             assert not measures.waiting
 
     run(main)
@@ -214,7 +215,7 @@ def test_waiting_requests_are_forwarded_once_a_leader_is_known() -> None:
             laters = [stage.ask(name) for name in "ab"]
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, leader.port)
-            await until(lambda: all(pending.done for pending in laters))
+            await until_async(lambda: all(pending.done for pending in laters))
             assert leader.connections == 1
 
     run(main)
@@ -227,7 +228,7 @@ def test_request_answered_with_not_controller_is_forwarded_again() -> None:
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, leader.port)
             pending = stage.ask("a")
-            await until(lambda: pending.done)
+            await until_async(lambda: pending.done)
             assert error_of(pending) == 0
 
     run(main)
@@ -242,7 +243,7 @@ def test_unreachable_leader_is_tried_again_until_the_deadline(
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, 1)
             pending = stage.ask("a")
-            await until(lambda: stage.reports.counts["request not forwarded"] >= 2)
+            await until_async(lambda: stage.reports.counts["request not forwarded"] >= 2)
             assert not pending.done, "nothing was done: it can be asked again"
             pending.complete(CreateTopicsResponse())  # its deadline passed
             await trio.sleep(0.25)
@@ -265,7 +266,7 @@ def test_request_whose_connection_was_closed_times_out_with_unknown_outcome() ->
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, leader.port)
             pending = stage.ask("a")
-            await until(lambda: pending.done)
+            await until_async(lambda: pending.done)
             assert error_of(pending) == ErrorCode.REQUEST_TIMED_OUT
             assert "not known" in message_of(pending)
             assert len([one for one in leader.seen if one.key == ENVELOPE]) == 1, (
@@ -288,7 +289,7 @@ def test_request_that_the_leader_does_not_support_is_unsupported_version() -> No
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, leader.port)
             pending = stage.ask("a")
-            await until(lambda: pending.done)
+            await until_async(lambda: pending.done)
             assert error_of(pending) == ErrorCode.UNSUPPORTED_VERSION
 
     run(main)
@@ -305,10 +306,10 @@ def test_request_to_a_paused_leader_times_out_soon_after_another_leads(
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, paused.port)
             first, second = stage.ask("a"), stage.ask("b")
-            await until(lambda: len(paused.seen) == 2)
+            await until_async(lambda: len(paused.seen) == 2)
             follow(stage, leader.port, leader_id=3)
             third = stage.ask("c")
-            await until(lambda: first.done and second.done and third.done)
+            await until_async(lambda: first.done and second.done and third.done)
             assert sorted([error_of(first), error_of(second)]) == [
                 0,
                 ErrorCode.REQUEST_TIMED_OUT,

@@ -16,6 +16,7 @@ from gateway.groups import Settings
 from gateway.groups import events as e
 from gateway.log.offset_store import OffsetStore
 from gateway.server.groups.group_driver import GroupDriver
+from tests.waiting import PATIENCE_S
 
 SETTINGS = Settings(initial_rebalance_delay_ms=0)
 
@@ -32,7 +33,7 @@ class Waiter:
         self._given.set()
 
     async def result(self) -> Any:
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             await self._given.wait()
         (result,) = self.results
         return result

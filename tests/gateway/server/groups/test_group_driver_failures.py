@@ -27,6 +27,7 @@ from tests.gateway.server.groups.group_driving import (
     running,
     submit,
 )
+from tests.waiting import until_async
 
 
 def test_failed_write_moves_the_coordinator(
@@ -59,9 +60,9 @@ def test_failed_write_moves_the_coordinator(
                 submit(driver, fetch()).results[0].groups[0].error
                 is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             )
-            with trio.fail_after(5):
-                while len(opened) < 4 or submit(driver, fetch()).results[0].groups[0].error:  # noqa: ASYNC110
-                    await trio.sleep(0.01)
+            await until_async(
+                lambda: len(opened) == 4 and not submit(driver, fetch()).results[0].groups[0].error
+            )
             # The reloaded coordinator has what was on disk, and nothing else.
             assert committed(await submit(driver, fetch()).result()) == [1]
             assert committed(await submit(driver, fetch("h")).result()) == []
@@ -148,9 +149,7 @@ def test_exception_in_the_coordinator_moves_it(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
                 )
             assert (await parked.result()).error is ErrorCode.NOT_COORDINATOR
-            with trio.fail_after(5):
-                while submit(driver, fetch()).results[0].groups[0].error:  # noqa: ASYNC110
-                    await trio.sleep(0.01)
+            await until_async(lambda: not submit(driver, fetch()).results[0].groups[0].error)
             assert committed(await submit(driver, fetch()).result()) == [1]
             assert (await submit(driver, join()).result()).generation == 1
 

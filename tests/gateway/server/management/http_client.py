@@ -19,6 +19,7 @@ from gateway.server.management.management import (
 from gateway.server.management.page_api import PageApi
 from tests.gateway.server.harness import run
 from tests.gateway.server.watched import facts
+from tests.waiting import PATIENCE_S
 
 PAGES = ["/metrics", "/livez", "/readyz", "/status", "/views"]
 
@@ -66,9 +67,9 @@ class Client:
         _, status, reason = line.split(" ", 2)
         return Reply(int(status), reason, headers, body)
 
-    async def closed(self, within_s: float = 3) -> bytes:
+    async def closed(self) -> bytes:
         """Everything that is received before the server closes."""
-        with trio.fail_after(within_s), contextlib.suppress(trio.BrokenResourceError):
+        with trio.fail_after(PATIENCE_S), contextlib.suppress(trio.BrokenResourceError):
             while data := await self.stream.receive_some():
                 self._got += data
         return self._got

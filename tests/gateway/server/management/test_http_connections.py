@@ -18,6 +18,7 @@ from tests.gateway.server.management.http_client import (
     with_client,
 )
 from tests.gateway.server.watched import facts
+from tests.waiting import PATIENCE_S
 
 
 def test_unfinished_request_is_closed_after_the_timeout(
@@ -26,12 +27,10 @@ def test_unfinished_request_is_closed_after_the_timeout(
     monkeypatch.setattr(http_connections, "HEAD_TIMEOUT_S", 0.2)
 
     async def talk(client: Client) -> None:
-        began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_drip, client)
             assert await client.closed() == b""
             nursery.cancel_scope.cancel()
-        assert trio.current_time() - began < 2
 
     with_client(talk)
 
@@ -70,7 +69,7 @@ def test_response_that_the_peer_does_not_read_is_given_up_after_the_timeout(
                 peer.connect(("127.0.0.1", port.number))
                 peer.setblocking(False)
                 wanted = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
-                with trio.fail_after(20):
+                with trio.fail_after(PATIENCE_S):
                     while True:  # until the server has given it up: nothing it sent was read
                         try:
                             peer.send(wanted)
@@ -135,19 +134,21 @@ def test_connections_that_read_no_response_make_way_for_a_new_one() -> None:
 
 def test_many_scrapers_at_once_all_get_their_page_and_other_tasks_run() -> None:
     async def main() -> None:
-        longest = 0.0
+        turns = served_between = longest = 0
 
         async def others() -> None:
-            nonlocal longest
+            nonlocal turns, served_between, longest
             while True:
-                began = trio.current_time()
+                served_between, turns = 0, turns + 1
                 await trio.lowlevel.checkpoint()
-                longest = max(longest, trio.current_time() - began)
 
         async def ask_often(port: Port) -> None:
+            nonlocal served_between, longest
             async with port.client() as client:
                 for _ in range(5):
                     assert (await client.get("/metrics")).status == 200
+                    served_between += 1
+                    longest = max(longest, served_between)
 
         async with served() as port, trio.open_nursery() as nursery:
             nursery.start_soon(others)
@@ -155,7 +156,8 @@ def test_many_scrapers_at_once_all_get_their_page_and_other_tasks_run() -> None:
                 for _ in range(20):
                     asking.start_soon(ask_often, port)
             nursery.cancel_scope.cancel()
-        assert longest < 0.25
+        assert turns > 100, "as many as pages at least"
+        assert longest <= 20, "each scraper had at most one page between two turns"
 
     run(main)
 

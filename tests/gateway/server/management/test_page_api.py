@@ -25,6 +25,7 @@ from tests.gateway.server.harness import run
 from tests.gateway.server.management.http_client import Client, Reply, served
 from tests.gateway.server.management.served_page import page
 from tests.gateway.views.view_reading import opened, view_records
+from tests.waiting import until_async
 
 END = 1057
 
@@ -47,11 +48,15 @@ async def get(client: Client, target: str, **query: object) -> Any:
 
 async def until_read(client: Client) -> dict[str, Any]:
     """The answer of /api/now once the whole log is folded."""
-    with trio.fail_after(20):
-        while True:
-            now: dict[str, Any] = await get(client, "/api/now")
-            if now["changes"] and now["changes"]["offset"] == now["log"]["end"]:
-                return now
+
+    async def now() -> dict[str, Any]:
+        return dict(await get(client, "/api/now"))
+
+    return await until_async(
+        now,
+        "the fold of the whole log",
+        lambda now: now["changes"] and now["changes"]["offset"] == now["log"]["end"],
+    )
 
 
 def test_now_has_the_figures_of_the_state() -> None:

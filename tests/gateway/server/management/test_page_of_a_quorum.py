@@ -5,6 +5,7 @@ the client that asked for one, and the token of the configuration.
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.gateway.page.test_change_index import counted
 from tests.gateway.server.harness import run
 from tests.gateway.server.management.http_client import Client
 from tests.gateway.server.own_nodes import OwnNode, cluster, lone_config, lone_node
+from tests.waiting import until_async
 
 PORT = {"management_listener": "127.0.0.1:0"}
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -34,11 +36,11 @@ async def get(node: OwnNode, target: str, *headers: str, status: int = 200) -> A
 
 async def until_shown(node: OwnNode, topics: int) -> dict[str, Any]:
     """The answer of /api/now when it counts so many topics."""
-    with trio.fail_after(10):
-        while True:
-            now: dict[str, Any] = await get(node, "/api/now")
-            if now["changes"] and now["changes"]["counts"].get("topic", 0) == topics:
-                return now
+    return await until_async(
+        lambda: get(node, "/api/now"),
+        f"{topics} topics on the page",
+        lambda now: now["changes"] and now["changes"]["counts"].get("topic", 0) == topics,
+    )
 
 
 def test_change_is_shown_with_the_client_that_asked_for_it(tmp_path: Path) -> None:
@@ -68,10 +70,9 @@ def test_every_node_describes_the_quorum(tmp_path: Path) -> None:
             await running.start(1, 2, 3)
             leader = await running.leader()
             for node in running.nodes.values():
-                now = await get(node, "/api/now")
-                with trio.fail_after(10):
-                    while now["quorum"] is None:
-                        now = await get(node, "/api/now")
+                now = await until_async(
+                    partial(get, node, "/api/now"), "the quorum", lambda now: now["quorum"]
+                )
                 quorum = now["quorum"]
                 assert quorum["leader"] == leader.ready.services.node_id
                 assert [one["id"] for one in quorum["voters"]] == [1, 2, 3]

@@ -15,6 +15,7 @@ from gateway.log.audit_log import AuditRecord, AuditSettings
 from gateway.server.management import requester
 from gateway.server.management.requester import requester_of
 from gateway.sources.audit_partition import AuditPartition
+from tests.waiting import PATIENCE_S
 
 _TIME = 1000
 
@@ -50,7 +51,7 @@ def principals(
                 await trio.sleep(0.05)
                 publish(partition)
 
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(publish_later)
                 found = [await requester_of(partition, offset, _TIME) for offset in offsets]

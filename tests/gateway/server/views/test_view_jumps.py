@@ -15,11 +15,12 @@ from gateway.server.views import view_maker
 from gateway.sources import LogDirectory
 from gateway.views import offsets
 from kwire.messages.no_op_record import NoOpRecord
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.views.test_view_maker import grown, names, removed, snapshot_of
 from tests.gateway.server.views.view_reader import reading
 from tests.gateway.sources.metadata_files import batch, topic, write_segment
 from tests.gateway.views.view_reading import opened
+from tests.waiting import until_async
 
 
 @pytest.fixture
@@ -104,9 +105,9 @@ def test_log_that_jumps_while_batches_are_made_begins_with_its_snapshot(
 
             monkeypatch.setattr(view_maker.ViewMaker, "_step", jumping)
             reader.partition("topics").read(0, 1000)
-            await until(lambda: not jumps)
+            await until_async(lambda: not jumps)
             names_now = names(await reader.read("topics"))
             assert names_now == [*sorted(f"+t{number}" for number in range(20)), "+t30"]
-            await until(lambda: not reader.maker.demands)
+            await until_async(lambda: not reader.maker.demands)
 
     run(main)

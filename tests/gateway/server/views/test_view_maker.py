@@ -27,11 +27,12 @@ from kwire.messages.no_op_record import NoOpRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.records import Record
 from kwire.uuid import Uuid
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.gateway.server.views.view_reader import ViewReader, reading
 from tests.gateway.sources.metadata_files import batch, topic, write_segment, write_snapshot
 from tests.gateway.views.view_reading import Table, opened, state, take, view_records
 from tests.shared import needs_shared
+from tests.waiting import until_async
 
 
 def names(records: Sequence[Record]) -> list[str]:
@@ -265,7 +266,7 @@ def test_memory_is_released_without_readers(
     async def main() -> None:
         async with reading(opened(directory)) as reader:
             await reader.read("topics")
-            await until(lambda: not reader.maker.cursors)
+            await until_async(lambda: not reader.maker.cursors)
             assert names(await reader.read("topics")) == ["+t1"], "and made again"
 
     run(main)
@@ -282,7 +283,7 @@ def test_record_with_too_many_changes_ends_the_views(
         async with reading(opened(directory)) as reader:
             partition = reader.partition("topics")
             partition.bytes_available(0, 1)
-            await until(lambda: partition.state is State.BROKEN)
+            await until_async(lambda: partition.state is State.BROKEN)
 
     run(main)
 

@@ -31,6 +31,7 @@ from tests.gateway.views.view_reading import (
     take,
     take_change,
 )
+from tests.waiting import PATIENCE_S
 
 #: Errors after which a client tries again: the node has just started, or is behind.
 _RETRIABLE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -52,7 +53,7 @@ async def fetched(node: OwnNode, view: str, offset: int) -> tuple[list[Record], 
 async def read_to_end(node: OwnNode, view: str, end: int, start: int = 0) -> list[Record]:
     """All records from ``start`` to ``end``, exclusive."""
     found, position = list[Record](), start
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         while position < end:
             records, position = await fetched(node, view, position)
             found += records
@@ -100,7 +101,7 @@ def test_consumer_moves_among_nodes_that_are_killed_and_restarted(tmp_path: Path
                 leader = await three.leader(*three.nodes)
                 names.append(f"t{step}")
                 assert await leader.create(names[-1]) == 0
-                with trio.fail_after(20):
+                with trio.fail_after(PATIENCE_S):
                     while len(found) < len(names):
                         node = chance.choice(list(three.nodes.values()))
                         records, position = await fetched(node, "topics", position)
@@ -185,7 +186,7 @@ def test_nodes_from_offset_0_and_from_snapshots_have_the_same_records(
             for killed, empty in ((2, False), (3, True), (1, False), (2, True)):
                 await three.leader()
                 await three.restart(killed, empty=empty)
-                with trio.fail_after(20):
+                with trio.fail_after(PATIENCE_S):
                     while len(found) < len(three.names):
                         node = chance.choice(list(three.nodes.values()))
                         records, position = await fetched(node, "topics", position)

@@ -23,7 +23,8 @@ from kwire.messages.list_offsets_request import (
 )
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
-from tests.gateway.server.harness import Client, connect, request, until
+from tests.gateway.server.harness import Client, connect, request
+from tests.waiting import until_async
 
 FETCH, LIST_OFFSETS, CREATE_TOPICS = 1, 2, 19
 #: With so many connections all are served by the same of two workers once in 10^5 runs.
@@ -75,7 +76,7 @@ class ServedWorkers:
     async def replaced(self, pid: int, worker: int = 2) -> None:
         """Wait until another process than ``pid`` serves as this worker."""
         one = self.workers.all[worker - 1]
-        await until(lambda: one.is_ready and one.pid not in (None, pid), within_s=60)
+        await until_async(lambda: one.is_ready and one.pid not in (None, pid))
 
 
 def _length(text: bytes) -> int:

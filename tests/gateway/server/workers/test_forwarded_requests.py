@@ -23,7 +23,8 @@ from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
-from tests.gateway.server.harness import HEARTBEAT, FakeGateway, handler, run, until
+from tests.gateway.server.harness import HEARTBEAT, FakeGateway, handler, run
+from tests.waiting import until_async
 
 LIST_GROUPS = 16
 PEER = Peer("PLAINTEXT", "User:bob", "10.0.0.1", 1, 1)
@@ -50,7 +51,7 @@ class Forwarding:
         self.requests = ForwardedRequests(self.context, self.sent.append)
 
     async def answered(self) -> Response:
-        await until(lambda: bool(self.sent))
+        await until_async(lambda: bool(self.sent))
         assert len(self.requests) == 0
         return self.sent.pop()
 

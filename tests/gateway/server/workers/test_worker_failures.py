@@ -16,7 +16,7 @@ import trio
 from gateway.config import ConfigError
 from gateway.server.workers import worker_processes
 from kwire.protocol import ErrorCode
-from tests.gateway.server.harness import Client, run, until
+from tests.gateway.server.harness import Client, run
 from tests.gateway.server.workers.served_workers import (
     ServedWorkers,
     close,
@@ -25,6 +25,7 @@ from tests.gateway.server.workers.served_workers import (
     served_workers,
 )
 from tests.gateway.server.workers.test_workers import commit, committed
+from tests.waiting import until_async
 
 
 async def survivors(clients: list[Client]) -> list[Client]:
@@ -66,7 +67,7 @@ def test_worker_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path) -
             assert await served.metric("kwire_request_seconds_count") > before
             await close([*clients, *again])
 
-    run(main, within_s=120)
+    run(main)
 
 
 def test_worker_that_is_told_to_stop_drains_and_is_replaced(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_worker_that_is_told_to_stop_drains_and_is_replaced(tmp_path: Path) -> N
             assert served.workers.workers[0].restarts == 1
             await close(clients)
 
-    run(main, within_s=120)
+    run(main)
 
 
 def test_suspended_worker_is_killed_and_replaced(
@@ -99,7 +100,7 @@ def test_suspended_worker_is_killed_and_replaced(
             await served.replaced(pid)
             assert served.ready.reports.counts["worker ended"] == 1
 
-    run(main, within_s=120)
+    run(main)
 
 
 def test_worker_that_cannot_start_ends_the_server(
@@ -112,7 +113,7 @@ def test_worker_that_cannot_start_ends_the_server(
             raise AssertionError("it is not ready")
 
     with pytest.raises(BaseExceptionGroup) as raised:
-        run(main, within_s=120)
+        run(main)
     assert raised.group_contains(ConfigError, match="workers: worker 2 cannot start")
 
 
@@ -142,7 +143,7 @@ def test_node_that_ends_leaves_no_worker(tmp_path: Path, signal_number: int) -> 
     assert "Traceback" not in log and "worker ended" not in log
 
     async def gone() -> None:
-        await until(lambda: not any(map(_runs, pids)), within_s=20)
+        await until_async(lambda: not any(map(_runs, pids)))
 
     run(gone)
 

@@ -38,7 +38,7 @@ def test_workers_serve_an_observed_quorum(tmp_path: Path) -> None:
             assert await server.ended() == 0
             assert '"event": "worker ended"' not in server.err
 
-    run(main, within_s=120)
+    run(main)
 
 
 def test_workers_serve_files_over_tls_with_sasl(tmp_path: Path) -> None:
@@ -57,4 +57,4 @@ def test_workers_serve_files_over_tls_with_sasl(tmp_path: Path) -> None:
             own = served.ready.workers.node.counts.events["connection accepted"]
             assert 0 < own < 12, "each of the processes had some"
 
-    run(main, within_s=120)
+    run(main)

@@ -88,7 +88,7 @@ def test_every_worker_has_the_same_record_at_the_same_offset(tmp_path: Path) -> 
                     assert await read(client, view, end) == expected, view
             await close(clients)
 
-    run(main, within_s=120)
+    run(main)
 
 
 def test_consumer_that_moves_between_workers_sees_each_record_once(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_consumer_that_moves_between_workers_sees_each_record_once(tmp_path: Pat
             assert [json.loads(one.key or b"")["name"] for one in found] == names
             await close(clients)
 
-    run(main, within_s=120)
+    run(main)
 
 
 @needs_shared
@@ -143,4 +143,4 @@ def test_workers_over_files_that_begin_at_a_snapshot_have_the_same_views(
                     assert await read(client, view, end, start) == expected, view
             await close(clients)
 
-    run(main, within_s=120)
+    run(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from kwire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchR
 from kwire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from tests.gateway.server.guarded import log_in
-from tests.gateway.server.harness import Client, run, until
+from tests.gateway.server.harness import Client, run
 from tests.gateway.server.workers.served_workers import (
     CONNECTIONS,
     ask,
@@ -32,6 +33,7 @@ from tests.gateway.server.workers.served_workers import (
     latest,
     served_workers,
 )
+from tests.waiting import until_async
 from tools.kafka_security import PLAIN_MODULE
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -64,7 +66,7 @@ def test_every_connection_reads_and_changes_one_log(tmp_path: Path) -> None:
             assert await served.metric("kwire_worker_ready") == 2
             await close(clients)
 
-    run(main, within_s=120)
+    run(main)
 
 
 def _names(clients: list[Client]) -> list[MetadataRequestTopic]:
@@ -86,7 +88,7 @@ def test_offset_of_one_worker_is_in_range_at_the_other(tmp_path: Path) -> None:
             assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
             await close(clients)
 
-    run(main, within_s=120)
+    run(main)
 
 
 def test_audit_topic_is_the_same_at_every_worker(tmp_path: Path) -> None:
@@ -95,9 +97,9 @@ def test_audit_topic_is_the_same_at_every_worker(tmp_path: Path) -> None:
             clients = await served.connections()
             for number in range(5):
                 assert await create(clients[0], f"topic-{number}") == ErrorCode.NONE
-            with trio.fail_after(20):
-                while await latest(clients[0], AUDIT_TOPIC) < 5:  # noqa: ASYNC110
-                    await trio.sleep(0.01)
+            await until_async(
+                partial(latest, clients[0], AUDIT_TOPIC), "five audit entries", lambda end: end >= 5
+            )
             end = await latest(clients[0], AUDIT_TOPIC)
             for client in clients:
                 assert await latest(client, AUDIT_TOPIC) == end
@@ -106,7 +108,7 @@ def test_audit_topic_is_the_same_at_every_worker(tmp_path: Path) -> None:
                 assert b"topic-4" in bytes(answer.records)
             await close(clients)
 
-    run(main, within_s=120)
+    run(main)
 
 
 async def join(client: Client, member: str = "") -> Any:
@@ -165,7 +167,7 @@ def test_members_of_a_group_are_at_different_workers(tmp_path: Path) -> None:
                     assert await committed(other) == 100 + number
             await close(clients)
 
-    run(main, within_s=120)
+    run(main)
 
 
 async def commit(client: Client, offset: int, member: str = "", generation: int = 1) -> None:
@@ -215,7 +217,7 @@ def test_acls_see_the_principal_of_a_client_at_any_worker(tmp_path: Path) -> Non
             assert all(worker["connections"]["SASL"] for worker in status["workers"])
             await close([*admins, *bobs])
 
-    run(main, within_s=120)
+    run(main)
 
 
 def test_stop_drains_all_workers(tmp_path: Path) -> None:
@@ -231,7 +233,7 @@ def test_stop_drains_all_workers(tmp_path: Path) -> None:
             async with trio.open_nursery() as nursery:
                 for number in range(2):
                     nursery.start_soon(join_and_wait, number)
-                await until(lambda: bool(waiting), within_s=20)
+                await until_async(lambda: bool(waiting))
             third = (await join(clients[2])).member_id
             async with trio.open_nursery() as nursery:
 
@@ -245,6 +247,6 @@ def test_stop_drains_all_workers(tmp_path: Path) -> None:
             assert len(waiting) == 3, "the third JoinGroup waits for the others, and is answered"
             for client in clients:
                 assert await client.closed() == b""
-            await until(lambda: not os.path.exists(f"/proc/{pid}"))
+            await until_async(lambda: not os.path.exists(f"/proc/{pid}"))
 
-    run(main, within_s=120)
+    run(main)
