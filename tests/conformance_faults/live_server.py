@@ -15,8 +15,8 @@ import trio
 from gateway.app import serve
 from gateway.config import Config
 from gateway.server.running_server import RunningServer
-from tests.gateway.server.harness import until
 from tests.gateway.server.own_nodes import cluster
+from tests.waiting import until_async
 
 #: Listener -> host:port.
 Listeners = dict[str, str]
@@ -48,7 +48,7 @@ async def _serve(config: Config, ready: Callable[[Listeners], None], stop: trio.
         server: RunningServer = await nursery.start(partial(serve, config, stop))
         controller = server.services.controller
         assert controller is not None, "a server with a quorum of its own"
-        await until(lambda: controller.is_active, within_s=_WAIT_S)
+        await until_async(lambda: controller.is_active)
         ready(server.listeners())
 
 

@@ -309,7 +309,7 @@ async def attack(row: Row, attacker: Client) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(send, attacker, data)
         if row.outcome == CLOSED:
-            assert await attacker.closed(within_s=10) == b"", "bytes before the close"
+            assert await attacker.closed() == b"", "bytes before the close"
         else:
             with trio.fail_after(20):
                 for _ in range(row.answers):

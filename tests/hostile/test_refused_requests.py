@@ -92,4 +92,4 @@ def test_refused_requests_of_every_api_leave_no_cycle_and_no_object(
         async with lone_node(tmp_path, **options) as node:
             assert await check(node, listener) == {}
 
-    run(main, within_s=600)
+    run(main)

@@ -153,4 +153,4 @@ def test_ready_line_waits_for_something_to_serve(tmp_path: Path) -> None:
             ready = await served.ready()
             assert ready["state"] == "ready" and ready["high_watermark"] > 0
 
-    run(main, within_s=60)
+    run(main)
