@@ -4,9 +4,11 @@ import re
 
 from sphinx.application import Sphinx
 
+from tools.site.pictures import BLOCK, ROOT, picture
+
 project = "kwire"
 author = "the kwire authors"
-extensions = ["myst_parser", "sphinxcontrib.mermaid", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx_copybutton"]
 #: The source is the top of the tree, so that the README and the pages can link to each other.
 include_patterns = [
     "README.md",
@@ -20,17 +22,19 @@ root_doc = "docs/index"
 
 # Headings are link targets under the names that GitHub gives them.
 myst_heading_anchors = 4
-myst_fence_as_directive = ["mermaid"]
 myst_links_external_new_tab = False
 
 html_theme = "furo"
 html_title = "kwire"
 html_extra_path = ["static"]
+#: Pictures are drawn for white paper.
+html_static_path = ["style"]
+html_css_files = ["pictures.css"]
 html_show_sourcelink = False
 html_copy_source = False
 
 _SECTION = re.compile(r"^## (.+)$")
-_ENTRY = re.compile(r"^\* \[([^\]]+)\]\(([^)#]+)\.md\)")
+_ENTRY = re.compile(r"^\* \[([^\]]+)\]\(([^)#]+)\.md\)(?=:|$)")
 
 
 def _add_contents(app: Sphinx, name: str, source: list[str]) -> None:
@@ -57,6 +61,19 @@ def _add_contents(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] += "\n\n" + "\n\n".join(tables) + "\n"
 
 
+def _show_pictures(app: Sphinx, name: str, source: list[str]) -> None:
+    """Put the picture of a Mermaid block in its place. A block without one is an error of the
+    build: ``python -m tools.site.pictures`` draws it.
+    """
+
+    def shown(block: re.Match[str]) -> str:
+        path = "/" + picture(block["text"]).relative_to(ROOT).as_posix()
+        return "\n".join([f"```{{image}} {path}", ":class: drawn", "```"])
+
+    source[0] = BLOCK.sub(shown, source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _add_contents)
+    app.connect("source-read", _show_pictures)
