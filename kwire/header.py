@@ -26,18 +26,33 @@ _correlation_id = struct.Struct(">i")
 
 @functools.cache
 def request_header_version(api_key: int, version: int) -> int:
-    """The request header's version (1 or 2). A version above the newest one counts as flexible if
-    that is. Raises UnknownApi.
+    """The request header's version. A version above the newest one has the header of that. Raises
+    UnknownApi.
     """
-    return 1 + _is_flexible(request_type(api_key), version)
+    return _request_header(request_type(api_key), version)
 
 
 @functools.cache
 def response_header_version(api_key: int, version: int) -> int:
-    """The response header's version (0 or 1). Raises UnknownApi."""
-    if api_key == API_VERSIONS:
+    """The response header's version. Raises UnknownApi."""
+    return _response_header(response_type(api_key), version)
+
+
+def _request_header(form: type[Message], version: int) -> int:
+    declared = _declared(form, version)
+    return 1 + _is_flexible(form, version) if declared is None else declared
+
+
+def _response_header(form: type[Message], version: int) -> int:
+    if form.API_KEY == API_VERSIONS:
         return 0
-    return int(_is_flexible(response_type(api_key), version))
+    declared = _declared(form, version)
+    return int(_is_flexible(form, version)) if declared is None else declared
+
+
+def _declared(form: type[Message], version: int) -> int | None:
+    """The header's version by the schema's ``headerVersions`` (KIP-1313)."""
+    return next((one for low, one in reversed(form.HEADER_VERSIONS) if version >= low), None)
 
 
 def _is_flexible(form: type[Message], version: int) -> bool:
@@ -73,9 +88,7 @@ def decode_request_header(
     key, version, _ = peek(frame)
     try:
         header_version = (
-            request_header_version(key, version)
-            if form is None
-            else 1 + _is_flexible(form, version)
+            request_header_version(key, version) if form is None else _request_header(form, version)
         )
     except UnknownApi as error:
         raise DecodeError(
@@ -118,7 +131,5 @@ def encode_response_header(
     ``form``: the class of the answer, where it is not the one of the registry.
     """
     head = _correlation_id.pack(correlation_id)
-    has_tags = (
-        response_header_version(api_key, version) if form is None else _is_flexible(form, version)
-    )
+    has_tags = _response_header(response_type(api_key) if form is None else form, version)
     return head + b"\0" if has_tags else head

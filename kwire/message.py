@@ -50,6 +50,8 @@ class Message(Struct):
     DEPRECATED_VERSIONS: ClassVar[range]
     LATEST_VERSION_UNSTABLE: ClassVar[bool]
     LISTENERS: ClassVar[tuple[str, ...]]
+    #: (first version, version of the header from there on); empty where the schema names none.
+    HEADER_VERSIONS: ClassVar[tuple[tuple[int, int], ...]] = ()
     _DECODERS: ClassVar[dict[int, Callable[[bytes, int, int], tuple[Any, int]]]]
     _ENCODERS: ClassVar[dict[int, Callable[[Any, Callable[[Any], None]], None]]]
 

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from kwire.codegen.model import Schema, SchemaError
+from kwire.codegen.model import MAX_VERSION, Schema, SchemaError, Versions
 from kwire.codegen.module import module_text
 from kwire.codegen.naming import snake
 from kwire.codegen.schema import load_json, parse
@@ -46,6 +46,19 @@ def read_schemas(source: Path) -> list[Schema]:
     return [found[name] for name in sorted(found)]
 
 
+def _check_headers(schemas: Iterable[Schema]) -> None:
+    """Raise SchemaError for a header version that the header's own schema lacks."""
+    known = {s.name.removesuffix("Header").lower(): s.valid for s in schemas if s.type == "header"}
+    for s in schemas:
+        for _, header in s.headers:
+            if header not in known.get(s.type, Versions(0, MAX_VERSION)):
+                raise SchemaError(
+                    s.source,
+                    s.name,
+                    f"headerVersions: {s.type} headers have versions {known[s.type]}, not {header}",
+                )
+
+
 def _texts(source: Path) -> Iterable[tuple[str, str]]:
     if source.is_dir():
         for path in sorted(source.rglob("*.json")):
@@ -68,6 +81,7 @@ def generate(source: Path) -> dict[str, str]:
     class in Kafka.
     """
     schemas = [s for s in read_schemas(source) if s.valid]
+    _check_headers(schemas)
     files = {f"{snake(s.name)}.py": module_text(s, s.source.rpartition("/")[2]) for s in schemas}
     modules = "".join(f'    "{s.name}": "{snake(s.name)}",\n' for s in schemas)
     keyed = [

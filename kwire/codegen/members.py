@@ -1,4 +1,5 @@
-"""Reads single members of a schema's JSON objects: texts, flags, version ranges, default values.
+"""Reads single members of a schema's JSON objects: texts, flags, version ranges, versions of
+headers, default values.
 
 It knows no struct and no message. A member of the wrong form raises SchemaError with file, field
 and reason. Follows ``MessageSpec`` and ``FieldSpec`` of Kafka's generator.
@@ -19,6 +20,11 @@ _INTEGERS: Mapping[str, tuple[int, int]] = {
     "int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1), "int64": (-(2**63), 2**63 - 1),
 }  # fmt: skip
 
+#: The first version of each header that has tagged fields (KIP-482).
+FLEXIBLE_HEADERS: Mapping[str, int] = {"request": 2, "response": 1}
+#: The API key whose response always has header version 0.
+API_VERSIONS = 18
+
 MESSAGE_MEMBERS = frozenset(
     [
         "name",
@@ -27,6 +33,7 @@ MESSAGE_MEMBERS = frozenset(
         "validVersions",
         "deprecatedVersions",
         "flexibleVersions",
+        "headerVersions",
         "fields",
         "commonStructs",
         "listeners",
@@ -84,6 +91,50 @@ class Members:
         if value in (False, "false"):
             return False
         raise self.fail(path, f"{member} is true or false, not {value!r}")
+
+    def headers(
+        self, raw: Mapping[str, Any], kind: str, valid: Versions, flexible: Versions, path: str
+    ) -> tuple[tuple[int, int], ...]:
+        """Return ``headerVersions`` as (first version, version of the header), without gaps from
+        version 0 on; nothing where the schema does not have them.
+        """
+        value = raw.get("headerVersions")
+        if value is None:
+            return ()
+        if kind not in ("request", "response") or not isinstance(value, Mapping) or not value:
+            raise self.fail(path, "headerVersions is an object of a request or response")
+        found = sorted((self.versions({"": key}, "", path), one) for key, one in value.items())
+        start = 0
+        for versions, header in found:
+            if not versions or versions.low != start:
+                raise self.fail(path, f"headerVersions must run from 0 on without gaps: {start}")
+            start = versions.high + 1
+            # Of a version that was removed any header may be declared.
+            self._check_header(header, kind, versions & valid, flexible, raw.get("apiKey"), path)
+        if start <= valid.high:
+            raise self.fail(path, f"headerVersions lack version {start}")
+        return tuple((versions.low, int(header)) for versions, header in found)
+
+    def _check_header(
+        self, header: Any, kind: str, versions: Versions, flexible: Versions, key: Any, path: str
+    ) -> None:
+        """Refuse a header that is flexible where the message is not, or the other way round
+        (KIP-482).
+        """
+        if not re.fullmatch("[0-9]{1,4}", str(header)):
+            raise self.fail(path, f"headerVersions: {header!r} is no version")
+        if kind == "response" and whole(key) == API_VERSIONS:
+            # A client reads this header before it knows what the server can (KIP-511).
+            is_right = int(header) == 0
+        else:
+            is_flexible = int(header) >= FLEXIBLE_HEADERS[kind]
+            is_right = flexible.covers(versions) if is_flexible else not flexible & versions
+        if not is_right:
+            raise self.fail(
+                path,
+                f"headerVersions {versions}: header version {header} does not fit"
+                f" flexibleVersions {flexible}",
+            )
 
     def versions(
         self, raw: Mapping[str, Any], member: str, path: str, missing: Versions | None = None

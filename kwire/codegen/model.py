@@ -138,5 +138,7 @@ class Schema:
     deprecated: Versions
     unstable: bool
     listeners: tuple[str, ...]
+    #: (first version, version of the header from there on), where the schema says so (KIP-1313).
+    headers: tuple[tuple[int, int], ...]
     root: Struct
     structs: tuple[Struct, ...]

@@ -173,6 +173,8 @@ def class_text(schema: Schema, struct: Struct) -> str:
         lines.append(f"    DEPRECATED_VERSIONS = {_range(schema.valid & schema.deprecated)}")
         lines.append(f"    LATEST_VERSION_UNSTABLE = {schema.unstable}")
         lines.append(f"    LISTENERS = {schema.listeners!r}")
+        if schema.headers:
+            lines.append(f"    HEADER_VERSIONS = {schema.headers!r}")
     lines.append("    FIELDS = (")
     lines += [f"        {_facts(f)}," for f in struct.fields]
     lines.append("    )")

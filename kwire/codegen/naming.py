@@ -26,6 +26,7 @@ RESERVED = frozenset(
         "API_KEY",
         "VERSIONS",
         "FLEXIBLE_VERSIONS",
+        "HEADER_VERSIONS",
         "SCHEMA",
     ]
 )

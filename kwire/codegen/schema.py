@@ -144,6 +144,7 @@ class _Parser(Members):
             deprecated=self.versions(raw, "deprecatedVersions", name, NONE),
             unstable=self.flag(raw, "latestVersionUnstable", name),
             listeners=tuple(listeners),
+            headers=self.headers(raw, kind, valid, flexible, name),
             root=root,
             structs=tuple(self.structs.values()),
         )

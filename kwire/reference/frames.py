@@ -25,16 +25,22 @@ FALLBACK_VERSION: Final = 0
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """The version of the request header: 2 for flexible versions of the api, else 1. Raises
-    UnknownApi.
+    """The version of the request header: by ``headerVersions`` of the schema (KIP-1313), else 2 for
+    flexible versions of the api and 1 for others. Raises UnknownApi.
     """
+    declared = _declared("request", api_key, version)
+    if declared is not None:
+        return declared
     return 2 if version in _flexible("request", api_key) else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """The version of the response header: 1 for flexible versions, else 0; ApiVersions always 0.
-    Raises UnknownApi.
+    """The version of the response header: by ``headerVersions`` of the schema, else 1 for flexible
+    versions and 0 for others; ApiVersions always 0. Raises UnknownApi.
     """
+    declared = _declared("response", api_key, version)
+    if declared is not None:
+        return declared
     return 1 if api_key != API_VERSIONS and version in _flexible("response", api_key) else 0
 
 
@@ -181,6 +187,11 @@ def _broken(root: Node, frame: bytes, at: int, error: Exception) -> Node:
 
 def _body(kind: str, key: int, version: int) -> Reference:
     return reference(name_by_key(kind, key), version)
+
+
+def _declared(kind: str, api_key: int, version: int) -> int | None:
+    declared = facts(name_by_key(kind, api_key)).get("headerVersions", {})
+    return next((int(one) for text, one in declared.items() if version in span(text)), None)
 
 
 def _flexible(kind: str, api_key: int) -> range:

@@ -9,6 +9,7 @@ import json
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +17,8 @@ from click.testing import CliRunner
 from gateway.cli.generate import command
 from kwire.codegen.generate import generate, stale, tree, write
 from kwire.codegen.model import SchemaError
+from kwire.errors import UnsupportedVersion
+from kwire.header import decode_request_header
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = {
@@ -97,6 +100,42 @@ def test_generate_refuses_to_remove_files_that_it_did_not_write(tmp_path: Path) 
     )
     assert result.exit_code == 1
     assert "choose another --out" in result.output
+
+
+def test_declared_header_versions_are_used_and_have_to_exist(tmp_path: Path) -> None:
+    fields = [{"name": "A", "type": "int32", "versions": "0+"}]
+    thing = {
+        "apiKey": 900,
+        "type": "request",
+        "name": "ThingRequest",
+        "validVersions": "0-2",
+        "flexibleVersions": "1+",
+        "headerVersions": {"0": "1", "1": "2", "2+": "3"},
+        "fields": fields,
+    }
+    (tmp_path / "ThingRequest.json").write_text(json.dumps(thing), encoding="utf-8")
+    text = generate(tmp_path)["thing_request.py"]
+    made: dict[str, Any] = {"__name__": "thing_request"}
+    exec(text, made)
+    form = made["ThingRequest"]
+    assert form.HEADER_VERSIONS == ((0, 1), (1, 2), (2, 3))
+    for version, size in ((0, 10), (1, 11)):
+        frame = bytes.fromhex(f"0384 {version:04x} 00000007 ffff 00")
+        header, at = decode_request_header(frame, form=form)
+        assert (header.correlation_id, at) == (7, size)
+    # kwire's own header has no version 3 yet.
+    with pytest.raises(UnsupportedVersion):
+        decode_request_header(bytes.fromhex("0384 0002 00000007 ffff 00"), form=form)
+    header_schema = {
+        "type": "header",
+        "name": "RequestHeader",
+        "validVersions": "1-2",
+        "flexibleVersions": "2+",
+        "fields": fields,
+    }
+    (tmp_path / "RequestHeader.json").write_text(json.dumps(header_schema), encoding="utf-8")
+    with pytest.raises(SchemaError, match="request headers have versions 1-2, not 3"):
+        generate(tmp_path)
 
 
 def test_the_command_names_file_field_and_rule(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kwire.codegen.model import MAX_VERSION, NONE, SchemaError, Versions
 from kwire.codegen.schema import load_json, parse, strip_comments
+from kwire.header import request_header_version, response_header_version
+
+SCHEMAS = sorted((Path(__file__).parents[3] / "schemas/kafka").glob("*.json"))
 
 
 def request(*fields: Any, **changes: Any) -> dict[str, Any]:
@@ -46,6 +50,21 @@ COMMON = {"name": "S", "versions": "0+", "fields": [f()]}
         (request(flexibleVersions="1-2"), "must be open-ended"),
         (request(flexibleVersions=...), "flexibleVersions is missing"),
         (request(unheardOf=1), "unknown member 'unheardOf'"),
+        (request(headerVersions="0+"), "headerVersions is an object"),
+        (request(headerVersions={}), "headerVersions is an object"),
+        (request(headerVersions={"1": "1", "2+": "2"}), "without gaps: 0"),
+        (request(headerVersions={"0": "1", "2+": "2"}), "without gaps: 1"),
+        (request(headerVersions={"0-1": "1", "1+": "2"}), "without gaps: 2"),
+        (request(headerVersions={"0-1": "1", "2": "2"}), "lack version 3"),
+        (request(headerVersions={"none": "1", "0+": "1"}), "without gaps"),
+        (request(headerVersions={"0-1": "1", "2+": "two"}), "'two' is no version"),
+        (request(headerVersions={"0+": "1"}), "header version 1 does not fit flexibleVersions 2+"),
+        (request(headerVersions={"0+": "2"}), "header version 2 does not fit flexibleVersions 2+"),
+        (
+            request(type="response", apiKey=18, headerVersions={"0-1": "0", "2+": "1"}),
+            "header version 1 does not fit",
+        ),
+        (request(type="data", apiKey=..., headerVersions={"0+": "1"}), "headerVersions is an"),
         (request(f(), f("a")), "two fields share one name"),
         (request(f(type="int31")), "unknown type 'int31'"),
         (request(f(type="[][]int32")), "array of arrays"),
@@ -159,6 +178,36 @@ def test_defaults_of_every_type() -> None:
 def test_tagged_fields_without_versions_take_their_tagged_versions() -> None:
     schema = parse(request({"name": "A", "type": "int32", "tag": 0, "taggedVersions": "2+"}), "x")
     assert schema.root.fields[0].versions == Versions(2, MAX_VERSION)
+
+
+def test_declared_headers_are_kept_by_their_first_versions() -> None:
+    declared = {"2": "2", "3+": "3", "0-1": "1"}
+    assert parse(request(headerVersions=declared), "x").headers == ((0, 1), (2, 2), (3, 3))
+    answer = request(type="response", headerVersions={"0-1": 0, "2+": 1})
+    assert parse(answer, "x").headers == ((0, 0), (2, 1))
+    assert parse(request(), "x").headers == ()
+
+
+@pytest.mark.parametrize("kind", ["request", "response"])
+def test_headers_of_every_api_fit_its_flexible_versions(kind: str) -> None:
+    """The versions that are computed today, declared as Kafka 4.5 declares them."""
+    compute = request_header_version if kind == "request" else response_header_version
+    schemas = [load_json(path.read_text(encoding="utf-8"), path.name) for path in SCHEMAS]
+    apis = [one for one in schemas if one.get("type") == kind and one["validVersions"] != "none"]
+    assert len(apis) > 80
+    for api in apis:
+        first = Versions.parse(api["validVersions"])
+        by_version = [compute(api["apiKey"], version) for version in range(first.high + 1)]
+        declared = {
+            f"{version}+" if version == first.high else str(version): header
+            for version, header in enumerate(by_version)
+        }
+        headers = parse({**api, "headerVersions": declared}, "x").headers
+        assert [header for _, header in headers] == by_version
+        wrong = {**declared, f"{first.high}+": by_version[-1] + 1 - 2 * (by_version[-1] % 2)}
+        if kind == "response":
+            with pytest.raises(SchemaError, match="does not fit"):
+                parse({**api, "headerVersions": wrong}, "x")
 
 
 def test_numbers_may_be_written_as_strings() -> None:

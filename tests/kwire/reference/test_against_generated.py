@@ -174,3 +174,24 @@ def _mutated(raw: bytes, rng: random.Random) -> bytes:
         elif at < len(data):
             data[at] = rng.choice(_TELLING) if how < 6 else data[at] ^ 1 << rng.randrange(8)
     return bytes(data)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_unknown_tag_that_comes_twice_is_read_twice_and_never_written(family: str) -> None:
+    """As the classes of Kafka 4.3.1 do: reading keeps both fields, writing refuses the second."""
+    twice, done = [(5000, b"a"), (5000, b"b")], 0
+    section = b"\x02" + b"".join(b"\x88\x27\x01" + data for _, data in twice)
+    for cls, codec in _pairs(family):
+        if codec.version not in cls.FLEXIBLE_VERSIONS:
+            continue
+        blank = cls().encode(codec.version)
+        assert blank[-1:] == b"\0", "the tag section of the message itself is its end"
+        data = blank[:-1] + section
+        message, value = cls.decode(data, codec.version), codec.parse(data)
+        assert message.unknown_tags == value[UNKNOWN_TAGS] == twice
+        with pytest.raises(EncodeError, match="5000 after 5000"):
+            message.encode(codec.version)
+        with pytest.raises(EncodeError, match="5000 after 5000"):
+            codec.build(value)
+        done += 1
+    assert done or family != "kafka"
