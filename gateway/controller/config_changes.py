@@ -47,6 +47,9 @@ _WITH_LISTS: Final = (ResourceType.TOPIC, ResourceType.BROKER)
 
 #: The changes of one resource in the order of the records: name -> new value, None to unset it.
 _Changes = dict[str, str | None]
+#: :func:`increments` or :func:`replacement`: turns the entries of a resource into changes, in
+#: slices, given the keys that are set now.
+_ChangesOf = Callable[[Resource, Any, Mapping[str, str]], Slices[_Changes]]
 
 
 class Operation(enum.IntEnum):
@@ -62,12 +65,11 @@ def config_api(
     *,
     key: ApiKey,
     operation: str,
-    changes_of: Callable[[Resource, Any, Mapping[str, str]], _Changes],
+    changes_of: _ChangesOf,
     response: Callable[..., Message],
     result: Callable[..., Any],
 ) -> AdminApi:
-    """Return the descriptor of an API that changes configurations by ``changes_of``
-    (:func:`increments` or :func:`replacement`).
+    """Return the descriptor of an API that changes configurations by ``changes_of``.
 
     ``response`` has one ``result`` for each resource of the request.
     """
@@ -95,19 +97,20 @@ def config_api(
 
 def alter_configs(
     resources: Iterable[Any],
-    changes_of: Callable[[Resource, Any, Mapping[str, str]], _Changes],
+    changes_of: _ChangesOf,
     result_type: Callable[..., Any],
     context: ControllerRequestContext,
 ) -> Slices[tuple[list[Message], list[Any]]]:
     """Return the records that change ``resources``, and a ``result_type`` for each of them. Raises
     ApiError for more records than one request may make.
-
-    ``changes_of`` is :func:`increments` or :func:`replacement`. It turns the entries of a resource
-    into changes, given the keys that are set now.
     """
     # All of them first: whether a resource is there twice is not known before the last one.
-    asked = [(Resource(one.resource_type, one.resource_name), one.configs) for one in resources]
-    count = Counter(resource for resource, _ in asked)
+    asked: list[tuple[Resource, Any]] = []
+    count: Counter[Resource] = Counter()
+    for one in resources:
+        asked.append((Resource(one.resource_type, one.resource_name), one.configs))
+        count[asked[-1][0]] += 1
+        yield
     records: list[Message] = []
     results = []
     for resource, configs in asked:
@@ -118,7 +121,7 @@ def alter_configs(
             if count[resource] > 1:
                 # None of them is carried out: their order would decide (ControllerApis).
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            made = _alter_one(resource, configs, changes_of, context)
+            made = yield from _alter_one(resource, configs, changes_of, context)
         # The other resources of the request are carried out.
         except ApiError as refusal:
             result.error_code, result.error_message = refusal.error, refusal.message
@@ -133,9 +136,9 @@ def alter_configs(
 def _alter_one(
     resource: Resource,
     configs: Any,
-    changes_of: Callable[[Resource, Any, Mapping[str, str]], _Changes],
+    changes_of: _ChangesOf,
     context: ControllerRequestContext,
-) -> list[ConfigRecord]:
+) -> Slices[list[ConfigRecord]]:
     # Loggers are changed by the broker itself, and never reach the controller in Kafka.
     if resource.type not in KEYS:
         raise ApiError(
@@ -148,14 +151,20 @@ def _alter_one(
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     before = context.image.configs.get(resource, {})
     # Against the proposals and not the committed image, so that two requests in a row add up.
-    changes = changes_of(resource, configs, before)
-    after = {name: value for name, value in {**before, **changes}.items() if value is not None}
-    # Refused here: the record could not be encoded, and ``encode`` has no key to name.
-    _check_sizes(changes)
+    changes = yield from changes_of(resource, configs, before)
+    after = dict(before)
+    for name, value in changes.items():
+        if value is None:
+            after.pop(name, None)
+        else:
+            # Refused here: the record could not be encoded, and ``encode`` has no key to name.
+            _check_size(name, value)
+            after[name] = value
+        yield
     _check_min_isr(resource, changes, context)
     # The whole configuration after the change is checked, not the changed keys: keys limit one
     # another. Existence comes last, as in ConfigurationControlManager.validateAlterConfig.
-    check_configs(resource, after)
+    yield from check_configs(resource, after)
     check_exists(resource, context)
     return [
         ConfigRecord(
@@ -167,7 +176,7 @@ def _alter_one(
 
 def increments(
     resource: Resource, configs: Iterable[AlterableConfig], before: Mapping[str, str]
-) -> _Changes:
+) -> Slices[_Changes]:
     """Change the keys of the request, and keep all others (KIP-339). Raises ApiError."""
     # Null stands for the removal of a key, which has an operation of its own.
     unset = [
@@ -179,13 +188,16 @@ def increments(
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(unset)}"
         )
-    changes = {
-        config.name: _incremented(resource, config, before.get(config.name)) for config in configs
-    }
+    changes: _Changes = {}
+    for config in configs:
+        changes[config.name] = _incremented(resource, config, before.get(config.name))
+        yield
     return _worth_a_record(resource, changes, before)
 
 
-def replacement(resource: Resource, configs: Iterable[Any], before: Mapping[str, str]) -> _Changes:
+def replacement(
+    resource: Resource, configs: Iterable[Any], before: Mapping[str, str]
+) -> Slices[_Changes]:
     """Set the keys of the request, and unset all others. Raises ApiError.
 
     A client that changes one key must read and send all others, which loses the change of another
@@ -196,6 +208,7 @@ def replacement(resource: Resource, configs: Iterable[Any], before: Mapping[str,
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(unset)}"
         )
+    yield
     given: _Changes = {config.name: config.value for config in configs}
     # Behind the keys that are set, as ``legacyAlterConfigResource`` orders its records.
     left_out: _Changes = dict.fromkeys(name for name in before if name not in given)
@@ -236,15 +249,32 @@ def _listed(
     # (ConfigurationControlManager.getParts).
     text = key.default if current is None else current
     parts = [part for part in (text or "").split(",") if part]
-    for value in _split(config.value or ""):
-        if operation is Operation.SUBTRACT:
-            # A value that is not in the list is no error (``List.remove``).
-            if value in parts:
-                parts.remove(value)
-        # Once only: an APPEND that a client repeats changes nothing.
-        elif value not in parts:
-            parts.append(value)
-    return ",".join(parts)
+    change = subtracted if operation is Operation.SUBTRACT else appended
+    return ",".join(change(parts, _split(config.value or "")))
+
+
+def appended(parts: Iterable[str], values: Iterable[str]) -> list[str]:
+    """Return ``parts`` and those of ``values`` that are not among them.
+
+    Each once only: an APPEND that a client repeats changes nothing.
+    """
+    known = list(parts)
+    there = set(known)
+    return known + [value for value in dict.fromkeys(values) if value not in there]
+
+
+def subtracted(parts: Iterable[str], values: Iterable[str]) -> list[str]:
+    """Return ``parts`` without the first one that equals each of ``values`` (``List.remove``). A
+    value that is not in the list is no error.
+    """
+    left = Counter(values)
+    kept = []
+    for part in parts:
+        if left[part]:
+            left[part] -= 1
+        else:
+            kept.append(part)
+    return kept
 
 
 def _split(text: str) -> list[str]:
@@ -258,15 +288,14 @@ def _split(text: str) -> list[str]:
     return parts if text == "" or parts != [""] else []
 
 
-def _check_sizes(changes: _Changes) -> None:
-    for name, value in changes.items():
-        # In bytes of UTF-8, as the length in the record is counted.
-        if value is not None and len(value.encode()) > _VALUE_BYTES_MAX:
-            raise ApiError(
-                ErrorCode.INVALID_CONFIG,
-                f"The value of {name} would have {len(value.encode())} bytes, "
-                f"{_VALUE_BYTES_MAX} are the most.",
-            )
+def _check_size(name: str, value: str) -> None:
+    # In bytes of UTF-8, as the length in the record is counted.
+    if len(value.encode()) > _VALUE_BYTES_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"The value of {name} would have {len(value.encode())} bytes, "
+            f"{_VALUE_BYTES_MAX} are the most.",
+        )
 
 
 def _check_min_isr(

@@ -314,8 +314,10 @@ class Group:
     def _count(self, member: Member, sign: int) -> None:
         for name in {protocol.name for protocol in member.protocols}:
             self._supported[name] += sign
-        if sign < 0:
-            self._supported = +self._supported
+            # Only those of the member: others may have thousands, and all members may leave at
+            # once.
+            if not self._supported[name]:
+                del self._supported[name]
         self._charge(member.owner, members=sign, member_bytes=sign * member.size)
 
     def _charge(

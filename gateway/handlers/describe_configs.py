@@ -96,10 +96,12 @@ def _result(
     fault, why = _fault(asked, context)
     result = _refused(asked, fault, why)
     if not fault:
+        # A set: a request may name as many keys as a broker has.
+        keys = frozenset(asked.configuration_keys or ())
         result.configs = [
             _config(entry, request)
             for entry in _entries(asked, context)
-            if not asked.configuration_keys or entry.name in asked.configuration_keys
+            if not keys or entry.name in keys
         ]
     return result
 

@@ -118,7 +118,7 @@ def partitions_become_fewer() -> Context:
 @mutant("configs.unknown-config")
 def unknown_keys_are_taken() -> Context:
     """A topic may have a configuration that Kafka does not know."""
-    return patched(config_changes, check_configs=lambda resource, configs: None)
+    return patched(config_changes, check_configs=lambda resource, configs: iter(()))
 
 
 @mutant("configs.unknown-topic")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -57,3 +58,40 @@ def calls_per_step(work: Generator[Any, Any, Any]) -> tuple[Any, int]:
         finally:
             sys.setprofile(None)
         longest = max(longest, calls)
+
+
+def lines_run(function: Callable[[], object]) -> int:
+    """The number of lines of Python that ``function`` runs, in loops each time."""
+    lines = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    sys.settrace(count)
+    try:
+        function()
+    finally:
+        sys.settrace(None)
+    return lines
+
+
+class Compared(str):
+    """A string that counts in ``comparisons`` how often it was compared for equality."""
+
+    comparisons = 0
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.comparisons += 1
+        return str.__eq__(self, other)
+
+
+@contextlib.contextmanager
+def comparisons_max(most: int) -> Iterator[None]:
+    """Fail if the block compares strings of type :class:`Compared` more often."""
+    Compared.comparisons = 0
+    yield
+    assert Compared.comparisons <= most

@@ -14,6 +14,7 @@ from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDeci
 from gateway.controller.errors import ApiError
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.slices import Slices
 from gateway.streamed import Streamed, respond
 from kwire.cluster.image import QuotaEntity
 from kwire.message import Message
@@ -70,7 +71,7 @@ def alter_client_quotas(
             if entity in results:
                 raise _invalid(f"Ignoring duplicate entity {dict(entity)}")
             results[entity] = _result(entity, None)
-            made = _alter(entity, entry.ops, context)
+            made = yield from _alter(entity, entry.ops, context)
         except ApiError as refusal:
             results[entity] = _result(entity, refusal)
         else:
@@ -83,18 +84,24 @@ def alter_client_quotas(
 
 def _alter(
     entity: QuotaEntity, ops: list[OpData], context: ControllerRequestContext
-) -> list[ClientQuotaRecord]:
+) -> Slices[list[ClientQuotaRecord]]:
     changes: _Changes = {op.key: None if op.remove else op.value for op in ops}
     # None of the values counts, as in ClientQuotaControlManager: their order would decide.
     if len(changes) < len(ops):
         raise _invalid(f"Duplicate quota key, not updating quota for this entity {dict(entity)}")
     keys = _keys_of(entity)
     before = context.image.quotas.get(entity, {})
-    return [
-        ClientQuotaRecord(entity=_named(entity), key=key, value=value or 0.0, remove=value is None)
-        for key, value in changes.items()
-        if _is_change(key, value, keys, before)
-    ]
+    records = []
+    for key, value in changes.items():
+        if _is_change(key, value, keys, before):
+            removes = value is None
+            records.append(
+                ClientQuotaRecord(
+                    entity=_named(entity), key=key, value=value or 0.0, remove=removes
+                )
+            )
+        yield
+    return records
 
 
 def _keys_of(entity: QuotaEntity) -> _Keys:

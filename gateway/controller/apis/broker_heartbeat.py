@@ -193,7 +193,7 @@ def _failed(
     """Take failed log directories, and the replicas in them, offline (KIP-858)."""
     # Directories that were reported before are no more among the broker's log_dirs
     # (directoryIntersection), so they make no second record.
-    failed = [one for one in broker.log_dirs if one in request.offline_log_dirs]
+    failed = frozenset(broker.log_dirs).intersection(request.offline_log_dirs)
     # At a lower level the registration has no directories.
     if not is_directory_assignment_supported(context.level) or not failed:
         return []

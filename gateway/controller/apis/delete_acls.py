@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from gateway.controller.acl_filters import MATCH, Acl, AclFilter, resource_type_name
@@ -85,7 +85,8 @@ class _Search:
         self._by_name: dict[str, list[AccessControlEntryRecord]] = {}
         self._found: dict[AclFilter, _Found] = {}
         self._looks = 0
-        self._longest = 0
+        #: Lengths of the names of ACLs: no other beginning of a name is one of them.
+        self._lengths: list[int] = []
 
     def index(self) -> Slices[None]:
         """Sort all ACLs by resource name. To be run once, before :meth:`find`."""
@@ -93,14 +94,14 @@ class _Search:
             self._by_name.setdefault(acl.resource_name, []).append(acl)
             if count % _LOOKS_PER_SLICE == 0:
                 yield
-        self._longest = max(map(len, self._by_name), default=0)
+        self._lengths = sorted(set(map(len, self._by_name)))
 
     def find(self, wanted: AclFilter) -> Slices[_Found]:
         """The ACLs that ``wanted`` matches. Raises ApiError when too many were looked at."""
         if wanted not in self._found:
             found: _Found = {}
             for count, acl in enumerate(self._candidates(wanted)):
-                if wanted.matches(acl):
+                if acl is not None and wanted.matches(acl):
                     found[acl.id] = Acl.of(acl)
                 # During the search: one filter may match every ACL of the cluster.
                 if len(found) > OPERATION_RECORDS_MAX:
@@ -111,25 +112,29 @@ class _Search:
             self._found[wanted] = found
         return self._found[wanted]
 
-    def _candidates(self, wanted: AclFilter) -> Iterator[AccessControlEntryRecord]:
+    def _candidates(self, wanted: AclFilter) -> Iterator[AccessControlEntryRecord | None]:
+        """Yield the ACLs to look at, and None after a search that finds none."""
         name = wanted.resource_name_filter
         # No name to look up: every ACL is a candidate.
         if name is None:
             self._look(len(self._acls))
             yield from self._acls.values()
             return
-        names = {name}
-        if wanted.pattern_type_filter == MATCH:  # patterns that cover the name: prefixes, wildcard
-            # Instead of all ACLs: a prefix that covers the name is one of its beginnings.
-            names |= {
-                WILDCARD,
-                *(name[:length] for length in range(1, min(len(name), self._longest + 1))),
-            }
-        self._look(len(names))
-        for one in names:
-            acls = self._by_name.get(one, [])
-            self._look(len(acls))
-            yield from acls
+        if wanted.pattern_type_filter != MATCH:
+            yield from self._named(name)
+            return
+        # Patterns that cover the name, instead of all ACLs: a prefix that covers the name is one of
+        # its beginnings. They are made one by one: all of a long name's take gigabytes.
+        for length in self._lengths:
+            if length <= len(name):
+                yield from self._named(name[:length]) or (None,)
+        if not name.startswith(WILDCARD):
+            yield from self._named(WILDCARD)
+
+    def _named(self, name: str) -> Sequence[AccessControlEntryRecord]:
+        acls = self._by_name.get(name, ())
+        self._look(1 + len(acls))
+        return acls
 
     def _look(self, count: int) -> None:
         self._looks += count

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.controller.admin_api import AdminApi, Refusal, Resource
+from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDecision
 from gateway.controller.configs.config_records import MIN_ISR
 from gateway.controller.errors import ApiError
 from gateway.controller.features import SUPPORTED, needed_metadata_version
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.slices import Slices
 from kwire.cluster.image import BROKER_RESOURCE, METADATA_VERSION
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord
@@ -31,7 +32,7 @@ from kwire.protocol.metadata_version import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from kwire.message import Message
     from kwire.messages.update_features_request import UpdateFeaturesRequest
@@ -49,9 +50,16 @@ class _Upgrade(enum.IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+class _Offers(NamedTuple):
+    """The ranges of features that the other nodes support, by name; ``names`` are all of these."""
+
+    nodes: list[tuple[str, Mapping[str, tuple[int, int]]]]
+    names: set[str]
+
+
 def update_features(
     request: UpdateFeaturesRequest, context: ControllerRequestContext
-) -> ControllerResult:
+) -> SlicedDecision:
     """Return the records of all levels. Raises ApiError with the error of the first feature that
     has one.
     """
@@ -61,10 +69,12 @@ def update_features(
     # Dependencies are checked against the levels after the whole request, so that one request can
     # raise metadata.version and a feature that needs it (KIP-1022).
     proposed = {**context.image.features, **{name: level for name, (level, _) in asked.items()}}
+    offers = yield from _offers(context)
     records: list[Message] = []
     try:
         for name, (level, upgrade) in asked.items():
-            _check(name, level, upgrade, context)
+            yield
+            _check(name, level, upgrade, offers, context)
             # kraft.version is no FeatureLevelRecord: the quorum writes it as a control record
             # (KIP-853).
             if name != KRAFT_VERSION:
@@ -97,7 +107,9 @@ def update_features(
     )
 
 
-def _check(name: str, level: int, upgrade: int, context: ControllerRequestContext) -> None:
+def _check(
+    name: str, level: int, upgrade: int, offers: _Offers, context: ControllerRequestContext
+) -> None:
     # The order of the checks is that of ``FeatureControlManager.updateFeature``.
     if upgrade not in tuple(_Upgrade):
         raise _refused(name, level, "The controller does not support the given upgrade type.")
@@ -107,7 +119,7 @@ def _check(name: str, level: int, upgrade: int, context: ControllerRequestContex
         raise _refused(name, level, "A feature version cannot be less than 0.")
     # Before the direction is looked at, as in ``updateFeature``: an unsupported level is refused in
     # both.
-    why = _why_unsupported(name, level, context)
+    why = _why_unsupported(name, level, offers, context)
     if why is not None:
         raise _refused(name, level, why)
     # A mistyped level must not become a downgrade.
@@ -162,26 +174,41 @@ def _check_dependencies(name: str, level: int, proposed: Mapping[str, int]) -> N
         )
 
 
-def _why_unsupported(name: str, level: int, context: ControllerRequestContext) -> str | None:
-    """Return the node that does not support the level, or None (``reasonNotSupported``)."""
-    nodes = [(f"Local controller {context.settings.node_id}", SUPPORTED.get(name, _NOT_SUPPORTED))]
-    nodes += [
-        (f"Broker {broker_id}", _range(name, one.features))
-        for broker_id, one in sorted(context.image.brokers.items())
+def _offers(context: ControllerRequestContext) -> Slices[_Offers]:
+    """Return what the brokers and the other controllers support, once for all features."""
+    registered: list[tuple[str, Any]] = [
+        (f"Broker {node_id}", one) for node_id, one in sorted(context.image.brokers.items())
     ]
-    # This node's own features were checked first: its registration may be that of an older release.
-    others = {
-        node_id: one
-        for node_id, one in context.image.controllers.items()
-        if node_id != context.settings.node_id
-    }
     # Below that level controllers do not register, and their features are not known.
     if is_controller_registration_supported(context.level):
-        nodes += [
-            (f"Controller {node_id}", _range(name, one.features))
-            for node_id, one in sorted(others.items())
+        registered += [
+            (f"Controller {node_id}", one)
+            for node_id, one in sorted(context.image.controllers.items())
+            # Its own features are checked first: its registration may be of an older release.
+            if node_id != context.settings.node_id
         ]
-    for who, (low, high) in nodes:
+    offers = _Offers([], set())
+    for who, node in registered:
+        ranges = {
+            one.name: (one.min_supported_version, one.max_supported_version)
+            for one in node.features
+        }
+        offers.nodes.append((who, ranges))
+        offers.names.update(ranges)
+        yield
+    return offers
+
+
+def _why_unsupported(
+    name: str, level: int, offers: _Offers, context: ControllerRequestContext
+) -> str | None:
+    """Return the node that does not support the level, or None (``reasonNotSupported``)."""
+    own = f"Local controller {context.settings.node_id}", SUPPORTED
+    # Level 0 of a feature that no other node knows is supported by each of them: a request may name
+    # thousands, and a cluster may have hundreds of nodes.
+    others = offers.nodes if level or name in offers.names else ()
+    for who, ranges in (own, *others):
+        low, high = ranges.get(name, _NOT_SUPPORTED)
         if not low <= level <= high:
             return (
                 f"{who} only supports versions {_written(low, high)}"
@@ -191,14 +218,9 @@ def _why_unsupported(name: str, level: int, context: ControllerRequestContext) -
     # A controller without a registration may run a release that cannot read the new records.
     if is_controller_registration_supported(context.level):
         for node_id in context.settings.serving_nodes:
-            if node_id != context.settings.node_id and node_id not in others:
+            if node_id != context.settings.node_id and node_id not in context.image.controllers:
                 return f"controller {node_id} has not registered, and may not support this feature"
     return None
-
-
-def _range(name: str, features: Iterable[Any]) -> tuple[int, int]:
-    offered = {one.name: (one.min_supported_version, one.max_supported_version) for one in features}
-    return offered.get(name, _NOT_SUPPORTED)
 
 
 def _written(low: int, high: int) -> str:

@@ -23,6 +23,7 @@ from gateway.controller.request_context import ControllerRequestContext
 from gateway.controller.topic_names import name_fault
 from gateway.java.text import parse_integer
 from gateway.ports import AUDIT_TOPIC
+from gateway.slices import Slices, pieces
 from gateway.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 
@@ -51,6 +52,8 @@ KEYS: Final[Mapping[int, Mapping[str, ConfigKey]]] = MappingProxyType({
     ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
     ResourceType.GROUP: GROUP_KEYS,
 })  # fmt: skip
+#: Keys of a broker that are looked at between two slices.
+_KEYS_PER_SLICE: Final = 100
 _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
 
 
@@ -78,15 +81,16 @@ def check_allowed(resource: Resource, context: ControllerRequestContext) -> None
         raise ApiError(error, "Authorization failed.")
 
 
-def check_configs(resource: Resource, configs: Mapping[str, str]) -> None:
+def check_configs(resource: Resource, configs: Mapping[str, str]) -> Slices[None]:
     """Raise ApiError unless the name of ``resource`` is valid and it may have ``configs``, all of
-    them.
+    them. In slices: a broker may have any number of keys.
     """
+    yield
     match resource.type:
         case ResourceType.TOPIC:
             _check_topic(resource.name, configs)
         case ResourceType.BROKER:
-            _check_broker(resource.name, configs)
+            yield from _check_broker(resource.name, configs)
         case ResourceType.CLIENT_METRICS:
             _check_client_metrics(resource.name, configs)
         case ResourceType.GROUP:
@@ -143,7 +147,7 @@ def _check_topic(name: str, configs: Mapping[str, str]) -> None:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def _check_broker(name: str, configs: Mapping[str, str]) -> None:
+def _check_broker(name: str, configs: Mapping[str, str]) -> Slices[None]:
     if name:
         try:
             node_id = parse_integer(name, 32)
@@ -162,25 +166,32 @@ def _check_broker(name: str, configs: Mapping[str, str]) -> None:
         "prefix",
     )
     try:
-        for key, value in configs.items():
-            # The value of an unknown key cannot be checked: only its plug-in knows the type.
-            if key in BROKER_KEYS:
-                BROKER_KEYS[key].parse(value)
+        for some in pieces(configs.items(), _KEYS_PER_SLICE):
+            for key, value in some:
+                # The value of an unknown key cannot be checked: only its plug-in knows the type.
+                if key in BROKER_KEYS:
+                    BROKER_KEYS[key].parse(value)
+            yield
     except ConfigError as error:
         # INVALID_REQUEST where a topic gets INVALID_CONFIG: in Kafka the broker checks before it
         # forwards.
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if not name:
         # Key stores, listeners and directories differ from broker to broker (PerBrokerConfigs).
-        of_one = {
-            key
-            for key in configs
-            if _OF_LISTENER.fullmatch(key) or (key in BROKER_KEYS and BROKER_KEYS[key].per_broker)
-        }
+        of_one: set[str] = set()
+        for keys in pieces(configs, _KEYS_PER_SLICE):
+            of_one |= {key for key in keys if _is_of_one_broker(key)}
+            yield
         _refuse_some(
             of_one,
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
+
+
+def _is_of_one_broker(key: str) -> bool:
+    return _OF_LISTENER.fullmatch(key) is not None or (
+        key in BROKER_KEYS and BROKER_KEYS[key].per_broker
+    )
 
 
 def _refuse_some(names: Iterable[str], why: str) -> None:

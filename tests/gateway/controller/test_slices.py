@@ -46,6 +46,18 @@ def configured(name: str, **entry: Any) -> Message:
     return made(name, resources=resources)
 
 
+def of_one_broker() -> dict[str, Any]:
+    """Keys of a plug-in, which only the broker knows."""
+    configs = [
+        {"name": f"plugin.{number}", "value": "1", "config_operation": 0} for number in NUMBERS
+    ]
+    return {"resource_type": 4, "resource_name": "1", "configs": configs}
+
+
+def removed_quotas() -> list[dict[str, Any]]:
+    return [{"key": f"key{number}", "value": 0.0, "remove": True} for number in NUMBERS]
+
+
 def acl(name: str) -> dict[str, Any]:
     return {
         "resource_type": 2,
@@ -101,12 +113,25 @@ REQUESTS: dict[str, Callable[[], Any]] = {
     "IncrementalAlterConfigs": lambda: configured(
         "IncrementalAlterConfigsRequest", config_operation=0
     ),
+    "IncrementalAlterConfigs of one broker": lambda: made(
+        "IncrementalAlterConfigsRequest", resources=[of_one_broker()]
+    ),
     "AlterConfigs": lambda: configured("AlterConfigsRequest"),
     "CreateAcls": lambda: made(
         "CreateAclsRequest", creations=[acl(f"t{number}") for number in NUMBERS]
     ),
     "AlterClientQuotas": lambda: made(
         "AlterClientQuotasRequest", entries=[quota(f"u{number}") for number in NUMBERS]
+    ),
+    "AlterClientQuotas of one user": lambda: made(
+        "AlterClientQuotasRequest", entries=[{**quota("u"), "ops": removed_quotas()}]
+    ),
+    "UpdateFeatures": lambda: made(
+        "UpdateFeaturesRequest",
+        feature_updates=[
+            {"feature": f"f{number}", "max_version_level": 0, "upgrade_type": 2}
+            for number in NUMBERS
+        ],
     ),
     "AlterUserScramCredentials": lambda: made(
         "AlterUserScramCredentialsRequest",
@@ -144,6 +169,9 @@ def test_a_decision_on_many_elements_yields_between_them(name: str) -> None:
 
 #: Requests of one element each, however many partitions it has.
 _OF_ONE_ELEMENT = {
+    "AlterClientQuotas of one user",
+    "IncrementalAlterConfigs of one broker",
+    "UpdateFeatures",
     "CreateTopics of one topic",
     "CreateTopics by hand",
     "CreatePartitions of one topic",
