@@ -1,4 +1,4 @@
-"""Checks the listeners of a registration.
+"""Checks the listeners and the node id of a registration.
 
 Every Kafka node that reads a record with an invalid listener fails to load it, so the controller
 must not write one. This module knows neither brokers nor controllers.
@@ -47,6 +47,14 @@ def checked_listeners(listeners: Iterable[_L]) -> list[_L]:
         if not one.port:
             raise _invalid(f"Listener {one.name} has no port.")
     return list(named.values())
+
+
+def check_id(node_id: int) -> None:
+    """Raise ApiError INVALID_REGISTRATION for a negative id. Kafka takes it, but -1 means no node in
+    records and responses, and other negative ids are refused by every other API.
+    """
+    if node_id < 0:
+        raise _invalid(f"A node's id is not negative: {node_id}.")
 
 
 def _invalid(why: str) -> ApiError:

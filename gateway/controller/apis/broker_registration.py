@@ -13,7 +13,7 @@ from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.brokers import registered
 from gateway.controller.errors import ApiError
 from gateway.controller.leader_election import on_restart
-from gateway.controller.listeners import checked_listeners
+from gateway.controller.listeners import check_id, checked_listeners
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from kwire.cluster.image import METADATA_VERSION
 from kwire.message import Message
@@ -96,6 +96,7 @@ def _check(
             f"Expected cluster ID {context.settings.cluster_id}, but got cluster ID "
             f"{request.cluster_id}",
         )
+    check_id(request.broker_id)
     # A second broker with the same id must not take the registration over from a live one. The same
     # incarnation registers again after its connection was lost.
     if (

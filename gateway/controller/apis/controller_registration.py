@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.controller.admin_api import AdminApi, Refusal
 from gateway.controller.errors import ApiError
-from gateway.controller.listeners import checked_listeners
+from gateway.controller.listeners import check_id, checked_listeners
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from kwire.message import Message
 from kwire.messages.controller_registration_response import ControllerRegistrationResponse
@@ -35,6 +35,7 @@ def register_controller(
             ErrorCode.UNSUPPORTED_VERSION,
             "The current MetadataVersion is too old to support controller registrations.",
         )
+    check_id(request.controller_id)
     # Without a look at the old one: a controller has no epoch, and the newest registration is
     # right.
     record = RegisterControllerRecord(

@@ -45,6 +45,14 @@ def refusal(
     return ErrorCode(answer.error_code)
 
 
+@pytest.mark.parametrize("broker_id", [-1, -7, -(2**31)])
+def test_broker_with_a_negative_id_is_refused_and_leads_nothing(broker_id: int) -> None:
+    it = BrokerCluster((1,))
+    assert refusal(it, request(broker_id)) == ErrorCode.INVALID_REGISTRATION
+    elsewhere = request(broker_id, cluster_id="another")
+    assert refusal(it, elsewhere) == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
 def test_record_has_the_request_and_the_epoch_is_its_offset() -> None:
     it = BrokerCluster()
     listeners = [{"name": "L", "host": "h", "port": 65535, "security_protocol": 3}]

@@ -43,6 +43,13 @@ def test_registration_is_refused_below_3_7() -> None:
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
+def test_controller_with_a_negative_id_is_refused() -> None:
+    cluster = Cluster()
+    answer = cluster.ask(registration().copy(controller_id=-1))
+    assert answer.error_code == ErrorCode.INVALID_REGISTRATION
+    assert not cluster.image.controllers
+
+
 def test_registration_needs_cluster_action() -> None:
     cluster = Cluster()
     answer = cluster.ask(registration(), forbidden=[("CLUSTER_ACTION", "CLUSTER", "*")])
