@@ -7,7 +7,7 @@ other controllers write, it refuses every change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -52,15 +52,27 @@ def ask_controller(
         why = "This node is not the active controller."
         return api.refuse(request, Refusal(context.version, ErrorCode.NOT_CONTROLLER, why))
     timeout_ms = getattr(request, "timeout_ms", api.timeout_ms)
+    return submit(request, context, timeout_ms, partial(api.refuse, request))
+
+
+def submit(
+    request: Message,
+    context: Context,
+    timeout_ms: int,
+    refuse: Callable[[Refusal], Message | Streamed],
+) -> PendingResponse:
+    """Submit ``request`` to this node's controller, which may forward it. ``refuse`` makes the
+    response after ``timeout_ms``.
+    """
+    controller, peer = context.gateway.controller, context.peer
+    assert controller is not None, "the caller has looked"
     timeout_s = max(0, min(timeout_ms, TIMEOUT_MS_MAX)) / 1000
     why = (
         f"The controller did not answer within {timeout_s:.3f} s: the change may have been made, "
         "or be made yet."
     )
     late = Refusal(context.version, ErrorCode.REQUEST_TIMED_OUT, why)
-    pending = PendingResponse(
-        deadline=context.now + timeout_s, expire=lambda: api.refuse(request, late)
-    )
+    pending = PendingResponse(deadline=context.now + timeout_s, expire=lambda: refuse(late))
     requester = Requester(
         peer.principal,
         peer.host,

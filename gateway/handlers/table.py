@@ -53,7 +53,13 @@ MODULES: Final = (
 )
 #: Modules with several handlers: admin requests, and requests that this server always refuses or
 #: that have nothing to return.
-COLLECTIONS: Final = ("controller_requests", "refused_topics", "refused_security", "transactions")
+COLLECTIONS: Final = (
+    "controller_requests",
+    "voter_changes",
+    "refused_topics",
+    "refused_security",
+    "transactions",
+)
 
 #: The APIs that controllers serve like brokers: ApiVersions and the admin APIs (KIP-919), and
 #: ListConfigResources, which a controller of Kafka does not serve.

@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.handlers import controller_requests, fetch
+from gateway.handlers import controller_requests, fetch, voter_changes
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
 from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
@@ -59,6 +59,7 @@ FORWARDED: Final = frozenset(
         ApiKey.OFFSET_DELETE,
         ApiKey.DESCRIBE_QUORUM,
         *(handler.api_key for handler in controller_requests.HANDLERS),
+        *(handler.api_key for handler in voter_changes.HANDLERS),
     }
 )
 #: Requests about the end of the log, or about where an epoch ended.

@@ -101,8 +101,8 @@ class OwnQuorum:
         audit: AuditPartition | None = None,
     ) -> None:
         """``endpoints`` of this node, those of controller listeners first. ``bootstrap``: the
-        records that the first controller writes, the levels of features among them.
-        ``audit``: the partition of the audit topic, None without ``metadata.audit.enable``.
+        records that the first controller writes. ``audit``: the partition of the audit topic, None
+        without ``metadata.audit.enable``.
         """
         self.raft = raft
         self.driver = RaftDriver(raft, log, how, reports)

@@ -23,6 +23,7 @@ from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMeasures
 from gateway.server.controller.periodic_tasks import PeriodicTasks
 from gateway.server.controller.proposals import Proposal, Proposals, QueuedRequest, refuse
+from gateway.server.controller.voter_requests import change_voters
 from gateway.server.controller.waiting_requests import WaitingRequests
 from gateway.server.event_queue import EventQueue
 from gateway.server.running_clock import RunningClock
@@ -125,7 +126,8 @@ class ActingController:
         if not queued.is_wanted:
             return
         if self._controller is not None:
-            self._decisions.submit(queued)
+            if not change_voters(queued, self._driver, self._authorizer):
+                self._decisions.submit(queued)
         elif self._waiting.add(queued):
             self._place()
 

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gateway.controller.admin_api import Refusal
 from gateway.controller.apis import refused
+from gateway.handlers.voter_changes import VOTER_CHANGES
+from gateway.handlers.voter_changes import refuse as refuse_change
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
@@ -111,4 +114,8 @@ def answer(proposals: Iterable[Proposal]) -> None:
 
 def refuse(queued: QueuedRequest, error: ErrorCode, message: str) -> None:
     """Send a response in which everything asked has this error."""
-    queued.pending.complete(refused(queued.request, queued.version, error, message))
+    request, version = queued.request, queued.version
+    if request.API_KEY in VOTER_CHANGES:
+        queued.pending.complete(refuse_change(request, Refusal(version, error, message)))
+    else:
+        queued.pending.complete(refused(request, version, error, message))

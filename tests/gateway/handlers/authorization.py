@@ -213,6 +213,8 @@ CLIENTS: Final = (
         {"topics": [{"name": TOPIC}], "response_partition_limit": 10},
         TOPIC_FAILED,
     ),
+    Row(80, cluster("ALTER")),
+    Row(81, cluster("ALTER")),
 )
 
 #: On listeners for controllers only, or there otherwise than for clients.
@@ -229,8 +231,6 @@ CONTROLLERS: Final = (
     Row(67, cluster("CLUSTER_ACTION"), {"broker_id": 5}),
     Row(70, cluster("CLUSTER_ACTION"), {"controller_id": 9}),
     Row(73, cluster("CLUSTER_ACTION"), {"broker_id": 5}),
-    Row(80, cluster("ALTER")),
-    Row(81, cluster("ALTER")),
     Row(82, cluster("CLUSTER_ACTION")),
 )
 

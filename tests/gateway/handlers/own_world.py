@@ -12,6 +12,8 @@ from gateway.controller.settings import ControllerSettings
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import controller_handlers, handlers
 from gateway.ports import Requester
+from gateway.server.controller.proposals import QueuedRequest
+from gateway.server.controller.voter_requests import change_voters
 from kwire.cluster import Delta, Image, apply
 from kwire.message import Message
 from kwire.messages.register_controller_record import ControllerEndpoint, RegisterControllerRecord
@@ -49,6 +51,9 @@ class MemoryControllers:
         held, self._held = self._held, []
         for request, version, requester, pending in held:
             self.askers.append(requester)
+            queued = QueuedRequest(request, version, requester, pending)
+            if change_voters(queued, self._world.raft, self._world.authorizer):
+                continue
             outcome = self._controller.handle(
                 request, version, self._allows(requester), 0, requester.principal
             )
