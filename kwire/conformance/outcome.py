@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kwire.conformance.rule import Changes, Role, Rule
+from kwire.protocol import ApiKey
 
 
 class Outcome(enum.Enum):
@@ -18,6 +19,8 @@ class Outcome(enum.Enum):
 
     PASS = "pass"
     FAIL = "fail"
+    #: It needs an answer that another rule, which fails, is about.
+    BLOCKED = "blocked"
     #: The bytes of a log cannot be what any server wrote.
     DAMAGED = "damaged"
     #: As FAIL, of a rule that its source only recommends.
@@ -45,6 +48,8 @@ class Outcome(enum.Enum):
         return self in _FAILURES
 
 
+#: Rules that the text about blocked ones names.
+_CAUSES_MAX = 3
 _FAILURES = (Outcome.FAIL, Outcome.DAMAGED, Outcome.TIMEOUT, Outcome.NO_LONGER_FAILS)
 _SHOWN = (
     Outcome.DAMAGED,
@@ -68,6 +73,14 @@ class RuleFailed(CheckEnd):
     """The server does not keep the rule."""
 
     outcome = Outcome.FAIL
+
+
+class Unreadable(RuleFailed):
+    """The answer to an API at a version cannot be read, which any rule may meet that needs it."""
+
+    def __init__(self, sentence: str, api: ApiKey, version: int) -> None:
+        super().__init__(sentence)
+        self.answer = (api, version)
 
 
 class NotOffered(CheckEnd):
@@ -127,6 +140,10 @@ class Result:
     round_trips: Sequence[RoundTrip] = ()
     #: Of a client: exit status, ends of standard output and standard error.
     output: Mapping[str, str] = field(default_factory=dict)
+    #: The API and version whose answer could not be read.
+    unreadable: tuple[ApiKey, int] | None = None
+    #: The id of the rule that fails for the same answer, of a blocked rule.
+    blocked_by: str = ""
 
 
 @dataclass
@@ -156,6 +173,23 @@ class Report:
     def failures(self) -> list[Result]:
         """Return the results that make the run fail."""
         return [result for result in self.results if result.outcome.is_failure]
+
+    def causes(self) -> Counter[str]:
+        """Return how many rules each failed rule blocks, by its id."""
+        return Counter(result.blocked_by for result in self.results if result.blocked_by)
+
+    def blocked_text(self) -> str:
+        """Return how many causes block how many rules, "" if none is blocked."""
+        causes = self.causes()
+        if not causes:
+            return ""
+        apis = {one.unreadable[0] for one in self.results if one.blocked_by and one.unreadable}
+        titles = " and ".join(sorted(api.title for api in apis))
+        return (
+            f"{len(apis)} cause{'s' * (len(apis) > 1)}, block{'s' * (len(apis) == 1)} "
+            f"{causes.total()} rule{'s' * (causes.total() > 1)}: answers to {titles} cannot be read"
+            f" (see {', '.join(rule for rule, _ in causes.most_common(_CAUSES_MAX))})"
+        )
 
     def to_show(self) -> list[Result]:
         """Return the results that a reader wants to see in full: everything that is not as the

@@ -16,6 +16,7 @@ from kwire.conformance.outcome import (
     ProbeTimeout,
     RoundTrip,
     RuleFailed,
+    Unreadable,
 )
 from kwire.conformance.rule import Rule
 from kwire.conformance.session import CLIENT_ID, Session
@@ -112,13 +113,15 @@ class Probe:
         what = f"the answer to {api.title} v{version}"
         try:
             header, body = decode_response_header(api, version, data, budget=_ELEMENTS_MAX)
-            self.expect(
-                header.correlation_id == number,
-                f"{what} has correlation id {header.correlation_id}, the request had {number}",
-            )
+            if header.correlation_id != number:
+                said = (
+                    f"{what} has correlation id {header.correlation_id}, the request had {number}"
+                )
+                raise Unreadable(said, api, version)
             return form.decode(memoryview(data)[body:], version, budget=_ELEMENTS_MAX)
         except DecodeError as error:
-            self.fail(f"{what} does not follow the schema: {error}")
+            said = f"{what} does not follow the schema: {error}"
+            raise Unreadable(said, api, version) from None
 
     # --- what the server offers ---------------------------------------------------------------
 

@@ -13,9 +13,18 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from kwire.conformance.connection import PeerClosed
-from kwire.conformance.outcome import CheckEnd, Outcome, ProbeTimeout, Report, Result, RoundTrip
+from kwire.conformance.outcome import (
+    CheckEnd,
+    Outcome,
+    ProbeTimeout,
+    Report,
+    Result,
+    RoundTrip,
+    Unreadable,
+)
 from kwire.conformance.rule import Level, Rule
 from kwire.errors import WireError
+from kwire.protocol import ApiKey
 
 #: Bytes of frames that a run keeps for its report. Results behind that keep a little of each.
 _FRAMES_KEPT_MAX: Final = 1024 * 1024
@@ -89,6 +98,7 @@ def run_rules(
     finally:
         report.remarks.extend(session.clean_up())
     report.results = [results[rule.id] for rule in rules if rule.id in results]
+    mark_blocked(report.results)
     report.duration_s = time.monotonic() - started
     return report
 
@@ -132,9 +142,11 @@ def run_rule(session: Subject, rule: Rule) -> Result:
     """Run one check."""
     started = time.monotonic()
     probe = session.probe(rule)
-    outcome, sentence = Outcome.PASS, ""
+    outcome, sentence, unreadable = Outcome.PASS, "", None
     try:
         rule.check(probe)
+    except Unreadable as end:
+        outcome, sentence, unreadable = end.outcome, str(end), end.answer
     except CheckEnd as end:
         outcome, sentence = end.outcome, str(end)
     except PeerClosed:
@@ -148,7 +160,30 @@ def run_rule(session: Subject, rule: Rule) -> Result:
     finally:
         probe.close()
     duration_s = time.monotonic() - started
-    return Result(rule, outcome, sentence, duration_s, probe.round_trips(), probe.output())
+    return Result(
+        rule, outcome, sentence, duration_s, probe.round_trips(), probe.output(), unreadable
+    )
+
+
+def mark_blocked(results: Sequence[Result]) -> None:
+    """Give the outcome BLOCKED to rules that failed for an answer that a failed rule is about.
+
+    That rule is one of the API and version of the answer, else one of the API. Without such a rule
+    among ``results`` nothing else tells of the fault, and the failures stay.
+    """
+    failed = [one for one in results if one.outcome is Outcome.FAIL and one.unreadable is not None]
+    tellers: dict[tuple[ApiKey | None, int | None], list[str]] = {}
+    for one in failed:
+        if one.unreadable in ((one.rule.api, one.rule.version), (one.rule.api, None)):
+            tellers.setdefault(one.unreadable, []).append(one.rule.id)
+        elif one.unreadable is not None and one.rule.api == one.unreadable[0]:
+            tellers.setdefault((one.rule.api, None), []).append(one.rule.id)
+    for one in results:
+        if one.unreadable is None or one.outcome not in (Outcome.FAIL, Outcome.ADVICE):
+            continue
+        told = tellers.get(one.unreadable) or tellers.get((one.unreadable[0], None), [])
+        if told and one.rule.id not in told:
+            one.outcome, one.blocked_by = Outcome.BLOCKED, told[0]
 
 
 def _shortened(round_trips: Sequence[RoundTrip], left: int) -> int:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kwire.conformance.catalog import find_rule
+from kwire.conformance.catalog import find_rule, server_rules
 from kwire.conformance.connection import open_plain
 from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome, Result
-from kwire.conformance.runner import run_rule
+from kwire.conformance.output.text import report_text
+from kwire.conformance.runner import Options, run_rule, run_rules
 from kwire.conformance.session import Target
+from kwire.frame import frame
+from kwire.header import peek
+from kwire.protocol import ApiKey
 from tests.conformance_faults.faults import FAULTS
 from tests.conformance_faults.proxy import Fault, Proxy
 from tools.gateway_process import gateway
@@ -67,3 +71,43 @@ def test_a_proxy_without_a_fault_is_not_noticed(server: str) -> None:
     for rule_id in sorted({rule for _, rule, _ in FAULTS}):
         result = _run(server, rule_id, Fault())
         assert result.outcome is Outcome.PASS, f"{rule_id}: {result.sentence}"
+
+
+class _OfOneApi(Fault):
+    """Changes the frames of all responses of one API."""
+
+    def __init__(self, api: ApiKey, change: Callable[[bytes], bytes]) -> None:
+        self._api, self._change = api, change
+
+    def response(self, request: bytes, response: bytes) -> list[bytes]:
+        return [frame(self._change(response) if peek(request)[0] == self._api else response)]
+
+
+@pytest.mark.parametrize(
+    ("api", "change"),
+    [
+        (ApiKey.METADATA, lambda data: bytes([data[0] ^ 1]) + data[1:]),
+        (ApiKey.LIST_OFFSETS, lambda data: data + b"\0"),
+    ],
+    ids=["correlation id of Metadata", "another byte behind ListOffsets"],
+)
+def test_rules_that_need_an_unreadable_answer_are_blocked_by_the_rule_about_it(
+    server: str, api: ApiKey, change: Callable[[bytes], bytes]
+) -> None:
+    host, _, port = server.rpartition(":")
+    plain = open_plain(host, int(port))
+    session = open_session(Target(server, plain, plain), _TIMEOUT_S)
+    graded = [rule for rule in server_rules() if rule.api is api or rule.family == "fetch"]
+    with Proxy(server, _OfOneApi(api, change)) as proxy:
+        faulty = open_plain("127.0.0.1", proxy.port)
+        session.target = Target(proxy.address, faulty, faulty)
+        report = run_rules(session, graded, Options())
+    newest = f"schema.{api.title}.v{session.versions(api)[-1]}.answered"
+    failed = {result.rule.id for result in report.failures()}
+    blocked = [one for one in report.results if one.outcome is Outcome.BLOCKED]
+    assert newest in failed and all(rule_id.startswith("schema.") for rule_id in failed)
+    fetches = [one for one in blocked if one.rule.family == "fetch"]
+    assert len(fetches) > 15 and {one.blocked_by for one in fetches} == {newest}
+    assert report.exit_status() == 1
+    head = report_text(report).partition("\n")[0]
+    assert head.startswith(f"1 cause, blocks {len(blocked)} rules: answers to {api.title} cannot")

@@ -29,6 +29,7 @@ def report_json(report: Report) -> dict[str, Any]:
             }
             for key, cells in matrix(report).items()
         ],
+        "blocked": report.blocked_text(),
         "remarks": report.remarks,
         "results": [_result(report, result) for result in report.results],
     }
@@ -50,6 +51,8 @@ def _result(report: Report, result: Result) -> dict[str, Any]:
     }
     if result.sentence:
         line["sentence"] = result.sentence
+    if result.blocked_by:
+        line["blockedBy"] = result.blocked_by
     if result in report.to_show():
         line["repeat"] = report.repeat(result)
         line["roundTrips"] = [_round_trip(one) for one in result.round_trips]

@@ -20,6 +20,7 @@ ORDER: Final = (
     Outcome.ALLOWED,
     Outcome.ADVICE,
     Outcome.DEVIATION,
+    Outcome.BLOCKED,
     Outcome.PASS,
     Outcome.NOT_TRIED,
     Outcome.NOT_OFFERED,

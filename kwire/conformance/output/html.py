@@ -30,6 +30,7 @@ _SIGNS: Final = {
     Outcome.TIMEOUT: "…",
     Outcome.ERROR: "!",
     Outcome.NO_LONGER_FAILS: "!",
+    Outcome.BLOCKED: "⊘",
     Outcome.DEVIATION: "≠",
     Outcome.ADVICE: "△",
     Outcome.ALLOWED: "~",
@@ -72,7 +73,7 @@ def _head(report: Report) -> Iterator[str]:
         if counts[outcome]:
             yield f'<li class="{_class(outcome)}"><b>{counts[outcome]}</b> {outcome.value}</li>'
     yield "</ul>"
-    for remark in report.remarks:
+    for remark in filter(None, (report.blocked_text(), *report.remarks)):
         yield f"<p>{escape(remark)}</p>"
     yield "</header>"
 
@@ -151,6 +152,8 @@ def _card(report: Report, result: Result, number: int) -> Iterator[str]:
     yield f'<article id="{escape(card_id)}" class="{_class(result.outcome)}">'
     yield f"<h3><span>{result.outcome.value}</span> {escape(rule.id)}</h3>"
     yield f"<p>{escape(rule.says)}</p><p class=found>{escape(result.sentence)}</p>"
+    if blocks := report.causes()[rule.id]:
+        yield f"<p>This blocks {blocks} other rule{'s' * (blocks > 1)}.</p>"
     yield f"<p class=source>{escape(rule.source)}"
     yield f"{', ' + escape(rule.section) if rule.section else ''}; {rule.level.value}; "
     yield f"since Kafka {escape(rule.since)}</p>"
@@ -205,6 +208,11 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)[:200]
 
 
+def _blocked(result: Result) -> str:
+    by = escape(result.blocked_by)
+    return f' (blocked by <a href="#{by}">{by}</a>)' if by else ""
+
+
 def _all(report: Report) -> Iterator[str]:
     yield "<section><h2>All rules</h2>"
     for family in dict.fromkeys(result.rule.family for result in report.results):
@@ -214,7 +222,7 @@ def _all(report: Report) -> Iterator[str]:
             yield (
                 f'<tr class="{_class(result.outcome)}"><td>{result.outcome.value}</td>'
                 f"<td>{escape(result.rule.id)}</td><td>{escape(result.rule.says)}</td>"
-                f"<td>{escape(result.sentence)}</td></tr>"
+                f"<td>{escape(result.sentence)}{_blocked(result)}</td></tr>"
             )
         yield "</table></details>"
     yield "</section>"

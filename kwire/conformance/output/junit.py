@@ -6,13 +6,13 @@ import xml.etree.ElementTree as ElementTree
 
 from kwire.conformance.outcome import Outcome, Report, Result
 
-_SKIPPED = (Outcome.NOT_OFFERED, Outcome.NOT_APPLICABLE, Outcome.NOT_TRIED)
+_SKIPPED = (Outcome.NOT_OFFERED, Outcome.NOT_APPLICABLE, Outcome.NOT_TRIED, Outcome.BLOCKED)
 
 
 def report_junit(report: Report) -> str:
     """Return the XML: a test suite for each family, a test case for each rule.
 
-    Rules that were not tried are skipped tests. Deviations, advice and allowed failures pass, and
+    Rules that were not tried, or are blocked, are skipped tests. Deviations, advice and allowed failures pass, and
     say so in their output.
     """
     root = ElementTree.Element("testsuites", name=f"kwire conform {report.target}")
@@ -43,7 +43,8 @@ def _case(suite: ElementTree.Element, report: Report, result: Result) -> None:
         name=rule.id,
         time=f"{result.duration_s:.3f}",
     )
-    sentence = _printable(result.sentence)
+    by = f" (blocked by {result.blocked_by})" if result.blocked_by else ""
+    sentence = _printable(result.sentence + by)
     if result.outcome in _SKIPPED:
         ElementTree.SubElement(case, "skipped", message=sentence)
     elif result.outcome.is_failure or result.outcome is Outcome.ERROR:

@@ -12,11 +12,14 @@ from kwire.conformance.rule import CLIENT, Rule
 
 #: Columns that are there even if they are empty.
 _ALWAYS: Final = (Outcome.PASS, Outcome.FAIL)
+#: Blocked rules that the paragraph of their cause names.
+_NAMED_MAX: Final = 3
 
 
 def report_text(report: Report) -> str:
     """Return the report, with a line end behind it."""
-    lines = [*_table(report), ""]
+    blocked = report.blocked_text()
+    lines = [*([blocked, ""] if blocked else []), *_table(report), ""]
     for result in report.to_show():
         lines += [*_paragraph(report, result), ""]
     lines += report.remarks
@@ -45,6 +48,9 @@ def _paragraph(report: Report, result: Result) -> Iterator[str]:
     yield f"  rule    {rule.says}"
     yield f"  {'client' if rule.roles == CLIENT else 'server'}  {result.sentence}"
     yield f"  source  {_source(rule)}"
+    if blocked := [one.rule.id for one in report.results if one.blocked_by == rule.id]:
+        more = f" and {len(blocked) - _NAMED_MAX} more" if len(blocked) > _NAMED_MAX else ""
+        yield f"  blocks  {', '.join(blocked[:_NAMED_MAX])}{more}"
     if report.command:
         yield f"  again   {report.repeat(result)}"
 

@@ -16,6 +16,7 @@ from kwire.conformance.output.html import report_html
 from kwire.conformance.output.junit import report_junit
 from kwire.conformance.output.text import report_text, rule_list, rule_text
 from kwire.conformance.rule import Role, Rule
+from kwire.conformance.runner import mark_blocked
 from kwire.header import encode_request_header
 from kwire.messages.metadata_request import MetadataRequest
 from kwire.protocol import ApiKey
@@ -187,3 +188,66 @@ def test_html_of_a_client_says_what_it_sends() -> None:
     text = report_html(report)
     assert "APIs and versions that the program sends" in text
     assert "empty: not sent" in text
+
+
+def unreadable(rule_id: str, version: int = 12, outcome: Outcome = Outcome.FAIL) -> Result:
+    return Result(the_rule(rule_id), outcome, _SAID, unreadable=(ApiKey.METADATA, version))
+
+
+def blocked_report() -> Report:
+    results = [
+        unreadable("fetch.from-the-start"),
+        unreadable("schema.Metadata.v12.answered"),
+        unreadable("fetch.batches-decode"),
+        unreadable("metadata.cluster-id", outcome=Outcome.ADVICE),
+        Result(the_rule("fetch.offsets-ascend"), Outcome.FAIL, "offset 3 follows 4"),
+    ]
+    mark_blocked(results)
+    return Report("host:9092", frozenset({Role.BROKER}), {3: (0, 12)}, results)
+
+
+def test_blocked_rules_are_counted_under_the_rule_that_names_the_fault_in_every_form() -> None:
+    report, cause = blocked_report(), "schema.Metadata.v12.answered"
+    assert [one.rule.id for one in report.failures()] == [cause, "fetch.offsets-ascend"]
+    said = f"1 cause, blocks 3 rules: answers to Metadata cannot be read (see {cause})"
+    text = report_text(report)
+    assert text.startswith(f"{said}\n\n")
+    assert "  blocks  fetch.from-the-start, fetch.batches-decode, metadata.cluster-id\n" in text
+    assert "BLOCKED" not in text and "2 fail, 3 blocked; " in text
+    page = report_html(report)
+    assert said in page and "This blocks 3 other rules." in page
+    assert page.count(f'(blocked by <a href="#{cause}">') == 3
+    values = report_json(report)
+    assert values["blocked"] == said and values["results"][0]["blockedBy"] == cause
+    cases = ElementTree.fromstring(report_junit(report)).findall(".//testcase/skipped")
+    assert len(cases) == 3 and f"(blocked by {cause})" in cases[0].attrib["message"]
+    assert report.exit_status() == 1
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        # No rule about Metadata was run, or it is known to fail, or it fails otherwise.
+        [unreadable("fetch.from-the-start"), unreadable("fetch.batches-decode")],
+        [
+            unreadable("fetch.from-the-start"),
+            unreadable("schema.Metadata.v12.answered", outcome=Outcome.ALLOWED),
+        ],
+        [
+            unreadable("fetch.from-the-start"),
+            Result(the_rule("schema.Metadata.v12.answered"), Outcome.FAIL, "closed"),
+        ],
+        [unreadable("schema.Metadata.v12.answered"), unreadable("schema.Metadata.v12.truncated")],
+    ],
+)
+def test_failures_stay_where_no_other_rule_names_their_fault(results: list[Result]) -> None:
+    before = [result.outcome for result in results]
+    mark_blocked(results)
+    assert [result.outcome for result in results] == before
+
+
+def test_rule_of_the_same_api_names_the_fault_where_no_rule_has_its_version() -> None:
+    results = [unreadable("fetch.from-the-start"), unreadable("metadata.cluster-id")]
+    mark_blocked(results)
+    assert [one.outcome for one in results] == [Outcome.BLOCKED, Outcome.FAIL]
+    assert results[0].blocked_by == "metadata.cluster-id"
