@@ -16,6 +16,8 @@ from gateway.handlers.catalog import Topic, log_of, topic_named, topic_with_id
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.topic import end_of_epoch, partition_fault
 from gateway.ports import FileRecords, OffsetOutOfRange, Partition
+from gateway.slices import run
+from gateway.streamed import WHOLE_MAX
 from gateway.view_topics import VIEW_NAMES
 from kwire.messages.fetch_response import (
     EpochEndOffset,
@@ -29,6 +31,8 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.handlers.work import Work
+    from gateway.slices import Slices
     from kwire.messages.fetch_request import FetchRequest, FetchTopic
     from kwire.uuid import Uuid
 
@@ -65,7 +69,7 @@ class _Wanted(NamedTuple):
     on_demand: bool  #: a read below the high watermark may be empty, as that of a view
 
 
-def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingResponse:
+def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingResponse | Work:
     """Return the response at once if there is data or an error, else when ``min_bytes`` are
     available or ``max_wait_ms`` is over.
 
@@ -74,6 +78,27 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingRe
     if request.session_epoch not in FULL:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     fetch = _Fetch(request, context)
+    if sum(len(topic.partitions) for topic in request.topics) > WHOLE_MAX:
+        return _work_on(fetch, request, context)
+    run(fetch.collect(request))
+    return _answer(fetch, request, context)
+
+
+def _work_on(fetch: _Fetch, request: FetchRequest, context: Context) -> Work:
+    """Answer a request of many partitions in slices.
+
+    There are fewer logs than that, so that all but some partitions get an error, for which no
+    request waits.
+    """
+    yield from fetch.collect(request)
+    if fetch.is_long:
+        return (yield from fetch.answer_in_slices())
+    return _answer(fetch, request, context)
+
+
+def _answer(
+    fetch: _Fetch, request: FetchRequest, context: Context
+) -> FetchResponse | PendingResponse:
     if request.max_wait_ms <= 0 or fetch.is_ready():
         return fetch.answer()
     wait_ms = min(request.max_wait_ms, WAIT_MAX_MS)
@@ -96,14 +121,20 @@ class _Fetch:
         # bytes that the client waits for, which it would never get.
         self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
-        # As in Kafka's map by topic and partition, the last of several entries for one partition
-        # counts.
+        self._wanted: list[_Wanted] = []
+
+    def collect(self, request: FetchRequest) -> Slices[None]:
+        """Look up the logs of the request's partitions.
+
+        As in Kafka's map by topic and partition, the last of several entries for one partition
+        counts.
+        """
         wanted: dict[tuple[str, Uuid, int], _Wanted] = {}
         for topic in request.topics:
-            found = _found(topic, context)
+            found = _found(topic, self._context)
             for partition in topic.partitions:
                 log = (
-                    log_of(found, partition.partition, context)
+                    log_of(found, partition.partition, self._context)
                     if isinstance(found, Topic)
                     else found
                 )
@@ -118,7 +149,13 @@ class _Fetch:
                     log,
                     isinstance(found, Topic) and found.topic_id in VIEW_NAMES,
                 )
+                yield
         self._wanted = list(wanted.values())
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the response has so many partitions that it is built in slices."""
+        return len(self._wanted) > WHOLE_MAX
 
     def answer_if_ready(self) -> FetchResponse | None:
         """Return the response, or None while the request waits."""
@@ -134,14 +171,26 @@ class _Fetch:
 
     def answer(self) -> FetchResponse:
         """Return the response as of now."""
+        return run(self.answer_in_slices())
+
+    def answer_in_slices(self) -> Slices[FetchResponse]:
+        """Build the response, a partition in each step. Releases what it read if it is given up."""
         response = FetchResponse()
-        # Adjacent partitions of one topic share an element (FetchResponse.matchingTopic).
-        for (name, topic_id), partitions in itertools.groupby(
-            self._wanted, lambda one: (one.topic, one.topic_id)
-        ):
-            topic = FetchableTopicResponse(topic=name, topic_id=topic_id)
-            response.responses.append(topic)
-            topic.partitions = [self._partition(wanted, response) for wanted in partitions]
+        try:
+            # Adjacent partitions of one topic share an element (FetchResponse.matchingTopic).
+            for (name, topic_id), partitions in itertools.groupby(
+                self._wanted, lambda one: (one.topic, one.topic_id)
+            ):
+                topic = FetchableTopicResponse(topic=name, topic_id=topic_id)
+                response.responses.append(topic)
+                for wanted in partitions:
+                    topic.partitions.append(self._partition(wanted, response))
+                    yield
+        except GeneratorExit:
+            for data in (data for topic in response.responses for data in topic.partitions):
+                if isinstance(data.records, FileRecords):
+                    data.records.read.release()
+            raise
         return response
 
     def _has_news(self, wanted: _Wanted) -> bool:

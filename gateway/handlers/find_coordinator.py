@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation
 from gateway.handlers.group_requests import may_on_group
+from gateway.streamed import respond
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.streamed import Streamed
+    from kwire.message import Message
 
 API_KEY: Final = ApiKey.FIND_COORDINATOR
 VERSIONS: Final = range(7)
@@ -29,11 +32,12 @@ _REFUSALS: Final = {
 }
 
 
-def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def handle(request: FindCoordinatorRequest, context: Context) -> Message | Streamed:
     """Return the coordinator of each key, or the reason why there is none."""
     if context.version >= _FIRST_BATCHED:
-        found = [_find(request.key_type, key, context) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
+        keys = request.coordinator_keys
+        found = (_find(request.key_type, key, context) for key in keys)
+        return respond(FindCoordinatorResponse(), "coordinators", found, len(keys))
     one = _find(request.key_type, request.key, context)
     return FindCoordinatorResponse(
         error_code=one.error_code,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import log_of, topic_named
 from gateway.handlers.topic import end_of_epoch, partition_fault
+from gateway.streamed import filled, respond
 from kwire.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -22,28 +23,29 @@ from kwire.protocol import ApiKey, ErrorCode
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from gateway.ports import Partition
+    from gateway.streamed import Streamed
+    from kwire.message import Message
     from kwire.messages.offset_for_leader_epoch_request import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderPartition,
+        OffsetForLeaderTopic,
     )
 
 API_KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS: Final = range(2, 5)
 
 
-def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+def handle(request: OffsetForLeaderEpochRequest, context: Context) -> Message | Streamed:
     """Return the largest epoch up to the requested one, and its end offset; -1 and -1 for an epoch
     later than the current one.
     """
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_answer(topic.topic, asked, context) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+
+    def ends(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult | Streamed:
+        partitions = (_answer(topic.topic, asked, context) for asked in topic.partitions)
+        return filled(OffsetForLeaderTopicResult(topic=topic.topic), "partitions", partitions)
+
+    size = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
+    return respond(OffsetForLeaderEpochResponse(), "topics", map(ends, request.topics), size)
 
 
 def _answer(topic: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
