@@ -199,7 +199,7 @@ class Election:
         """
         node = self._node
         if not node.may_campaign:
-            self._wait()
+            self.wait()
             return
         # Counted from the first campaign on. Kafka's ``updateElectionStartMs`` begins anew with
         # each candidacy, so that its election-latency leaves out the elections that were lost.
@@ -221,7 +221,8 @@ class Election:
         # The only voter of a quorum has its majority already.
         self._count(prospective)
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait for another election, or end the campaign: this node may not be elected now."""
         role = self._node.role
         if isinstance(role, Unattached):
             role.election_at = self._node.election_at()

@@ -134,6 +134,18 @@ class Resign:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageLacks:
+    """The image of this node lacks ``what`` of the committed log, nothing if that is None.
+
+    A node whose image is not the whole log cannot decide on it: it does not campaign, and resigns
+    if it leads. It goes on voting, following and serving the log. A controller of Kafka ends in
+    this case (``fatalFaultHandler``).
+    """
+
+    what: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ShutDown:
     """The process is shutting down. A leader hands over first; ``ShutDownComplete`` comes after
     ``timeout_s`` at the latest.
@@ -155,5 +167,6 @@ Event = (
     | SnapshotWritten
     | Cleaned
     | Resign
+    | ImageLacks
     | ShutDown
 )

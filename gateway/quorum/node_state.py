@@ -80,6 +80,8 @@ class NodeState:
         self.stopped = False
         #: The process is shutting down: the node does not lead any more, but still votes.
         self.leaving = False
+        #: The part of the committed log that the image lacks (``events.ImageLacks``).
+        self.image_lacks: str | None = None
         self.token = 0  #: of the last effect on the disk
         self.state_token = 0  #: of the last Persist
         #: Called with the old role once the new one is in place.
@@ -142,10 +144,14 @@ class NodeState:
     @property
     def is_electable(self) -> bool:
         """Whether the node campaigns when there is no leader: not as an observer, not as a
-        non-electable voter, not during shutdown, and not in the last epoch.
+        non-electable voter, not during shutdown, not without a whole image, and not in the last
+        epoch.
         """
         if (
             self.leaving
+            # A leader must not decide on a log that it does not know whole. Seeded bug in
+            # tests/sim: ``leads_without_a_whole_image``.
+            or self.image_lacks is not None
             or not self.settings.campaigns
             or self.settings.observer is not None
             or self.election.epoch >= EPOCH_MAX

@@ -21,6 +21,7 @@ from gateway.quorum.events import (
     Durable,
     Event,
     Failed,
+    ImageLacks,
     Installed,
     NotInstalled,
     Propose,
@@ -107,6 +108,7 @@ class Raft(RaftStatus):
             SnapshotWritten: self._snapshot_written,
             Cleaned: self._cleaned,
             Resign: self._resign,
+            ImageLacks: self._image_lacks,
             ShutDown: self._shut_down,
         }
         self._requests: dict[type[Any], Callable[[Requested], None]] = {
@@ -288,6 +290,17 @@ class Raft(RaftStatus):
             node.report("leader resigns", epoch=role.epoch, reason=event.reason)
             self._leader_role.resign()
 
+    def _image_lacks(self, event: ImageLacks) -> None:
+        node, role = self._node, self._node.role
+        node.image_lacks = event.what
+        if event.what is not None and isinstance(role, Leader):
+            node.report("leader resigns", epoch=role.epoch, reason=event.what)
+            self._leader_role.resign()
+        elif event.what is not None and isinstance(role, Prospective | Candidate):
+            self._election.wait()
+        elif isinstance(role, Unattached):
+            self._set_election_time(role)
+
     def _shut_down(self, event: ShutDown) -> None:
         """Resign as a leader, and wait for the next leader, for ``timeout_s`` at most (KIP-595)."""
         node = self._node
@@ -330,15 +343,19 @@ class Raft(RaftStatus):
             self._complete_shut_down()
 
     def _voters_changed(self) -> None:
-        node, role = self._node, self._node.role
+        role = self._node.role
         if isinstance(role, Leader):
             self._leader_role.voters_changed(role)
         # A node that has become a voter needs an election timeout, and one that was removed must
         # not campaign.
         elif isinstance(role, Unattached):
-            role.election_at = (
-                min(role.election_at, node.election_at()) if node.is_electable else math.inf
-            )
+            self._set_election_time(role)
+
+    def _set_election_time(self, role: Unattached) -> None:
+        node = self._node
+        role.election_at = (
+            min(role.election_at, node.election_at()) if node.is_electable else math.inf
+        )
 
     @property
     def leads_until(self) -> float:

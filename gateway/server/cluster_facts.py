@@ -46,6 +46,12 @@ class ClusterFacts:
         return None if loader is None else sum(loader.skipped.values())
 
     @property
+    def image_lacks(self) -> str | None:
+        """A clause about the part of the log that the image lacks; None: there is none."""
+        loader = self._find()
+        return None if loader is None else loader.lacks
+
+    @property
     def applied_offset(self) -> int | None:
         """Offset of the last record that is applied to the image; -1: none."""
         loader = self.loader

@@ -45,6 +45,7 @@ async def keep_image(
     """
     moved = trio.Event()
     reported: object = None
+    lacked: str | None = None
 
     def wake() -> None:
         moved.set()
@@ -64,6 +65,12 @@ async def keep_image(
                 reports.bug("image update failed", error)
                 await trio.sleep(_PROBLEM_DELAY_S)
                 continue
+            if loader.lacks != lacked:
+                lacked = loader.lacks
+                if lacked is None:
+                    reports.report("image whole")
+                else:
+                    reports.report("image not whole", error=lacked)
             if loader.problem != reported:
                 reported = loader.problem
                 if reported is not None:

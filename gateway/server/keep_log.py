@@ -65,6 +65,7 @@ class LogCleaner:
         files were deleted.
         """
         self.own_snapshot: OwnSnapshot | None = None  #: the newest one written since the start
+        self._lacked: str | None = None  # what the image lacked when that was last reported
         self._snapshots = snapshots
         self._loader = loader
         self._source = source
@@ -97,6 +98,7 @@ class LogCleaner:
                 if (
                     self._loader.loaded
                     and self._snapshots.due(self._loader.log_bytes, now)
+                    and self._is_whole()
                     and await self._write(now)
                 ):
                     clean_at = now
@@ -110,6 +112,18 @@ class LogCleaner:
                 await trio.sleep(_BUG_DELAY_S)
             await trio.sleep(_CHECK_S)
 
+    def _is_whole(self) -> bool:
+        """Whether the image may become a snapshot. Without what it lacks, a snapshot would lose
+        that for every node that begins with it; what it lacks is reported once.
+        """
+        lacks = self._loader.lacks
+        if lacks is not None and lacks != self._lacked:
+            self._reports.report(
+                "snapshot not written", error=f"a snapshot would not be the whole log: {lacks}"
+            )
+        self._lacked = lacks
+        return lacks is None
+
     async def _write(self, now: float) -> bool:
         """Write a snapshot; False if it was not written."""
         snapshots = self._snapshots
@@ -121,9 +135,7 @@ class LogCleaner:
             self._loader.capture(),
         )
         if written is None:
-            self._reports.report(
-                "snapshot not written", error=snapshots.disabled or snapshots.problem
-            )
+            self._reports.report("snapshot not written", error=snapshots.problem)
             return False
         self.own_snapshot = OwnSnapshot(written.size, trio.current_time())
         self._written(written.snapshot_id)

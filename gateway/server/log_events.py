@@ -283,7 +283,9 @@ _QUORUM: Final = (
         "image behind",
         "The metadata image, from which snapshots and some responses are made, lacks changes.",
     ),
-    _problem("record not applied", "The metadata image ignores a record."),
+    _problem("record not applied", "The metadata image, or the view topics, ignore a record."),
+    _failure("image not whole", "The image lacks a part of the log: this node does not lead."),
+    _event("image whole", "info", "", "The metadata image is the whole committed log again."),
     _problem(
         "weak security",
         "The client properties allow weaker security than is possible. `error` says which.",

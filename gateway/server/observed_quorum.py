@@ -164,7 +164,9 @@ class ObservedQuorum:
 
     def status(self) -> QuorumStatus:
         """The status of this node and of its log, for metrics."""
-        return quorum_status(self._log, self.driver, self.driver.raft.leader_address)
+        return quorum_status(
+            self._log, self.driver, self.driver.raft.leader_address, self.loader.lacks
+        )
 
     def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
         """As in ``gateway.ports.Quorum``."""

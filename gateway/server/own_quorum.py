@@ -199,7 +199,7 @@ class OwnQuorum:
 
     def status(self) -> QuorumStatus:
         """The status of this node and of its log, for metrics."""
-        return quorum_status(self._log, self.driver, self.leader_address())
+        return quorum_status(self._log, self.driver, self.leader_address(), self.loader.lacks)
 
     def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
         """As in ``gateway.ports.Quorum``; the leader may be this node."""

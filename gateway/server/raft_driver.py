@@ -37,6 +37,7 @@ from gateway.quorum.effects import (
 from gateway.quorum.events import (
     Durable,
     Event,
+    ImageLacks,
     Installed,
     NotInstalled,
     Requested,
@@ -117,13 +118,13 @@ class RaftDriver:
         """Queue an event for the core."""
         self._events.add(event)
 
-    def resign(self, epoch: int, reason: str) -> None:
-        """Make the core give up the leadership of ``epoch``, because the controller failed.
+    def submit_first(self, event: Resign | ImageLacks) -> None:
+        """Queue an event that ends this node's leadership, ahead of all others.
 
-        The event goes ahead of all others: proposals that wait in the queue are then refused, not
-        appended, and the next leader can decide on their requests again.
+        Proposals that wait in the queue are then refused, not appended, and the next leader can
+        decide on their requests again.
         """
-        self._events.add_first(Resign(epoch, reason))
+        self._events.add_first(event)
 
     def number(self) -> int:
         """A unique number for a request or a proposal."""

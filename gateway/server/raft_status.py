@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def quorum_status(
-    log: QuorumLog, driver: RaftDriver, leader_address: Address | None
+    log: QuorumLog, driver: RaftDriver, leader_address: Address | None, lacks: str | None
 ) -> QuorumStatus:
-    """The status now. Everything is read from memory."""
+    """The status now. Everything is read from memory. ``lacks``: what the image lacks."""
     raft, measures, observes = driver.raft, driver.measures, log.store.observes
     if observes:
         last_answer_at, last_caught_up_at = measures.last_answer_at, measures.last_caught_up_at
@@ -30,6 +30,8 @@ def quorum_status(
         last_answer_at = trio.current_time() if has_leader else measures.led_until
         last_caught_up_at = last_answer_at
         problem = None if has_leader else measures.problem
+        if lacks is not None and not has_leader:
+            problem = f"This node must not lead: {lacks}."
     return QuorumStatus(
         role=_role(raft),
         epoch=raft.epoch,

@@ -2,7 +2,8 @@
 
 It does not know where the batches come from: ``gateway.sources.replay`` reads them. As in a broker
 no single record is fatal: a record that cannot be decoded or applied is counted, reported and
-skipped (``LoggingFaultHandler``, ``metadata-load-error-count``).
+skipped (``LoggingFaultHandler``, ``metadata-load-error-count``). The image then lacks it, which
+``lacks`` says: a controller of Kafka ends (``fatalFaultHandler``), and a node here does not lead.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kwire.cluster import FoldError, Image, Loader
+from kwire.cluster.levels import unknown_level
 from kwire.cluster.partition_reader import (
     CHANGE_FRAMES,
     PARTITION_BYTES_MIN,
@@ -34,6 +36,9 @@ DAMAGED: Final = "damaged"
 DOES_NOT_FIT: Final = "does not fit"
 #: By the rule of the codec that was broken; DAMAGED for all others.
 _REASONS: Final = {"record-type": UNKNOWN_TYPE, "record-version": UNKNOWN_VERSION}
+#: Remedies for a record or level of a later release, and for any other record.
+_UPGRADE: Final = "upgrade this node to a release that knows it"
+_LET_OTHERS: Final = "let a node lead that has it, or restore the log from a backup"
 #: Sentences kept until ``take_counts``; further ones are only counted.
 NOTICES_MAX: Final = 20
 _PARTITION: Final = "PARTITION_RECORD"
@@ -79,6 +84,7 @@ class BatchFold:
         self._voters: VotersRecord | None = None
         self._timestamp = -1
         self._where: tuple[str, int] = ("", -1)
+        self._skipped_first: str | None = None
 
     @property
     def image(self) -> Image:
@@ -102,6 +108,17 @@ class BatchFold:
         in the middle of one.
         """
         return self.image.next_offset == self.position.next_offset
+
+    @property
+    def lacks(self) -> str | None:
+        """A clause about the part of the log that ``image`` lacks, and its remedy: the first record
+        that was skipped, or a level of a feature that this release does not know. None: there is
+        none.
+        """
+        if self._skipped_first is not None:
+            return self._skipped_first
+        level = unknown_level(self.image.features)
+        return None if level is None else f"{level}: {_UPGRADE}"
 
     def take_log(self, header: BatchHeader, pieces: Sequence[Piece]) -> None:
         """Fold one batch of the log."""
@@ -217,3 +234,6 @@ class BatchFold:
         self.skipped[reason] += 1
         place, offset = self._where
         self.add_notice(f"{place}, offset {offset}: {text}; passed over")
+        if self._skipped_first is None:
+            remedy = _UPGRADE if reason in _REASONS.values() else _LET_OTHERS
+            self._skipped_first = f"{place}, offset {offset}: {text}: {remedy}"

@@ -63,6 +63,7 @@ class _Prepared:
     in_transaction: bool
     acl_index: AclIndex | None  #: of the ACLs of ``image``
     counts: ClusterCounts | None  #: None unless ``counts_cluster``
+    lacks: str | None
     position: Position | None  #: the end, if a batch ends there and no transaction is open
 
 
@@ -113,6 +114,9 @@ class MetadataLoader:
         self.log_bytes = (
             0  #: of the log's batches in the image, from the snapshot on that it began with
         )
+        #: A clause about the part of the log below ``read_offset`` that the image lacks
+        #: (``BatchFold.lacks``).
+        self.lacks: str | None = None
         #: The fault that keeps the image below the high watermark, if any.
         self.problem: Problem | None = None
         self._position: Position | None = None  # of ``image``
@@ -172,7 +176,7 @@ class MetadataLoader:
         can be no snapshot. On the event loop: as the image is copied and not folded again, a
         snapshot of a million partitions takes no second image.
         """
-        if not self.loaded or self._position is None or self.skipped:
+        if not self.loaded or self._position is None or self.lacks:
             return None
         copied = Image()
         for one in fields(self.image):
@@ -273,6 +277,7 @@ class MetadataLoader:
             fold.in_transaction,
             acl_index,
             None if counter is None else counter.counts(),
+            fold.lacks,
             fold.position if fold.aligned else None,
         )
 
@@ -313,7 +318,7 @@ class MetadataLoader:
         else:
             return False
         self.counts = prepared.counts
-        self._position = prepared.position
+        self._position, self.lacks = prepared.position, prepared.lacks
         self.log_bytes, self.read_offset = prepared.log_bytes, prepared.read_offset
         self.in_transaction = prepared.in_transaction
         return True

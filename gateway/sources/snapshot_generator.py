@@ -87,9 +87,6 @@ class SnapshotGenerator:
         self.latest: Written | None = None
         #: Why the last attempt failed, as a sentence; None if it did not.
         self.problem: str | None = None
-        #: Why this process writes no more snapshots: a snapshot without the records that could not
-        #: be read would lose them.
-        self.disabled: str | None = None
         self._directory = os.fspath(directory)
         self._settings = settings
         self._new_writer = new_writer
@@ -106,7 +103,7 @@ class SnapshotGenerator:
         if log_bytes < self._bytes_before:
             self._bytes_before, self._since = 0, now
         fresh, settings = log_bytes - self._bytes_before, self._settings
-        if self.disabled or fresh <= 0 or now < self._not_before:
+        if fresh <= 0 or now < self._not_before:
             return False
         overdue = (
             settings.max_interval_ms > 0 and (now - self._since) * 1000 >= settings.max_interval_ms
@@ -181,14 +178,8 @@ class SnapshotGenerator:
     def _check(self, replay: Replay, high_watermark: int) -> None:
         """Raise _NotNow if the fold is no state for a snapshot."""
         fold = replay.fold
-        if fold.skipped:
-            counts = ", ".join(
-                f"{count} {reason}" for reason, count in sorted(fold.skipped.items())
-            )
-            self.disabled = (
-                f"the log holds records that could not be taken ({counts}), first {fold.notices[0]}"
-            )
-            raise _NotNow(f"no more snapshots are written: {self.disabled}")
+        if fold.lacks:
+            raise _NotNow(f"a snapshot would not be the whole log: {fold.lacks}")
         if not fold.aligned:
             reason = (
                 "a metadata transaction is open that began at offset "

@@ -54,6 +54,13 @@ class ViewCursor:
         """The state of the cluster before ``next_offset``."""
         return self._fold.image
 
+    def take_notices(self) -> list[str]:
+        """Return a sentence for each record passed over since the last call, some of them if there
+        are many.
+        """
+        notices, self._fold.notices = self._fold.notices, []
+        return notices
+
     @property
     def is_hungry(self) -> bool:
         """Whether ``feed`` has to be called before ``step``."""

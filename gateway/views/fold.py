@@ -26,6 +26,8 @@ CREATED: Final = "c"
 UPDATED: Final = "u"
 DELETED: Final = "d"
 READ: Final = "r"
+#: Sentences kept about records that were passed over.
+NOTICES_MAX: Final = 20
 
 
 class Source(NamedTuple):
@@ -74,6 +76,8 @@ class ViewFold:
         self._at, self._timestamp, self._epoch, self._number = 0, -1, -1, 0
         self._began = False
         self.in_snapshot = False
+        #: A sentence about each record that was passed over, up to ``NOTICES_MAX``.
+        self.notices: list[str] = []
         self._snapshot_ms = -1
 
     @property
@@ -102,15 +106,23 @@ class ViewFold:
     def _record(self, record: Record, epoch: int) -> None:
         try:
             name, version, message = decode_metadata_record(record.value or b"")
-        except DecodeError:
+        except DecodeError as error:
+            self._pass_over(record.offset, str(error))
             return
         loader, offset = self._loader, record.offset
         self._at, self._timestamp, self._epoch = offset, record.timestamp, epoch
         self._number = offsets.at(offset)
         self._origin[id(message)] = offset, epoch, name, version, message
-        loader.load(message, offset, epoch, refused=_ignore, change=self._change)
+        loader.load(message, offset, epoch, refused=self._refused, change=self._change)
         if not loader.in_transaction:
             self._origin.clear()
+
+    def _refused(self, error: FoldError) -> None:
+        self._pass_over(self._at, str(error))
+
+    def _pass_over(self, offset: int, text: str) -> None:
+        if len(self.notices) < NOTICES_MAX:
+            self.notices.append(f"log, offset {offset}: {text}; passed over in the views")
 
     def _change(self, image: Image, record: Message) -> None:
         # The records of a snapshot are no changes: together they are the state at its end.
@@ -190,7 +202,3 @@ def _places(image: Image, record: Message) -> list[tuple[Kind, Key]]:
         for kind, key in touched(image, record)
     }
     return [(BY_KIND[kind], key) for kind, key in places]
-
-
-def _ignore(error: FoldError) -> None:
-    """Pass over a record that does not fit."""

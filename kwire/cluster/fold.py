@@ -51,9 +51,20 @@ def _nothing(image: Image, record: Any) -> None:
 
 
 def _topic(image: Image, record: Any) -> None:
+    # ``ReplicationControlManager.replay`` refuses both, which ends a controller of Kafka.
+    if record.name in image.topic_ids:
+        known = image.topic_ids[record.name]
+        raise FoldError(
+            f"TopicRecord of {record.name} with id {record.topic_id}, which exists with id {known}"
+        )
+    if record.topic_id in image.topics:
+        raise FoldError(
+            f"TopicRecord of {record.name} with id {record.topic_id}, which is the id of"
+            f" {image.topics[record.topic_id]}"
+        )
     image.topics[record.topic_id] = record.name
     image.topic_ids[record.name] = record.topic_id
-    image.partitions.setdefault(record.topic_id, {})
+    image.partitions[record.topic_id] = {}
 
 
 def _remove_topic(image: Image, record: Any) -> None:
@@ -61,8 +72,7 @@ def _remove_topic(image: Image, record: Any) -> None:
     if name is None:
         raise FoldError(f"RemoveTopicRecord for topic {record.topic_id}, which does not exist")
     del image.partitions[record.topic_id]
-    if image.topic_ids.get(name) == record.topic_id:
-        del image.topic_ids[name]
+    del image.topic_ids[name]
     image.configs.pop((TOPIC_RESOURCE, name), None)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kwire.cluster import FoldError, Image, Loader
+from kwire.cluster.levels import unknown_level
 from kwire.errors import WireError
 from kwire.metadata_log.at import At, time_text
 from kwire.metadata_log.errors import MetadataLogError
@@ -61,11 +62,16 @@ class Fold:
             self.timestamp = timestamp
 
     def state(self) -> State:
-        """Return the folded state, with notes about an open transaction."""
+        """Return the folded state, with notes about an open transaction and an unknown level."""
         image = self.loader.image
         if self.loader.in_transaction:
             self.notes.append(
                 f"{self.where}: the end is inside a metadata transaction: "
                 f"this is the state before it, at offset {image.next_offset}"
+            )
+        level = unknown_level(image.features)
+        if level is not None:
+            self.notes.append(
+                f"{self.where}: {level}: a newer release may read more of this log than is shown"
             )
         return State(image, self.timestamp, self.notes)

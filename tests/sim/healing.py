@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from gateway.quorum.events import ImageLacks
 from tests.sim.history import Violation, require
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def heal(world: World) -> Iterator[float]:
         node.removed = True
     for node in world.members:
         world.restart(node)
+        if node.image_lacks is not None:
+            node.step(ImageLacks(None))
     yield from _commit(world)
     if world.shape.upgrades:
         yield from _upgrade(world)

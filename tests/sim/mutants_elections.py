@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,8 @@ from gateway.quorum.effects import ElectionState, Reply, Send
 from gateway.quorum.election import Election
 from gateway.quorum.leader_role import LeaderRole
 from gateway.quorum.node import NO_NODE, Node
+from gateway.quorum.node_state import NodeState
+from gateway.quorum.raft import Raft
 from gateway.quorum.roles import Candidate, Unattached
 from kwire.messages.vote_response import VoteResponse
 from tests.sim.mutants import mutant, patched, together
@@ -245,3 +248,29 @@ def _asks_at_once(api_key: int) -> Context:
         )
 
     return patched(Node, emit=at_once)
+
+
+@mutant("an obvious mistake")
+def leads_without_a_whole_image() -> Context:
+    """A node campaigns although its image lacks what is committed."""
+    whole = NodeState.__dict__["is_electable"].fget
+
+    def is_electable(self: NodeState) -> bool:
+        lacks, self.image_lacks = self.image_lacks, None
+        try:
+            return bool(whole(self))
+        finally:
+            self.image_lacks = lacks
+
+    return patched(NodeState, is_electable=property(is_electable))
+
+
+@mutant("an obvious mistake")
+def a_whole_image_is_not_noticed() -> Context:
+    """A node whose image is whole again does not campaign before it has seen a leader."""
+
+    def set_election_time(self: Raft, role: Unattached) -> None:
+        if not self._node.is_electable:
+            role.election_at = math.inf
+
+    return patched(Raft, _set_election_time=set_election_time)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.quorum.effects import Effect, Reply, Report, Send
-from gateway.quorum.events import Event, Installed, Requested, Tick
+from gateway.quorum.events import Event, ImageLacks, Installed, Requested, Tick
 from gateway.quorum.raft import Raft
 from gateway.quorum.settings import RaftSettings
 from kwire.messages.fetch_request import FetchRequest
@@ -56,6 +56,9 @@ class Node:
         self.paused_until = 0.0
         self.stopped = ""  #: the reason for which it stopped for good
         self.removed = False  #: it must not be started again
+        #: What its image lacks of the log. It is derived from the log, so that a restart changes
+        #: nothing.
+        self.image_lacks: str | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -121,6 +124,8 @@ class Node:
         if self.raft is not None:
             self._after("start")
             world.checker.voters_in_force(self)
+        if self.image_lacks is not None:
+            self.step(ImageLacks(self.image_lacks))
 
     def halt(self, why: str) -> None:
         """The process ends at once; the disk keeps what survives a crash."""
@@ -149,6 +154,8 @@ class Node:
         if isinstance(event, Requested):
             self.given.add(event.number)
             self._note_fetch(event)
+        elif isinstance(event, ImageLacks):
+            self.image_lacks = event.what
         if self.world.noting:
             self.world.note("node %d <- %s", self.id, wire.event_text(event))
         self._do(self.raft.step(event, now, wall_ms))
@@ -186,6 +193,12 @@ class Node:
             require(epoch > self.epoch, "3: node {}: epoch {} after {}", self.id, epoch, self.epoch)
             require(epoch < 1 << 31, "3: node {}: epoch {}", self.id, epoch)
             self.epoch = epoch
+        require(
+            role not in ("leader", "candidate", "prospective") or not self._lacked(event),
+            "20: node {} is {} and lacks a part of the log",
+            self.id,
+            role,
+        )
         if role == "leader":
             if self.role != role:
                 self.led_since = self.local_now
@@ -211,6 +224,10 @@ class Node:
             (self.world.now, self.place, event, epoch, high_watermark, end, role)
         )
         self._arm()
+
+    def _lacked(self, event: object) -> bool:
+        """Whether the core knows that the image lacks something: not when it has just started."""
+        return self.image_lacks is not None and event != "start"
 
     def _require_no_parked_fetch(self) -> None:
         """17: a deposed leader has answered all Fetches that it had parked (KAFKA-10677)."""

@@ -60,14 +60,14 @@ DIRECTED: Final = (
 )
 #: Of ten schedules so many are of the swarm; the others are of the directed families in turn.
 _SWARM_OF_TEN: Final = 5
-_RELAYS_EVERY, _RELAYS_AT = 20, 3
+#: Of twenty, those of these families, which would be of the swarm.
+_OF_TWENTY: Final = {3: "relays", 13: "images_lack"}
 
 
 def scenario_of(seed: int) -> Scenario:
     """The family of a seed."""
-    # One of twenty, of those that would be of the swarm.
-    if seed % _RELAYS_EVERY == _RELAYS_AT:
-        return SCENARIOS["relays"]
+    if seed % 20 in _OF_TWENTY:
+        return SCENARIOS[_OF_TWENTY[seed % 20]]
     if seed % 10 < _SWARM_OF_TEN:
         return SCENARIOS["swarm"]
     return SCENARIOS[

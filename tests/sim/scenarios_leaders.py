@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gateway.quorum.events import Resign, ShutDown
+from gateway.quorum.events import ImageLacks, Resign, ShutDown
 from tests.sim import acts, forgeries
 from tests.sim.history import require
-from tests.sim.scenario import elected, family, sized, with_faults
+from tests.sim.scenario import busy, elected, family, sized, with_faults
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -38,6 +38,28 @@ def parked_fetches(world: World) -> Iterator[float]:
         if kind == 2:
             yield 2.0
             world.mend()
+
+
+@family(sized(1, 2, 3, 3, 5))
+def images_lack(world: World) -> Iterator[float]:
+    """Images lack a record that is committed, mostly the leader's; some get it again, and some
+    nodes restart without it.
+    """
+    random = world.random
+    for _ in range(random.randint(3, 5)):
+        yield from elected(world, at_most=4.0)
+        yield from busy(world, random.random())
+        leader = world.leader
+        node = (
+            leader
+            if leader is not None and random.random() < 0.6
+            else random.choice(world.voters())
+        )
+        lacks = None if node.image_lacks is not None else "a record of an unknown type"
+        world.happen_to(node, ImageLacks(lacks), f"its image lacks {lacks}")
+        if random.random() < 0.3:
+            world.kill(node, random.choice((0.01, 1.0)))
+        yield random.random() * 2.0
 
 
 @family(sized(2, 3, 5))

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from gateway.quorum.events import Propose
+from gateway.quorum.events import Propose, Resign
 from gateway.server.controller.committed_responses import CommittedResponses
 from gateway.server.controller.controller_forwarder import ControllerForwarder
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMeasures
+from gateway.server.controller.image_check import ImageCheck
 from gateway.server.controller.periodic_tasks import PeriodicTasks
 from gateway.server.controller.proposals import Proposal, Proposals, QueuedRequest, refuse
 from gateway.server.controller.voter_requests import change_voters
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
 
 #: Interval of the check for a new leader, due periodic tasks and an idle log, s.
 _CHECK_S: Final = 0.1
-_UNKNOWN: Final = (
-    "This node lost the leadership before the change was committed: whether it was made is not "
-    "known. Look, and ask again."
-)
 
 
 class ActingController:
@@ -98,6 +95,7 @@ class ActingController:
         )
         self._waiting = WaitingRequests(self._forwarder, reports, self._again)
         self._responses = CommittedResponses(loader)
+        self._image = ImageCheck(loader, driver)
         # Callbacks of an elected node whose controller is not active yet.
         self._awaiting_confirmation: list[Callable[[], None]] = []
         self._nursery: trio.Nursery | None = None
@@ -128,7 +126,7 @@ class ActingController:
         if self._controller is not None:
             if not change_voters(queued, self._driver, self._authorizer):
                 self._decisions.submit(queued)
-        elif self._waiting.add(queued):
+        elif not self._image.refuses(queued) and self._waiting.add(queued):
             self._place()
 
     def confirm(self, then: Callable[[], None]) -> None:
@@ -252,8 +250,13 @@ class ActingController:
         """
         self._responses.send()
         loader = self._loader
+        if self._image.has_changed() and self._image.lacks is not None:
+            self.not_leading(self._epoch)
+            for queued in self._waiting.take():
+                self._again(queued)
         if (
             self._epoch < 0
+            or self._image.lacks is not None
             or self._controller is not None
             or self._activates
             or not loader.loaded
@@ -313,7 +316,7 @@ class ActingController:
                 if proposal.end_offset is None:
                     self._again(queued)
                 else:
-                    refuse(queued, ErrorCode.REQUEST_TIMED_OUT, _UNKNOWN)
+                    refuse(queued, ErrorCode.REQUEST_TIMED_OUT, Proposals.UNKNOWN)
         for queued in undecided:
             self._again(queued)
         confirming, self._awaiting_confirmation = self._awaiting_confirmation, []
@@ -355,7 +358,7 @@ class ActingController:
 
     def _resign(self, reason: str) -> None:
         """Give up the leadership: the next leader decides on requests that were not appended."""
-        self._driver.resign(self._epoch, reason)
+        self._driver.submit_first(Resign(self._epoch, reason))
         # At once, not when the core confirms it: nothing may be decided on a state in doubt.
         self.not_leading(self._epoch)
 

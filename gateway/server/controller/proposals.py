@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gateway.controller.admin_api import Refusal
 from gateway.controller.apis import refused
@@ -55,6 +55,12 @@ class Proposal:
 
 class Proposals:
     """The proposals of one node, by the numbers that the quorum's node knows them by."""
+
+    #: To the client of a proposal that is appended when the leadership is lost.
+    UNKNOWN: Final = (
+        "This node lost the leadership before the change was committed: whether it was made is not "
+        "known. Look, and ask again."
+    )
 
     def __init__(self) -> None:
         self.queued = 0  #: records that were proposed and are not appended yet

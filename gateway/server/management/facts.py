@@ -38,7 +38,8 @@ class OwnSnapshot(NamedTuple):
 class Readiness(NamedTuple):
     """Whether clients may be sent to this server.
 
-    ``state`` is that of the partition, or "stopping". ``reason`` is a sentence, empty if ready.
+    ``state`` is that of the partition, or "stopping". ``reason`` is a sentence, empty if all is
+    well.
     ``since`` is in the form of ISO 8601.
     """
 
@@ -129,7 +130,10 @@ class Facts:
         silent_s = self.silent_s()
         if state is State.STALE or (silent_s is not None and silent_s > self.stale_after_s):
             return self._stale(silent_s)
-        return Readiness(True, state.value)
+        lacks = self.cluster.image_lacks
+        # Ready all the same: readers get the log as it is, and nodes of this release all lack it.
+        reason = "" if lacks is None else f"The metadata image lacks a part of the log: {lacks}."
+        return Readiness(True, state.value, reason)
 
     def silent_s(self) -> float | None:
         """Seconds since the quorum last answered, or since the start; None without a quorum."""

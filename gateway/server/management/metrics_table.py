@@ -99,6 +99,12 @@ _PARTITION: Final = (
         lambda facts: facts.partition.size_bytes,
     ),
     gauge(
+        "kwire_image_incomplete",
+        "1 if the metadata image lacks a part of the log: this node does not lead then, and"
+        " /readyz says why.",
+        lambda facts: float(facts.cluster.image_lacks is not None),
+    ),
+    gauge(
         "kwire_problems",
         "Current problems of the source; /status lists them.",
         lambda facts: len(facts.problems()),

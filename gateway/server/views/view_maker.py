@@ -222,6 +222,8 @@ class ViewMaker:
         finally:
             if read is not None:
                 read.release()
+        for notice in cursor.take_notices():
+            self._reports.report("record not applied", error=notice)
         self._check()
         # A piece of a log that began elsewhere may extend over the state of the snapshot that the
         # log begins with now, which it does not have.

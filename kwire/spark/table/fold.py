@@ -160,6 +160,8 @@ class Fold:
                     " between is missing; build the tables anew"
                 ),
             )
+            self._loader.skip_to(row.offset + 1, -1 if row.epoch is None else row.epoch)
+            return
         if not self.state.next_offset:
             self._check_beginning(row, name, record)
         self._load(row, name, version, record)

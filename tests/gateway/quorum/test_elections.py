@@ -9,7 +9,7 @@ import pytest
 
 from gateway.quorum import requests
 from gateway.quorum.effects import ElectionState, Failure, FailureKind, Send
-from gateway.quorum.events import Failed, Resign, ShutDown, Tick
+from gateway.quorum.events import Failed, ImageLacks, Resign, ShutDown, Tick
 from gateway.quorum.partition import Position
 from kwire.protocol import ErrorCode
 from tests.gateway.quorum.election_world import (
@@ -241,3 +241,59 @@ def test_begin_of_an_older_epoch_or_for_another_voter_is_refused() -> None:
         world.request(1, begin, 1, answers.append)
         world.settle()
         assert answers[0].topics[0].partitions[0].error_code == error
+
+
+# --- images that are not whole ---
+
+
+def test_leader_whose_image_lacks_a_record_resigns_and_another_node_leads() -> None:
+    world = of(1, 2, 3)
+    world.run(6)
+    old = leader_of(world)
+    old.step(ImageLacks("a record"))
+    assert old.raft is not None and old.raft.role == "resigned" and old.leads is None
+    world.run(6)
+    assert leader_of(world) is not old
+    # Nor does it campaign when the others are gone.
+    for id in (2, 3) if old.id == 1 else (1, 2) if old.id == 3 else (1, 3):
+        world.members[id].kill()
+    epoch = old.raft.epoch
+    world.run(30)
+    assert (old.raft.role, old.raft.epoch) == ("follower", epoch)
+
+
+@pytest.mark.parametrize("whole_again", [True, False])
+def test_lone_voter_whose_image_lacks_a_record_leads_only_when_it_is_whole(
+    whole_again: bool,
+) -> None:
+    world = of(1)
+    world.settle()
+    [member] = world.up()
+    member.step(ImageLacks("a record"))
+    world.run(30)
+    assert member.raft is not None and member.raft.role == "unattached"
+    if whole_again:
+        member.step(ImageLacks(None))
+        world.run(6)
+    assert (member.raft.role == "leader") == whole_again
+
+
+@pytest.mark.parametrize("role", ["prospective", "candidate"])
+def test_nominee_whose_image_lacks_a_record_gives_up(role: str) -> None:
+    world = node(ElectionState(1))
+    member = world.members[1]
+    assert member.raft is not None
+    run_out(member.raft, world.now)
+    member.step(Tick())
+    if role == "candidate":
+        world.run(0.0)
+        member.raft._election._become_candidate(0)
+    assert member.raft.role == role
+    member.step(ImageLacks("a record"))
+    assert member.raft.role == "unattached"
+
+
+def test_node_whose_image_lacks_a_record_still_votes() -> None:
+    world = node(ElectionState(1))
+    world.members[1].step(ImageLacks("a record"))
+    assert said(vote(world, 2)) == GRANTED

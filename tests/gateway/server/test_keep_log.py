@@ -57,7 +57,6 @@ class Source:
 class Snapshots:
     results: list[Any]
     problem: str | None = "a metadata transaction is open"
-    disabled: str | None = None
     asked: list[tuple[int, int]] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -85,6 +84,7 @@ class Image:
     loaded: bool = True
     log_bytes: int = 100
     problem: Problem | None = None
+    lacks: str | None = None
     decoded: list[int] = field(default_factory=list)
     applied: int = 0
 

@@ -104,7 +104,7 @@ def test_resignation_is_handled_before_waiting_proposals() -> None:
         async with driving() as driven:
             for _ in range(3):
                 driven.ask()
-            driven.driver.resign(5, "a bug")
+            driven.driver.submit_first(Resign(5, "a bug"))
             await settled()
             assert [type(event) for event in driven.raft.events] == [
                 Resign,

@@ -13,6 +13,10 @@ from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import Record, encode_batch, encode_control_record, encode_metadata_record
 from kwire.uuid import Uuid
 
+#: A record of a type, and a TopicRecord of a version, that a later release may have.
+UNKNOWN_TYPE = b"\x01\x46\x00\x00"
+UNKNOWN_VERSION = b"\x01\x02\x09\x02x" + bytes(17)
+
 
 def topic(number: int) -> Message:
     """The record of topic ``t<number>``."""

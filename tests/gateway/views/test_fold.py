@@ -173,6 +173,8 @@ def test_record_that_does_not_fit_or_cannot_be_decoded_is_passed_over() -> None:
     assert told(changes_of(removed(7), topic(1), first=2, fold=fold)) == [
         (3, 0, "c", "topic", "t1")
     ]
+    offsets_told = [notice.partition(":")[0] for notice in fold.notices]
+    assert offsets_told == ["log, offset 0", "log, offset 1", "log, offset 2"]
 
 
 def test_more_changes_than_numbers_raise(monkeypatch: pytest.MonkeyPatch) -> None:

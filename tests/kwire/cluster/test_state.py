@@ -217,16 +217,21 @@ def test_record_that_does_not_fit_raises_and_changes_nothing(record: Message, te
     assert state_of(image) == before
 
 
-def test_a_topic_made_anew_under_its_name_stays_when_the_old_one_goes() -> None:
-    """And a controller that leaves is forgotten."""
+@pytest.mark.parametrize("second", [("a", OTHER), ("a", TOPIC), ("b", TOPIC)])
+def test_second_topic_of_a_name_or_an_id_is_refused(second: tuple[str, Uuid]) -> None:
     image = Image()
-    for record in (
-        TopicRecord(name="a", topic_id=TOPIC),
-        TopicRecord(name="a", topic_id=OTHER),
-        RemoveTopicRecord(topic_id=TOPIC),
-    ):
-        apply(image, record)
-    assert image.topic_ids == {"a": OTHER}
+    apply(image, TopicRecord(name="a", topic_id=TOPIC))
+    name, topic_id = second
+    with pytest.raises(FoldError, match=r"which exists with id|which is the id of a"):
+        apply(image, TopicRecord(name=name, topic_id=topic_id))
+    assert image.topic_ids == {"a": TOPIC} and image.topics == {TOPIC: "a"}
+    apply(image, RemoveTopicRecord(topic_id=TOPIC))
+    apply(image, TopicRecord(name="a", topic_id=OTHER))
+    assert image.topic_ids == {"a": OTHER} and image.topics == {OTHER: "a"}
+
+
+def test_controller_that_leaves_is_forgotten() -> None:
+    image = Image()
     apply(image, RegisterControllerRecord(controller_id=3))
     apply(image, UnregisterControllerRecord(controller_id=3))
     apply(image, UnregisterControllerRecord(controller_id=3))

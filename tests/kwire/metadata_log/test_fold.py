@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kwire.cluster import Image
+from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.topic_record import TopicRecord
 from kwire.metadata_log.at import At
 from kwire.metadata_log.errors import MetadataLogError
@@ -20,6 +21,14 @@ def test_a_state_has_the_time_of_its_last_record() -> None:
     fold.skip_to(2, 1, 6000)
     assert (fold.state().timestamp, fold.state().image.next_offset) == (6000, 2)
     assert State(Image()).notes == []
+
+
+def test_level_that_this_release_does_not_know_is_noted() -> None:
+    fold = Fold("here", At())
+    level = FeatureLevelRecord(name="metadata.version", feature_level=60)
+    fold.take(0, 1, 5000, encode_metadata_record(level, 0))
+    [note] = fold.state().notes
+    assert note.startswith("here: metadata.version is finalized at level 60")
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x07junk", b"\x01\x7f\x00"])

@@ -18,7 +18,7 @@ from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
 from gateway.handlers.pending_response import PendingResponse
 from gateway.ports import Requester
-from gateway.quorum.events import Propose
+from gateway.quorum.events import ImageLacks, Propose
 from gateway.security.authorizer import AllowAll
 from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.changes import Changes
@@ -58,6 +58,7 @@ class FakeDriver:
         self.raft = FakeRaft()
         self.proposed: list[Propose] = []
         self.resigned: list[tuple[int, str]] = []
+        self.lacks: list[str | None] = []  #: what the core was told that the image lacks
         self._number = 0
 
     def number(self) -> int:
@@ -68,8 +69,11 @@ class FakeDriver:
         assert isinstance(event, Propose), event
         self.proposed.append(event)
 
-    def resign(self, epoch: int, reason: str) -> None:
-        self.resigned.append((epoch, reason))
+    def submit_first(self, event: Any) -> None:
+        if isinstance(event, ImageLacks):
+            self.lacks.append(event.what)
+        else:
+            self.resigned.append((event.epoch, event.reason))
 
 
 class FakeLoader:
@@ -78,6 +82,7 @@ class FakeLoader:
         #: Next offset of the image, which has every record unless a test says otherwise.
         self.next_offset: float = math.inf
         self.problem: str | None = None
+        self.lacks: str | None = None
 
 
 class Waiting(PendingResponse):

@@ -122,6 +122,7 @@ def cluster() -> ClusterFacts:
         image=image,
         counts=counter.counts()._replace(unclean_elections=3, eligible_elections=4),
         skipped={"damaged": 2},
+        lacks=None,
         next_offset=500,
         high_watermark=501,
     )
