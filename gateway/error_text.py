@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import Final, overload
 
+from kwire.printable import printable
 from kwire.protocol import ErrorCode
+
+#: Longest text of a peer in a field of the log, characters.
+TEXT_MAX: Final = 100
+#: Longest error message of this server that may quote a peer, characters.
+ERROR_MAX: Final = 400
 
 #: Characters of a message that are kept: from its beginning, and from its end.
 HEAD: Final = 700
@@ -35,3 +41,13 @@ def error_with_code(code: int) -> str:
         return f"{ErrorCode(code).name} ({code})"
     except ValueError:
         return f"error code {code}"
+
+
+def escape(text: str | None, *, limit: int = TEXT_MAX) -> str | None:
+    """Make a peer's text safe for one line of a log.
+
+    Control characters are escaped; the text is cut at ``limit`` characters.
+    """
+    if text is None:
+        return None
+    return printable(text[:limit]) + ("…" if len(text) > limit else "")

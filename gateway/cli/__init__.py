@@ -17,6 +17,7 @@ import click
 
 from gateway.cli.streams import OutputFailed, prepare_streams
 from gateway.version import installed_version
+from kwire.printable import printable
 
 #: Exit statuses of every subcommand. 74 is EX_IOERR of sysexits.h; 130 and 141 are what a shell
 #: shows for SIGINT and SIGPIPE.
@@ -86,6 +87,9 @@ class _Lazy(click.Group):
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **more)
             sys.stdout.flush()
         except click.ClickException as error:
+            # It may quote a server, or a name that a client chose.
+            sentences = map(printable, error.message.split("\n"))
+            error.message = "\n".join(sentences)  # type: ignore[misc]
             error.show()
             return error.exit_code
         except click.Abort:  # click's word for KeyboardInterrupt

@@ -24,6 +24,20 @@ def parse_address(text: str) -> Address:
         raise click.BadParameter(str(error)) from None
 
 
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    """Parse ``HOST:PORT,...``. Raises click.BadParameter."""
+    return tuple(parse_address(one.strip()) for one in text.split(","))
+
+
+def parse_controllers(text: str) -> tuple[Address, ...]:
+    """Parse the same for controllers, which have no default port. Raises click.BadParameter."""
+    addresses = parse_addresses(text)
+    for one in text.split(","):
+        if not one.rpartition(":")[2].strip().isdigit():
+            raise click.BadParameter(f"{one.strip()!r} has no port: write HOST:PORT")
+    return addresses
+
+
 def parse_seconds(text: str | float) -> float:
     """Parse a timeout in s, above 0 and at most a day. Raises click.BadParameter."""
     try:

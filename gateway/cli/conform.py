@@ -12,6 +12,7 @@ import click
 
 from gateway.address import Address
 from gateway.cli.address import parse_address, parse_seconds
+from gateway.cli.server_options import client_security, command_config
 
 if TYPE_CHECKING:
     from kwire.conformance.outcome import Report
@@ -53,9 +54,7 @@ Exit status: 0 every rule is kept; 1 a rule is not, or a request was not answere
 @click.option("--log", "log_dir", metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Check the metadata log in this directory, or the one below it, without any server.")  # fmt: skip
-@click.option("--command-config", "config", metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A properties file with Kafka's client keys: security.protocol, ssl.*, sasl.*.")  # fmt: skip
+@command_config
 @click.option("--rule", "patterns", multiple=True, metavar="ID",
     help="Run only this rule; also a family, or a pattern with *. May be repeated.")  # fmt: skip
 @click.option("--api", "apis", multiple=True, metavar="NAME|KEY",
@@ -224,7 +223,6 @@ def _grade(words: Sequence[str], rules: Sequence[Rule], wanted: Wanted) -> Repor
 def _run(address: Address, rules: Sequence[Rule], wanted: Wanted) -> Report:
     from gateway.cli.conform_connect import target_of
     from gateway.cli.conform_progress import progress
-    from gateway.cli.quorum import client_security
     from kwire.conformance.opening import open_session
     from kwire.conformance.runner import Options, run_rules
     from kwire.conformance.session import CannotTry
@@ -288,11 +286,10 @@ def _allowed(file: Path | None, *, is_client: bool = False) -> dict[str, str]:
 
 def _formed(report: Report, form: str) -> str:
     if form == "json":
-        import json
-
         from kwire.conformance.output.as_json import report_json
+        from kwire.printable import json_text
 
-        return json.dumps(report_json(report), indent=1, ensure_ascii=False) + "\n"
+        return json_text(report_json(report), indent=1) + "\n"
     if form == "junit":
         from kwire.conformance.output.junit import report_junit
 

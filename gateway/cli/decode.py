@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.lines import json_line, text_line, wants_json
+from gateway.cli.lines import json_line, note, text_line, wants_json
 from gateway.sizes import MIB
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 
@@ -115,7 +115,7 @@ def _decode_file(
             if torn
             else f"damaged: {error.reason}"
         )
-        click.echo(f"{path}: byte {error.offset}: {what}", err=True)
+        note(f"{path}: byte {error.offset}: {what}")
         return False
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from None

@@ -5,16 +5,19 @@ A state comes from files or a server, at any offset or time.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gateway.cli.lines import json_line, wants_json
+from gateway.cli.lines import note as tell
+from gateway.cli.server_options import client_security, command_config
 from gateway.cli.state import path_text, value_text
 from gateway.cli.state_source import load, parse_source
+from kwire.printable import printable
 
 if TYPE_CHECKING:
     from kwire.cluster.difference import Change
@@ -40,6 +43,7 @@ Exit status: 0 where nothing changed, 1 where something did, 2 on trouble.""",
 )
 @click.argument("before", metavar="A", type=parse_source)
 @click.argument("after", metavar="B", type=parse_source)
+@command_config
 @click.option(
     "-o",
     "--output",
@@ -53,7 +57,7 @@ Exit status: 0 where nothing changed, 1 where something did, 2 on trouble.""",
     is_flag=True,
     help="Do not hide SCRAM keys and the values of sensitive configs.",
 )
-def command(before: Any, after: Any, output: str, show_secrets: bool) -> None:
+def command(before: Any, after: Any, config: Path | None, output: str, show_secrets: bool) -> None:
     """Compare two states of a cluster, A and B, and print what was added, removed and changed, with
     the fields before and after.
 
@@ -69,11 +73,12 @@ def command(before: Any, after: Any, output: str, show_secrets: bool) -> None:
     from kwire.cluster.difference import difference
 
     try:
-        states = [load(*before), load(*after)]
+        security = client_security(config)
+        states = [load(place, at, security) for place, at in (before, after)]
     except click.ClickException as error:
         raise _Trouble(error.message) from None
     for note in dict.fromkeys(note for state in states for note in state.notes):
-        click.echo(note, err=True)
+        tell(note)
     json_wanted, same = wants_json(output), True
     for change in difference(states[0].image, states[1].image):
         same = False
@@ -98,9 +103,7 @@ def text_lines(change: Change) -> Iterator[str]:
         change.change, ("~", "yellow")
     )
     path = path_text(change.place)
-    yield click.style(
-        f"{sign} {path if path.isprintable() else json.dumps(path)}", fg=colour, bold=True
-    )
+    yield click.style(f"{sign} {printable(path)}", fg=colour, bold=True)
     before, after = change.before or {}, change.after or {}
     for name in dict.fromkeys((*before, *after)):
         old, new = (value_text(side[name]) if name in side else None for side in (before, after))

@@ -4,12 +4,13 @@ records share it.
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import click
+
+from kwire.printable import json_text, printable
 
 
 def wants_json(output: str) -> bool:
@@ -19,16 +20,26 @@ def wants_json(output: str) -> bool:
 
 def json_line(line: dict[str, Any]) -> str:
     """Return one JSON object as a line."""
-    return json.dumps(line, ensure_ascii=False)
+    return json_text(line)
 
 
 def text_line(line: dict[str, Any]) -> str:
     """Return offset, time (UTC), record type and version, and fields as a line."""
     head = f"{line['offset']:>8}  {moment(line['timestamp'])}  "
     if "error" in line:
-        return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
+        return head + not_decoded(line["error"])
     name = f"{line['type']} v{line['version']}" if "type" in line else f"control {line['control']}"
-    return f"{head}{click.style(name, bold=True)}  {json.dumps(line['data'], ensure_ascii=False)}"
+    return f"{head}{click.style(name, bold=True)}  {json_text(line['data'])}"
+
+
+def not_decoded(reason: str) -> str:
+    """Return the text in place of a record that cannot be decoded."""
+    return click.style(f"cannot be decoded: {printable(reason)}", fg="red")
+
+
+def note(sentence: str) -> None:
+    """Print a sentence on standard error."""
+    click.echo("\n".join(map(printable, sentence.split("\n"))), err=True)
 
 
 def moment(timestamp: int) -> str:

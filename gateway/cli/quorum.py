@@ -5,38 +5,21 @@ Its text output is that of Apache's ``kafka-metadata-quorum``, so that scripts c
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from gateway.address import Address
-from gateway.cli.address import parse_address, parse_seconds
-from gateway.cli.lines import wants_json
+from gateway.cli.address import parse_controllers, parse_seconds
+from gateway.cli.lines import json_line, wants_json
+from gateway.cli.server_options import bootstrap_server, client_security, command_config
 from gateway.wall_clock import wall_ms
 
-if TYPE_CHECKING:
-    from gateway.security.client_properties import ClientSecurity
-
-    Addresses = tuple[Address, ...]
+Addresses = tuple[Address, ...]
 
 _INTERRUPTED: Final = 130
-
-
-def parse_brokers(text: str) -> Addresses:
-    """Parse ``HOST:PORT,...`` to (host, port) pairs. Raises click.BadParameter."""
-    return tuple(parse_address(one.strip()) for one in text.split(","))
-
-
-def parse_controllers(text: str) -> Addresses:
-    """Parse the same for controllers, which have no default port. Raises click.BadParameter."""
-    addresses = parse_brokers(text)
-    for one in text.split(","):
-        if not one.rpartition(":")[2].strip().isdigit():
-            raise click.BadParameter(f"{one.strip()!r} has no port: write HOST:PORT")
-    return addresses
 
 
 @click.group(
@@ -75,21 +58,12 @@ Exit status: 1 where the quorum could not be asked, or did not answer in time.""
     is_flag=True,
     help="With --replication: ages in place of timestamps.",
 )
-@click.option(
-    "-b", "--bootstrap-server", "servers", metavar="HOST:PORT[,...]", type=parse_brokers,
-    help="Any brokers of the cluster, or `kwire serve`.",
-)  # fmt: skip
+@bootstrap_server("Any brokers of the cluster, or `kwire serve`.")
 @click.option(
     "--bootstrap-controller", "controllers", metavar="HOST:PORT[,...]", type=parse_controllers,
     help="Any controllers of the quorum.",
 )  # fmt: skip
-@click.option(
-    "--command-config",
-    "config",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A properties file with Kafka's client keys: security.protocol, ssl.*, sasl.*.",
-)
+@command_config
 @click.option(
     "--timeout",
     default=15.0,
@@ -140,29 +114,8 @@ def describe(
         sys.exit(_INTERRUPTED)
     if wants_json(output):
         for line in [view.status(quorum)] if what == "status" else view.replication(quorum):
-            click.echo(json.dumps(line, ensure_ascii=False))
+            click.echo(json_line(line))
     elif what == "status":
         click.echo(view.status_text(quorum))
     else:
         click.echo(view.replication_text(quorum, now_ms=wall_ms() if human_readable else None))
-
-
-def client_security(config: Path | None) -> ClientSecurity:
-    """Return the security of ``--command-config``, PLAINTEXT without one. Warnings go to standard
-    error. Raises click.ClickException.
-    """
-    from gateway.security.client_properties import (
-        ClientPropertiesError,
-        ClientSecurity,
-        load_client_properties,
-    )
-
-    if config is None:
-        return ClientSecurity()
-    try:
-        security = load_client_properties(config)
-    except ClientPropertiesError as error:
-        raise click.ClickException("\n".join(error.problems)) from None
-    for warning in security.warnings:
-        click.echo(warning, err=True)
-    return security

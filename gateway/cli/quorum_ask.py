@@ -14,6 +14,7 @@ import click
 import trio
 
 from gateway.address import Address
+from gateway.cli.listener_probe import explained
 from gateway.ports import PARTITION
 from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import ConnectionClosed, TimedOut, UpstreamError
@@ -100,10 +101,11 @@ async def _ask(
                 break
             try:
                 return await _ask_at(address, controllers, security, max(left, 0.001))
-            except UpstreamError as error:
+            except UpstreamError as failure:
+                error = await explained(failure, address, security)
                 failures[str(error)] = isinstance(error, ConnectionClosed | TimedOut)
-            except _Refused as error:
-                failures[str(error)] = error.is_transient
+            except _Refused as refusal:
+                failures[str(refusal)] = refusal.is_transient
         # Waiting does not help if no controller can be reached, or none admits this client.
         if not any(failures.values()) or trio.current_time() + _PAUSE_S > deadline:
             raise click.ClickException("\n".join(failures))

@@ -4,11 +4,11 @@ makes no requests.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.address import Address
+from kwire.printable import json_text
 from kwire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def status_text(quorum: Quorum) -> str:
     lines = []
     for name, value in status(quorum).items():
         text = (
-            f"[{', '.join(json.dumps(one, ensure_ascii=False) for one in value)}]"
-            if isinstance(value, list)
-            else value
+            f"[{', '.join(json_text(one) for one in value)}]" if isinstance(value, list) else value
         )
         lines.append(f"{name[0].upper()}{name[1:]}:".ljust(24) + str(text))
     return "\n".join(lines)

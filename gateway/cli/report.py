@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gateway.cli.lines import note as tell
+
 if TYPE_CHECKING:
     from gateway.page.change_index import ChangeIndex
     from gateway.page.quorum import Leader
@@ -54,7 +56,7 @@ def command(directory: Path, target: Path) -> None:
     except SourceError as error:
         raise click.ClickException(str(error)) from None
     for note in notes:
-        click.echo(note, err=True)
+        tell(note)
     target.write_text(report_html(facts, packed), encoding="utf-8")
     changes = facts["changes"]["offset"]
     click.echo(f"{target}: the log to offset {changes}, {target.stat().st_size:,} bytes")

@@ -15,12 +15,19 @@ import click
 
 from gateway.address import parse_address, shown
 from gateway.cli.lines import json_line, wants_json
+from gateway.cli.server_options import Server, client_security, command_config
 from gateway.cli.spark_init import init
 from gateway.cli.spark_jars import jars
+from gateway.ports import PARTITION
+from kwire.printable import printable
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from gateway.security.client_properties import ClientSecurity
+
+_CLIENT_ID: Final = "kwire-spark"
 #: One line for each job. The names are those of ``kwire.spark.jobs.JOBS``, which is imported only
 #: when a job runs.
 JOBS: Final = {
@@ -74,10 +81,12 @@ Examples:
   kwire spark leaders localhost:9092 --tables /data/metadata     keep and later update the tables
   kwire spark configs /data/metadata | jq 'select(.before == "(redacted)")'
   kwire spark brokers /data/metadata --svg lifelines.svg
-  kwire spark topics eu=h1:9092 us=h2:9092 /copies/asia     several clusters""",
+  kwire spark topics eu=h1:9092 us=h2:9092 /copies/asia     several clusters
+  kwire spark leaders h1:9094 --command-config client.properties""",
 )
 @click.argument("job", metavar="JOB", type=click.Choice(list(JOBS)))
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@command_config
 @click.option(
     "--tables",
     "path",
@@ -99,10 +108,18 @@ Examples:
     help="Draw the result into this file too.",
 )
 def command(
-    job: str, sources: Sequence[str], path: str | None, output: str, svg: str | None
+    job: str,
+    sources: Sequence[str],
+    config: Path | None,
+    path: str | None,
+    output: str,
+    svg: str | None,
 ) -> None:
     """Print the rows of a job."""
-    with _session() as spark, _tables(spark, sources, path) as (tables, failed):
+    security = client_security(config)
+    if len(sources) == 1:
+        _ask_first(sources[0], security)
+    with _session() as spark, _tables(spark, sources, security, path) as (tables, failed):
         from kwire.spark.jobs import JOBS as QUERIES
 
         rows = [_plain(row.asDict(recursive=True)) for row in QUERIES[job](spark, tables).collect()]
@@ -157,7 +174,7 @@ def _session() -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _tables(
-    spark: SparkSession, sources: Sequence[str], path: str | None
+    spark: SparkSession, sources: Sequence[str], security: ClientSecurity, path: str | None
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the path of tables with the data of ``sources``, and a sentence for each failure."""
     if len(sources) == 1 and _has_tables(sources[0]):
@@ -173,7 +190,21 @@ def _tables(
             _check_server(source)
     with tempfile.TemporaryDirectory(prefix="kwire-spark-") as scratch:
         where = path or f"{scratch}/tables"
-        yield where, _built(spark, given, where)
+        yield where, _built(spark, given, client_options(security, Path(scratch)), where)
+
+
+def _ask_first(source: str, security: ClientSecurity) -> None:
+    """Raise click.ClickException, with the cause, for a server that does not serve the log: in a
+    second, before Spark starts.
+    """
+    _, place = _named(source)
+    if os.path.isdir(place):
+        return
+    _check_server(place)
+    from gateway.cli.topic_reader import with_reader
+
+    server = Server((parse_address(place),), security)
+    with_reader(server, CLUSTER_METADATA_TOPIC, _CLIENT_ID, lambda reader: reader.bounds(PARTITION))
 
 
 def _named(source: str) -> tuple[str, str]:
@@ -192,7 +223,9 @@ def _has_tables(source: str) -> bool:
     return os.path.isfile(os.path.join(source, "manifest.json")) or is_of_several(source)
 
 
-def _built(spark: SparkSession, given: Sequence[tuple[str, str]], where: str) -> list[str]:
+def _built(
+    spark: SparkSession, given: Sequence[tuple[str, str]], client: Mapping[str, str], where: str
+) -> list[str]:
     """Build tables at ``where``. Return a sentence for each of several sources that failed."""
     from kwire.spark.source.server import ServerError
     from kwire.spark.table.build import TablesError, tables
@@ -200,11 +233,11 @@ def _built(spark: SparkSession, given: Sequence[tuple[str, str]], where: str) ->
 
     try:
         if len(given) == 1 and not given[0][0]:
-            query = tables(spark, given[0][1], where)
+            query = tables(spark, given[0][1], where, client=client)
             if query is not None:
                 query.awaitTermination()
             return []
-        tables(spark, [_options(name, source) for name, source in given], where)
+        tables(spark, [_options(name, source, client) for name, source in given], where)
         return Conditions.read(where).sentences()
     except (OSError, ValueError, TablesError, ServerError) as error:
         raise click.ClickException(str(error)) from None
@@ -215,9 +248,47 @@ def _built(spark: SparkSession, given: Sequence[tuple[str, str]], where: str) ->
         raise
 
 
-def _options(name: str, source: str) -> dict[str, str]:
-    options = {"path" if os.path.isdir(source) else "bootstrap.servers": source}
+def _options(name: str, source: str, client: Mapping[str, str]) -> dict[str, str]:
+    if os.path.isdir(source):
+        options = {"path": source}
+    else:
+        options = {"bootstrap.servers": source, **client}
     return {"name": name, **options} if name else options
+
+
+def client_options(security: ClientSecurity, directory: Path) -> dict[str, str]:
+    """Return the options of ``format("kwire")`` for a connection with this security.
+
+    Its certificates and its key go to files in ``directory``, which others cannot read, as PEM:
+    the only form that kafka-python reads. Raises click.ClickException for a delegation token.
+    """
+    options = {"security_protocol": security.protocol}
+    tls, sasl = security.tls, security.sasl
+    if tls is not None:
+        options["ssl_check_hostname"] = str(tls.check_host_name).lower()
+        if tls.trusted is not None:
+            options["ssl_cafile"] = _file(directory / "trusted.pem", tls.trusted)
+        if tls.own is not None:
+            own = _file(directory / "own.pem", tls.own.key.reveal() + tls.own.chain)
+            options |= {"ssl_certfile": own, "ssl_keyfile": own}
+    if sasl is not None:
+        if sasl.is_token:
+            raise click.ClickException(
+                "kwire spark reads with kafka-python, which has no delegation tokens: use a SCRAM"
+                " user"
+            )
+        options |= {
+            "sasl_mechanism": sasl.mechanism,
+            "sasl_plain_username": sasl.username,
+            "sasl_plain_password": sasl.password.reveal(),
+        }
+    return {f"kafka.{name}": value for name, value in options.items()}
+
+
+def _file(path: Path, text: str) -> str:
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")
+    return str(path)
 
 
 def _check_server(source: str) -> None:
@@ -260,5 +331,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     for name in rows[0]:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*("" if value is None else str(_json(value)) for value in row.values()))
+        table.add_row(
+            *("" if value is None else printable(str(_json(value))) for value in row.values())
+        )
     Console(markup=False, highlight=False).print(table)

@@ -8,22 +8,25 @@ import difflib
 import fnmatch
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.address import Address
-from gateway.cli.address import parse_address
-from gateway.cli.lines import wants_json
+from gateway.cli.lines import json_line, wants_json
+from gateway.cli.lines import note as tell
+from gateway.cli.server_options import bootstrap_server, command_config, server_of
 from gateway.cli.state_source import parse_at
 from kwire.metadata_log.at import At
+from kwire.printable import json_text
 
 if TYPE_CHECKING:
+    from gateway.address import Address
     from kwire.metadata_log.fold import State
 
+#: Names from the root to an entity.
+_Path = tuple[str, ...]
 _NAMES_PER_LEVEL: Final = re.compile(r"(?:\\.|[^/\\])+", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _GLOB: Final = re.compile(r"[*?[]")
@@ -38,20 +41,15 @@ Examples:
   kwire state /var/lib/kafka/metadata --at 2026-11-21T03:18:00Z --path /topics/orders
   kwire state -b localhost:9092 --path '/topics/*/0' | jq 'map_values(.leader)'
   kwire state 00000000000000007532-0000000004.checkpoint --path /configs
+  kwire state -b localhost:9092 -o lines | grep '"isr": \\[1\\]'
 
 Exit status: 1 where the state cannot be had, or there is nothing at --path.""",
 )
 @click.argument(
     "sources", nargs=-1, metavar="[SOURCE]...", type=click.Path(exists=True, path_type=Path)
 )
-@click.option(
-    "-b",
-    "--bootstrap-server",
-    "server",
-    metavar="HOST:PORT",
-    type=parse_address,
-    help="Read from a server instead.",
-)
+@bootstrap_server("Read from a server instead.")
+@command_config
 @click.option(
     "--at",
     metavar="OFFSET|TIME",
@@ -71,10 +69,13 @@ Exit status: 1 where the state cannot be had, or there is nothing at --path.""",
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["auto", "tree", "json"]),
+    type=click.Choice(["auto", "tree", "json", "lines"]),
     default="auto",
     show_default=True,
-    help="A tree for people, or JSON; auto: a tree on a terminal, JSON on a pipe.",
+    help=(
+        "A tree for people, one JSON value with a line for each entity, or lines of JSON with path"
+        " and value of each entity; auto: a tree on a terminal, JSON on a pipe."
+    ),
 )
 @click.option(
     "--show-secrets",
@@ -83,7 +84,8 @@ Exit status: 1 where the state cannot be had, or there is nothing at --path.""",
 )
 def command(
     sources: tuple[Path, ...],
-    server: Address | None,
+    servers: tuple[Address, ...] | None,
+    config: Path | None,
     at: At | None,
     place: str,
     output: str,
@@ -98,20 +100,29 @@ def command(
     """
     from kwire.cluster.tree import tree
 
-    state = _load(sources, server, at or At())
+    state = _load(sources, servers, config, at or At())
     for note in state.notes:
-        click.echo(note, err=True)
-    found = select(tree(state.image, show_secrets=show_secrets, time=state.time), place)
-    if wants_json(output):
-        click.echo(json.dumps(found, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+        tell(note)
+    root = tree(state.image, show_secrets=show_secrets, time=state.time)
+    if output == "lines":
+        lines = entity_lines(*select_all(root, place)[0])
     else:
-        for line in tree_lines(found):
-            click.echo(line)
+        lines = (json_lines if wants_json(output) else tree_lines)(select(root, place))
+    for line in lines:
+        click.echo(line)
 
 
 def select(root: dict[str, Any], place: str) -> Any:
-    """Return the value at ``place``, or an object of all matches. A backslash makes the next
-    character literal.
+    """Return the value at ``place``, or an object of all matches by their paths. Raises
+    click.ClickException if nothing matches.
+    """
+    found, several = select_all(root, place)
+    return {path_text(path): node for path, node in found} if several else found[0][1]
+
+
+def select_all(root: dict[str, Any], place: str) -> tuple[list[tuple[_Path, Any]], bool]:
+    """Return the matches of ``place`` with their paths, and whether it is a pattern. A backslash
+    makes the next character literal.
 
     Raises click.ClickException if nothing matches.
     """
@@ -120,7 +131,7 @@ def select(root: dict[str, Any], place: str) -> Any:
         del names[0]
     if names[:1] == ["topics"] and len(names) > 1 and names[1] not in root["topics"]:
         names.insert(1, "byName")
-    found: list[tuple[tuple[str, ...], Any]] = [((), root)]
+    found: list[tuple[_Path, Any]] = [((), root)]
     several = False
     for name in names:
         inside = [(path, node) for path, node in found if isinstance(node, dict)]
@@ -131,7 +142,7 @@ def select(root: dict[str, Any], place: str) -> Any:
         if not deeper:
             raise click.ClickException(_nothing(place, name, inside))
         found = deeper
-    return {path_text(path): node for path, node in found} if several else found[0][1]
+    return found, several
 
 
 def path_text(path: tuple[str, ...]) -> str:
@@ -139,6 +150,44 @@ def path_text(path: tuple[str, ...]) -> str:
     backslash.
     """
     return "/" + "/".join(re.sub(r"([\\/])", r"\\\1", name) for name in path)
+
+
+def json_lines(node: Any, indent: str = "", before: str = "", behind: str = "") -> Iterator[str]:
+    """Yield one JSON value, with a line for each object that has no object in it. ``before`` and
+    ``behind`` enclose it.
+    """
+    if not _is_level(node):
+        yield f"{indent}{before}{json_text(node)}{behind}"
+        return
+    yield f"{indent}{before}{{"
+    last = len(node) - 1
+    for number, (name, value) in enumerate(node.items()):
+        comma = "" if number == last else ","
+        yield from json_lines(value, indent + "  ", f"{json_text(name)}: ", comma)
+    yield f"{indent}}}{behind}"
+
+
+def entity_lines(*found: tuple[_Path, Any]) -> Iterator[str]:
+    """Yield a JSON object for each entity at or below these paths. An object inside an entity, such
+    as a partition of a topic, has a line of its own.
+    """
+    for path, node in found:
+        if not _is_level(node):
+            yield json_line({"path": path_text(path), "value": node})
+            continue
+        if own := {name: one for name, one in node.items() if not _is_filled(one)}:
+            yield json_line({"path": path_text(path), "value": own})
+        inside = ((name, one) for name, one in node.items() if _is_filled(one))
+        yield from entity_lines(*(((*path, name), one) for name, one in inside))
+
+
+def _is_level(node: Any) -> bool:
+    """Whether a value of the tree is an object with objects in it."""
+    return isinstance(node, dict) and any(map(_is_filled, node.values()))
+
+
+def _is_filled(node: Any) -> bool:
+    return isinstance(node, dict) and bool(node)
 
 
 def tree_lines(node: Any, indent: str = "") -> Iterator[str]:
@@ -164,13 +213,15 @@ def value_text(value: Any) -> str:
     )
 
 
-def _load(sources: tuple[Path, ...], server: Address | None, at: At) -> State:
-    if bool(sources) == (server is not None):
+def _load(
+    sources: tuple[Path, ...], servers: tuple[Address, ...] | None, config: Path | None, at: At
+) -> State:
+    if bool(sources) == (servers is not None):
         raise click.UsageError("name files or a directory, or a server with -b")
-    if server is not None:
+    if servers is not None:
         from gateway.cli.state_server import load_server
 
-        return load_server(server, at)
+        return load_server(server_of(servers, config), at)
     from gateway.cli.state_files import load_files
 
     return load_files(sources, at)

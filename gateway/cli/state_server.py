@@ -1,5 +1,4 @@
-"""Builds a cluster's state from a server of the metadata topic, read by kafka-python as by any
-consumer.
+"""Builds a cluster's state from a server of the metadata topic, read as by any consumer.
 
 A log that starts after offset 0 does not lead to a state by itself. ``kwire serve`` puts the
 records of the snapshot before it at the offsets below its start; with any other such server there
@@ -9,14 +8,14 @@ is no state.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.address import Address
-from gateway.cli import tail
 from gateway.cli.progress import Progress
 from gateway.cli.state_source import state_errors
+from gateway.cli.topic_reader import with_reader
 from gateway.ports import PARTITION
 from kwire.cluster.image import METADATA_VERSION
 from kwire.metadata_log.at import At, time_text
@@ -24,102 +23,109 @@ from kwire.metadata_log.fold import Fold, State
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from kafka import KafkaConsumer
+    from gateway.cli.server_options import Server
+    from gateway.cli.topic_reader import Fetched, TopicReader
 
-_UNKNOWN: Final = -1
+_CLIENT_ID: Final = "kwire-state"
 #: Reading so many records takes a second or two: show progress for more.
 _PROGRESS_RECORDS_MIN: Final = 20_000
 
 
-def load_server(server: Address, at: At) -> State:
+def load_server(server: Server, at: At) -> State:
     """Return the state at ``server`` up to ``at``, or to the present end. Raises
     click.ClickException.
     """
-    from kafka import KafkaConsumer, TopicPartition
-    from kafka.errors import KafkaError
-
-    where = str(server)
-    try:
-        consumer = KafkaConsumer(
-            bootstrap_servers=where,
-            client_id="kwire-state",
-            group_id=None,
-            bootstrap_timeout_ms=tail.BOOTSTRAP_TIMEOUT_MS,
-            enable_auto_commit=False,
-            # report a lost position as an error instead of hiding it
-            auto_offset_reset="none",
-            allow_auto_create_topics=False,
+    with state_errors():
+        return with_reader(
+            server, CLUSTER_METADATA_TOPIC, _CLIENT_ID, lambda reader: _read(reader, at)
         )
-        try:
-            if PARTITION not in (consumer.partitions_for_topic(CLUSTER_METADATA_TOPIC) or ()):
-                raise click.ClickException(f"{where} has no topic {CLUSTER_METADATA_TOPIC}")
-            with state_errors():
-                return _read(consumer, TopicPartition(CLUSTER_METADATA_TOPIC, PARTITION), where, at)
-        finally:
-            consumer.close()
-    except KafkaError as error:
-        raise click.ClickException(f"{where}: {error}") from None
 
 
-def _read(consumer: KafkaConsumer, partition: Any, where: str, at: At) -> State:
-    end = tail.go_to(consumer, partition, "beginning")
-    first: int = consumer.position(partition)
+async def _read(reader: TopicReader, at: At) -> State:
+    where = reader.where
+    first, end = await reader.bounds(PARTITION)
     if at.offset is not None and at.offset > end:
         raise click.ClickException(
             f"{where}: ends at offset {end}, there is no state before {at.offset} yet"
         )
-    stop = end if at.offset is None else at.offset
-    fold = Fold(where, at)
-    # A server puts a snapshot below the log start, and all of it is one state.
-    start = _Start(where, first)
-    epoch = _UNKNOWN
-    with contextlib.closing(Progress(stop - first, _PROGRESS_RECORDS_MIN)) as progress:
-        for record in tail.records(consumer, partition, end):
-            in_snapshot = start.holds(record)
-            if not in_snapshot and at.ends_before(record.offset, record.timestamp):
-                stop = record.offset if at.offset is None else at.offset
-                break
-            epoch = _UNKNOWN if record.leader_epoch is None else record.leader_epoch
-            fold.loader.skip_to(
-                record.offset, epoch
-            )  # control records, which the client does not show
-            fold.take(record.offset, epoch, record.timestamp, record.value)
-            start.took(record.timestamp, in_snapshot)
-            if record.offset % 1000 == 0:
-                progress.at(record.offset - first)
-    start.check(at)
-    if consumer.beginning_offsets([partition])[partition] != first:
+    folding = _Folding(where, at, first, end)
+    with contextlib.closing(Progress(folding.stop - first, _PROGRESS_RECORDS_MIN)) as progress:
+        async with contextlib.aclosing(reader.read(PARTITION, first, end)) as batches:
+            await folding.take_all(batches, progress)
+    folding.start.check(at)
+    now_first, _ = await reader.bounds(PARTITION)
+    if now_first != first:
         raise click.ClickException(
             f"{where}: the start of its log moved while it was read: run this again"
         )
-    fold.loader.skip_to(max(stop, start.offset), epoch)
-    return fold.state()
+    return folding.state()
+
+
+class _Folding:
+    """Folds the records of a server up to ``at``. ``stop``: the offset behind the state."""
+
+    def __init__(self, where: str, at: At, first: int, end: int) -> None:
+        self.stop = end if at.offset is None else at.offset
+        # A server puts a snapshot below the log start, and all of it is one state.
+        self.start = _Start(where, first)
+        self._fold = Fold(where, at)
+        self._at = at
+        self._epoch = -1
+
+    async def take_all(
+        self, batches: AsyncGenerator[list[Fetched], None], progress: Progress
+    ) -> None:
+        """Fold record after record. Raises click.ClickException."""
+        first = self.start.first
+        async for records in batches:
+            for record in records:
+                if not self._take(record):
+                    return
+            progress.at(records[-1].offset - first)
+
+    def _take(self, record: Fetched) -> bool:
+        """Fold a record; return False without it if it is past the end."""
+        in_snapshot = self.start.holds(record)
+        if not in_snapshot and self._at.ends_before(record.offset, record.timestamp):
+            self.stop = record.offset if self._at.offset is None else self._at.offset
+            return False
+        self._epoch = record.leader_epoch
+        # Control records are not among those of the reader.
+        self._fold.loader.skip_to(record.offset, self._epoch)
+        self._fold.take(record.offset, self._epoch, record.timestamp, record.value)
+        self.start.took(record.timestamp, in_snapshot)
+        return True
+
+    def state(self) -> State:
+        """Return the state of what was folded."""
+        self._fold.loader.skip_to(max(self.stop, self.start.offset), self._epoch)
+        return self._fold.state()
 
 
 class _Start:
     """Finds the start of a server's log while its records arrive.
 
     The records of a snapshot stand between its header at the first offset and its footer, both
-    control records that the client does not show. So the first missing offset is the footer's, and
+    control records that the reader does not show. So the first missing offset is the footer's, and
     the log starts behind it.
     """
 
     def __init__(self, where: str, first: int) -> None:
         self._where = where
-        self._first = first
+        self.first = first
         self._expected: int | None = None
         self._snapshot_ms: int | None = None
         self._log_seen = first == 0
         self.offset = 0  #: start offset of the log, as far as it is known
 
-    def holds(self, record: Any) -> bool:
+    def holds(self, record: Fetched) -> bool:
         """True if the record, the next one, belongs to the snapshot. Raises click.ClickException
         without a snapshot.
         """
         if self._log_seen:
             return False
         if self._expected is None:
-            _check_first(self._where, self._first, record)
+            _check_first(self._where, self.first, record)
         elif record.offset != self._expected:
             self.offset = self._expected + 1
             self._log_seen = True
@@ -152,7 +158,7 @@ class _Start:
             )
 
 
-def _check_first(where: str, first: int, record: Any) -> None:
+def _check_first(where: str, first: int, record: Fetched) -> None:
     """Check that a snapshot begins with the metadata version (``FeaturesImage.write``), as no log
     does.
     """

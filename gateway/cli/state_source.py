@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gateway.cli.server_options import Server
 from kwire.metadata_log import at as ends
 from kwire.metadata_log.at import At
 from kwire.metadata_log.errors import MetadataLogError
 
 if TYPE_CHECKING:
     from gateway.address import Address
+    from gateway.security.client_properties import ClientSecurity
     from kwire.metadata_log.fold import State
 
 
@@ -62,9 +64,14 @@ def _place(text: str) -> Path | Address:
     raise click.BadParameter(f"{text} does not exist, and is not HOST:PORT either")
 
 
-def load(place: Path | Address, at: At) -> State:
-    """Return the state of one path or server. Raises click.ClickException."""
+def load(place: Path | Address, at: At, security: ClientSecurity) -> State:
+    """Return the state of one path or server; ``security`` is that of the connection to a server.
+
+    Raises click.ClickException.
+    """
     from gateway.cli.state_files import load_files
     from gateway.cli.state_server import load_server
 
-    return load_files([place], at) if isinstance(place, Path) else load_server(place, at)
+    if isinstance(place, Path):
+        return load_files([place], at)
+    return load_server(Server((place,), security), at)

@@ -1,8 +1,8 @@
 """Implements ``kwire tail``: follows the metadata topic of any server and prints its records
 decoded, without secrets.
 
-A kafka-python consumer fetches, as any client would. It does not return control records, so these
-are not printed: ``kwire decode`` prints them from files.
+It reads as any client of the topic would. Control records are not printed: ``kwire decode`` prints
+them from files.
 """
 
 from __future__ import annotations
@@ -10,28 +10,27 @@ from __future__ import annotations
 import base64
 import re
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.address import Address
-from gateway.cli.address import parse_address
 from gateway.cli.lines import json_line, text_line, wants_json
+from gateway.cli.server_options import bootstrap_server, command_config, server_of
 from gateway.ports import AUDIT_TOPIC, PARTITION
 from gateway.view_topics import VIEW_TOPICS
-from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from kafka import KafkaConsumer, TopicPartition
+    from gateway.address import Address
+    from gateway.cli.server_options import Server
+    from gateway.cli.topic_reader import Fetched, TopicReader
 
-_POLL_MS: Final = 500
-#: How long to try to reach a server, s.
-BOOTSTRAP_TIMEOUT_MS: Final = 10_000
-#: How long to wait for the next record below the end, s.
-STALLED_S: Final = 30
+_CLIENT_ID: Final = "kwire-tail"
 _INTERRUPTED: Final = 130
+#: A controller writes one every half second, to move the end of the log.
+_NO_OP: Final = "NO_OP_RECORD"
 
 
 def parse_start(text: str) -> str | int:
@@ -54,15 +53,8 @@ Examples:
   kwire tail -b localhost:9092 --topic __cluster_metadata_audit -o text        who changed what
   kwire tail -b localhost:9092 --topic __cluster_metadata.changes -o text      what changed""",
 )
-@click.option(
-    "-b",
-    "--bootstrap-server",
-    "server",
-    required=True,
-    metavar="HOST:PORT",
-    type=parse_address,
-    help="The server to read.",
-)
+@bootstrap_server("The server to read.", required=True)
+@command_config
 @click.option(
     "--topic",
     default=CLUSTER_METADATA_TOPIC,
@@ -84,6 +76,11 @@ Examples:
     help="Stop at the present end of the topic, instead of following it.",
 )
 @click.option(
+    "--no-ops",
+    is_flag=True,
+    help="Print NO_OP_RECORDs in text, too; JSON has them always.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["auto", "text", "json"]),
@@ -97,7 +94,14 @@ Examples:
     help="Do not hide SCRAM keys and the values of sensitive configs.",
 )
 def command(
-    server: Address, topic: str, start: str | int, until_end: bool, output: str, show_secrets: bool
+    servers: tuple[Address, ...],
+    config: Path | None,
+    topic: str,
+    start: str | int,
+    until_end: bool,
+    no_ops: bool,
+    output: str,
+    show_secrets: bool,
 ) -> None:
     """Print the records of the metadata topic as JSON lines, and follow new ones as they commit.
 
@@ -117,8 +121,6 @@ def command(
       {"offset": 117440512, "timestamp": 1795231027885,
        "key": {"name": "orders"}, "value": {"name": "orders", ...}}
     """
-    from kafka.errors import KafkaError
-
     from gateway.cli import tail_audit, tail_views
 
     if topic == AUDIT_TOPIC:
@@ -127,126 +129,58 @@ def command(
         show, tell = tail_views.text_line, tail_views.describe
     else:
         show, tell = text_line, lambda record: describe(record, show_secrets)
+    hides = not no_ops and not wants_json(output)
     if wants_json(output):
         show = json_line
+
+    def take(record: Any) -> None:
+        line = tell(record)
+        if not (hides and line.get("type") == _NO_OP):
+            click.echo(show(line))
+
     try:
-        with_consumer(
-            server, topic, start, until_end, lambda record: click.echo(show(tell(record)))
-        )
-    except KafkaError as error:
-        raise click.ClickException(f"{server}: {error}") from None
+        follow(server_of(servers, config), topic, start, until_end, take)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
 
 
-def with_consumer(
-    server: Address, topic: str, start: str | int, until_end: bool, take: Callable[[Any], None]
+def follow(
+    server: Server,
+    topic: str,
+    start: str | int,
+    until_end: bool,
+    take: Callable[[Fetched], None],
 ) -> None:
     """Pass every record from ``start`` on to ``take``, without end or until the present end.
 
-    Raises click.ClickException if the topic or offset does not exist, and kafka-python's
-    KafkaError.
+    Raises click.ClickException if the topic or offset does not exist, or cannot be read.
     """
-    from kafka import KafkaConsumer, TopicPartition
+    from gateway.cli.tail_audit import follow_all
+    from gateway.cli.topic_reader import start_offset, with_reader
 
-    where = str(server)
-    consumer = KafkaConsumer(
-        bootstrap_servers=where,
-        client_id="kwire-tail",
-        group_id=None,
-        bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
-        enable_auto_commit=False,
-        auto_offset_reset="none",  # report a lost position as an error instead of hiding it
-        allow_auto_create_topics=False,
-    )
-    try:
-        partition = TopicPartition(topic, PARTITION)
-        listed = PARTITION in (consumer.partitions_for_topic(topic) or ())
-        if not listed and not _exists(where, topic):
-            raise click.ClickException(f"{where} has no topic {topic}")
+    async def work(reader: TopicReader) -> None:
         if topic == AUDIT_TOPIC:
-            from gateway.cli import tail_audit
-
-            tail_audit.follow(consumer, start, until_end, take)
+            await follow_all(reader, start, until_end, take)
             return
-        end = go_to(consumer, partition, start)
-        for record in records(consumer, partition, end if until_end else None):
-            take(record)
-    finally:
-        consumer.close()
+        first, end = await reader.bounds(PARTITION)
+        begin = start_offset(start, first, end, topic)
+        async for records in reader.read(PARTITION, begin, end if until_end else None):
+            for record in records:
+                take(record)
+
+    with_reader(server, topic, _CLIENT_ID, work)
 
 
-def _exists(where: str, topic: str) -> bool:
-    """Ask for the topic by its name: the list of all topics, in which kafka-python's consumer
-    looks, may lack the view topics (``metadata.views.list``).
-    """
-    from kafka import KafkaAdminClient
-
-    admin = KafkaAdminClient(
-        bootstrap_servers=where,
-        client_id="kwire-tail",
-        bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
-    )
-    try:
-        [found] = admin.describe_topics([topic])
-    finally:
-        admin.close()
-    return bool(found["error_code"] == ErrorCode.NONE)
-
-
-def go_to(consumer: KafkaConsumer, partition: TopicPartition, start: str | int) -> int:
-    """Seek the consumer to ``start``; return the present end. Raises click.ClickException for an
-    offset out of range.
-    """
-    consumer.assign([partition])
-    first = consumer.beginning_offsets([partition])[partition]
-    end: int = consumer.end_offsets([partition])[partition]
-    offset = {"beginning": first, "end": end}.get(str(start), start)
-    if not first <= offset <= end:
-        raise click.ClickException(
-            f"offset {offset} is not in {partition.topic}: it goes from {first} to {end}"
-        )
-    consumer.seek(partition, offset)
-    return end
-
-
-def records(consumer: KafkaConsumer, partition: TopicPartition, end: int | None) -> Iterator[Any]:
-    """Yield the consumer's records in order; with ``end`` those below it, without waiting for more.
-
-    Raises click.ClickException if a server stops returning records below its end.
-    """
-    patience = time.monotonic() + STALLED_S
-    # Do not wait for the record before the end: it may be a control record, which the consumer
-    # skips without a sign.
-    while end is None or consumer.position(partition) < end:
-        before = consumer.position(partition)
-        for record in consumer.poll(timeout_ms=_POLL_MS).get(partition, ()):
-            if end is None or record.offset < end:
-                yield record
-        if end is None or consumer.position(partition) > before:
-            patience = time.monotonic() + STALLED_S
-        elif time.monotonic() > patience:
-            raise click.ClickException(
-                f"the server returned no records from offset {before} on, of {end}, for"
-                f" {STALLED_S} s"
-            )
-
-
-def describe(record: Any, show_secrets: bool) -> dict[str, Any]:
-    """Return the JSON object of a consumer's record."""
+def describe(record: Fetched, show_secrets: bool) -> dict[str, Any]:
+    """Return the JSON object of a record."""
     from kwire.errors import WireError
     from kwire.records import decode_metadata_record
     from kwire.records.redact import redact
 
-    # kafka-python returns -1 for "none"; JSON has null.
-    epoch = (
-        record.leader_epoch
-        if record.leader_epoch is not None and record.leader_epoch >= 0
-        else None
-    )
+    epoch = record.leader_epoch if record.leader_epoch >= 0 else None
     line: dict[str, Any] = {"offset": record.offset, "epoch": epoch, "timestamp": record.timestamp}
     try:
-        name, version, message = decode_metadata_record(record.value)
+        name, version, message = decode_metadata_record(record.value or b"")
         data = message.to_json(version)
     except WireError as error:
         line["error"] = str(error)

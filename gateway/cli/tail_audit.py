@@ -1,82 +1,126 @@
-"""Implements ``kwire tail`` of the audit topic: all its partitions, one change in each record."""
+"""Implements ``kwire tail`` of the audit topic: all its partitions, one change in each record.
+
+Each node leads the partition of the changes that it carried out, and no other node has a copy. The
+entries of the nodes that are up are printed at once, and a line says whose are missing.
+"""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+import sys
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import click
+import trio
 
-from gateway.cli.lines import moment
+from gateway.cli.lines import moment, not_decoded, note
+from gateway.cli.server_nodes import ServerError
+from gateway.cli.topic_reader import Fetched, TopicReader, start_offset
 from gateway.ports import AUDIT_TOPIC
+from kwire.printable import printable
 
-if TYPE_CHECKING:
-    from kafka import KafkaConsumer
-
-_POLL_MS: Final = 500
-#: How long to wait for the next record below the end, s.
-_STALLED_S: Final = 30
+#: How long to try to reach each of the nodes, s: those that are up wait for the others.
+_CONNECT_S: Final = 3.0
+_INCOMPLETE: Final = 1
 
 
-def follow(
-    consumer: KafkaConsumer, start: str | int, until_end: bool, take: Callable[[Any], None]
+@dataclass(slots=True)
+class _Stream:
+    """The entries of one partition. ``next_offset`` is None until its leader has answered."""
+
+    reader: TopicReader
+    partition: int
+    start: str | int
+    next_offset: int | None = None
+    records: AsyncGenerator[list[Fetched], None] | None = None
+    held: list[Fetched] = field(default_factory=list)  #: the next ones, the last comes first
+
+    async def find(self) -> None:
+        """Ask the leader for the bounds. Raises click.ClickException for a start out of range."""
+        try:
+            first, end = await self.reader.bounds_now(self.partition)
+        except ServerError as error:
+            self._missing(error)
+            return
+        self.next_offset = start_offset(self.start, first, end, AUDIT_TOPIC)
+        self.records = self.reader.read(self.partition, self.next_offset, end)
+
+    async def fill(self) -> bool:
+        """Return whether ``held`` has the next entry below the end."""
+        if not self.held and self.records is not None:
+            try:
+                found: list[Fetched] = await anext(self.records, [])
+            except ServerError as error:
+                self._missing(error)
+            else:
+                self.held = found[::-1]
+        return bool(self.held)
+
+    def take(self) -> Fetched:
+        """Return the next entry."""
+        record = self.held.pop()
+        self.next_offset = record.offset + 1
+        return record
+
+    def _missing(self, error: ServerError) -> None:
+        self.records = None
+        note(f"entries of {AUDIT_TOPIC}-{self.partition} are missing: {error.message}")
+
+    async def follow(self, take: Callable[[Fetched], None]) -> None:
+        """Pass on the entries behind those that were taken, for ever, and wait for a leader before.
+
+        Raises click.ClickException.
+        """
+        if self.next_offset is None:
+            first, end = await self.reader.bounds_at_last(self.partition)
+            self.next_offset = start_offset(self.start, first, end, AUDIT_TOPIC)
+        async for records in self.reader.read(self.partition, self.next_offset, None):
+            for record in records:
+                take(record)
+
+
+async def follow_all(
+    reader: TopicReader, start: str | int, until_end: bool, take: Callable[[Fetched], None]
 ) -> None:
     """Pass every change from ``start`` on to ``take``, without end or until the present end.
 
-    The changes of one node come in its order, those of several as they arrive. Raises
-    click.ClickException, kafka-python's KafkaError.
+    Those up to the present end come in the order of their times, later ones as they arrive. Raises
+    click.ClickException; exits with 1 at the end if entries are missing.
     """
-    from kafka import TopicPartition
-
-    numbers = sorted(consumer.partitions_for_topic(AUDIT_TOPIC) or ())
-    partitions = [TopicPartition(AUDIT_TOPIC, number) for number in numbers]
-    if isinstance(start, int) and len(partitions) > 1:
-        why = (
-            f"{AUDIT_TOPIC} has {len(partitions)} partitions, and an offset is of one: give"
+    if isinstance(start, int) and len(reader.leaders) > 1:
+        raise click.ClickException(
+            f"{AUDIT_TOPIC} has {len(reader.leaders)} partitions, and an offset is of one: give"
             " beginning or end"
         )
-        raise click.ClickException(why)
-    consumer.assign(partitions)
-    first, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-    for partition in partitions:
-        offset = {"beginning": first[partition], "end": ends[partition]}.get(str(start), start)
-        if not first[partition] <= offset <= ends[partition]:
-            where = f"it goes from {first[partition]} to {ends[partition]}"
-            raise click.ClickException(f"offset {offset} is not in {AUDIT_TOPIC}: {where}")
-        consumer.seek(partition, offset)
-    for record in _records(consumer, ends if until_end else None):
-        take(record)
+    streams = [
+        _Stream(reader.another(_CONNECT_S), partition, start) for partition in reader.leaders
+    ]
+    try:
+        async with trio.open_nursery() as nursery:
+            for stream in streams:
+                nursery.start_soon(stream.find)
+        await _print_by_time(streams, take)
+        if not until_end:
+            async with trio.open_nursery() as nursery:
+                for stream in streams:
+                    nursery.start_soon(stream.follow, take)
+        if any(stream.records is None for stream in streams):
+            sys.exit(_INCOMPLETE)
+    finally:
+        for stream in streams:
+            await stream.reader.aclose()
 
 
-def _records(consumer: KafkaConsumer, ends: dict[Any, int] | None) -> Iterator[Any]:
-    patience = time.monotonic() + _STALLED_S
-    while ends is None or any(
-        consumer.position(partition) < end for partition, end in ends.items()
-    ):
-        polled = consumer.poll(timeout_ms=_POLL_MS)
-        found = [record for records in polled.values() for record in records]
-        for record in sorted(found, key=lambda one: (one.timestamp, one.partition, one.offset)):
-            if ends is None or record.offset < ends[_of(record)]:
-                yield record
-        if ends is None or polled:
-            patience = time.monotonic() + _STALLED_S
-        elif time.monotonic() > patience:
-            raise click.ClickException(
-                f"the server returned no more records of {AUDIT_TOPIC}, which has more, for"
-                f" {_STALLED_S} s"
-            )
+async def _print_by_time(streams: list[_Stream], take: Callable[[Fetched], None]) -> None:
+    while found := [stream for stream in streams if await stream.fill()]:
+        first = min(found, key=lambda one: (one.held[-1].timestamp, one.partition))
+        take(first.take())
 
 
-def _of(record: Any) -> Any:
-    from kafka import TopicPartition
-
-    return TopicPartition(record.topic, record.partition)
-
-
-def describe(record: Any) -> dict[str, Any]:
-    """Return the JSON object of a consumer's record."""
+def describe(record: Fetched) -> dict[str, Any]:
+    """Return the JSON object of a record."""
     line = {"partition": record.partition, "offset": record.offset, "timestamp": record.timestamp}
     try:
         change = json.loads(record.value or b"")
@@ -91,11 +135,11 @@ def text_line(line: dict[str, Any]) -> str:
     """
     head = f"{line['partition']:>3} {line['offset']:>8}  {moment(line['timestamp'])}  "
     if "error" in line:
-        return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
+        return head + not_decoded(line["error"])
     try:
         return head + _sentence(line["change"])
     except (KeyError, TypeError):  # the JSON is not an audit entry
-        return head + _plain(json.dumps(line["change"]))
+        return head + printable(json.dumps(line["change"]))
 
 
 def _sentence(change: dict[str, Any]) -> str:
@@ -113,11 +157,4 @@ def _sentence(change: dict[str, Any]) -> str:
     left = change["resources_in_all"] - len(change["resources"])
     more = f" and {left} more" if left else ""
     where = f"offsets {change['offset']}-{change['last_offset']} epoch {change['leader_epoch']}"
-    return f"{what}  {_plain(who)}  {_plain(named)}{more}  {where}"
-
-
-def _plain(text: str) -> str:
-    """Escape characters that a terminal would execute: clients choose the names."""
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text
-    )
+    return f"{what}  {printable(who)}  {printable(named)}{more}  {where}"

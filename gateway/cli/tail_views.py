@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.lines import moment
+from gateway.cli.lines import moment, not_decoded
+
+if TYPE_CHECKING:
+    from gateway.cli.topic_reader import Fetched
 
 #: Signs of ``kwire diff`` for the operations of ``changes``.
 _SIGNS = {"c": "+", "r": "=", "u": "~", "d": "-"}
 
 
-def describe(record: Any) -> dict[str, Any]:
-    """Return the JSON object of a consumer's record. Connect's schemas are left out."""
+def describe(record: Fetched) -> dict[str, Any]:
+    """Return the JSON object of a record. Connect's schemas are left out."""
     line = {"offset": record.offset, "timestamp": record.timestamp}
     try:
         return line | {"key": _payload(record.key), "value": _payload(record.value)}
@@ -33,7 +36,7 @@ def text_line(line: dict[str, Any]) -> str:
     """Return time (UTC), key and value as a line; a tombstone has a minus sign in front."""
     head = f"{moment(line['timestamp'])}  "
     if "error" in line:
-        return head + click.style(f"cannot be decoded: {line['error']}", fg="red")
+        return head + not_decoded(line["error"])
     value = line["value"]
     is_change = isinstance(value, dict) and "op" in value
     sign = _SIGNS.get(value["op"], "?") if is_change else "-" if value is None else "+"

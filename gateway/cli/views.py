@@ -1,16 +1,19 @@
 """Implements ``kwire views``: lists the view topics with the fields of their records, and prints
-their schemas. It connects to no server.
+their schemas. With a server it lists those that the server has.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from gateway.cli.lines import wants_json
-from gateway.view_topics import VIEWS, view_topic
+from gateway.cli.server_options import bootstrap_server, command_config, server_of
+from gateway.ports import PARTITION
+from gateway.view_topics import CHANGES, VIEWS, view_topic
 from gateway.views.schemas import (
     KEY_FIELDS,
     VALUES,
@@ -18,6 +21,26 @@ from gateway.views.schemas import (
     json_schema,
     spark_schema,
 )
+
+if TYPE_CHECKING:
+    from gateway.address import Address
+    from gateway.cli.server_options import Server
+
+_CLIENT_ID: Final = "kwire-views"
+#: Content of the records of each view.
+ABOUT: Final = {
+    CHANGES: "every change of every entity, with its state before and after",
+    "topics": "topics by name",
+    "partitions": "partitions: replicas, ISR, leader and epochs",
+    "configs": "configs that are set for topics, brokers, groups and client metrics",
+    "acls": "access control lists: who may do what",
+    "brokers": "registered brokers: listeners, rack, fenced or not",
+    "controllers": "registered controllers: listeners and features",
+    "quotas": "client quotas",
+    "features": "finalized levels of features, such as metadata.version",
+    "users": "users with SCRAM credentials, whose keys are redacted",
+    "tokens": "delegation tokens: owner, renewers and times",
+}
 
 
 @click.command(
@@ -29,8 +52,11 @@ Examples:
   kwire views --schema partitions > partitions.schema.json
   kwire views --schema partitions --connect --key
   kwire views --schema partitions --spark
+  kwire views -b localhost:9092
   kwire tail -b localhost:9092 --topic __cluster_metadata.partitions""",
 )
+@bootstrap_server("List the views that this server has, with their first and last offsets.")
+@command_config
 @click.option(
     "--schema",
     "view",
@@ -55,7 +81,15 @@ Examples:
     show_default=True,
     help="A table, or JSON lines; auto: a table on a terminal, JSON on a pipe.",
 )
-def command(view: str | None, key: bool, connect: bool, spark: bool, output: str) -> None:
+def command(
+    servers: tuple[Address, ...] | None,
+    config: Path | None,
+    view: str | None,
+    key: bool,
+    connect: bool,
+    spark: bool,
+    output: str,
+) -> None:
     """List the topics that `kwire serve` derives from the metadata log, with keys and fields.
 
     A record has the entity's key and its present state as JSON, and null when the entity is gone.
@@ -72,15 +106,43 @@ def command(view: str | None, key: bool, connect: bool, spark: bool, output: str
         return
     if key or connect or spark:
         raise click.UsageError("--key, --connect and --spark go with --schema VIEW")
-    for one in VIEWS:
+    bounds = {} if servers is None else served(server_of(servers, config))
+    for one in VIEWS if servers is None else bounds:
         line = describe(one)
+        if one in bounds:
+            line["first"], line["end"] = bounds[one]
         click.echo(json.dumps(line) if wants_json(output) else _text(line))
 
 
+def served(server: Server) -> dict[str, tuple[int, int]]:
+    """Return the views that a server has, each with the bounds of its topic. Raises
+    click.ClickException.
+    """
+    import trio
+
+    from gateway.cli.server_nodes import Nodes
+    from gateway.cli.topic_reader import TopicReader
+
+    async def run() -> dict[str, tuple[int, int]]:
+        nodes = Nodes(server, _CLIENT_ID)
+        found = {}
+        try:
+            for view in VIEWS:
+                reader = TopicReader(nodes, view_topic(view))
+                await reader.open()
+                found[view] = await reader.bounds(PARTITION)
+        finally:
+            await nodes.aclose()
+        return found
+
+    return trio.run(run)
+
+
 def describe(view: str) -> dict[str, Any]:
-    """Return topic, names of the key's members and of the value's."""
+    """Return topic, a sentence, names of the key's members and of the value's."""
     return {
         "topic": view_topic(view),
+        "about": ABOUT[view],
         "key": list(KEY_FIELDS[view]),
         "fields": list(VALUES[view].fields),
     }
@@ -88,4 +150,8 @@ def describe(view: str) -> dict[str, Any]:
 
 def _text(line: dict[str, Any]) -> str:
     topic = click.style(line["topic"], bold=True)
-    return f"{topic}\n    key     {' '.join(line['key'])}\n    fields  {' '.join(line['fields'])}"
+    offsets = f"\n    offsets {line['first']} to {line['end']}" if "end" in line else ""
+    return (
+        f"{topic}: {line['about']}\n    key     {' '.join(line['key'])}\n"
+        f"    fields  {' '.join(line['fields'])}{offsets}"
+    )

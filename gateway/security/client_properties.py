@@ -217,14 +217,13 @@ def _sasl(values: Mapping[str, str], problems: list[str]) -> SaslSettings | None
         problems.append(f"{JAAS}: missing: it holds user name and password")
         return None
     try:
-        name, options = _login_options(values[JAAS], mechanism)
+        return _login(values[JAAS], mechanism)
     except JaasError as error:
         problems.append(f"{JAAS}: {error}")
         return None
-    return SaslSettings(mechanism, name, options)
 
 
-def _login_options(text: str, mechanism: str) -> tuple[str, Secret]:
+def _login(text: str, mechanism: str) -> SaslSettings:
     module = parse_jaas(text)
     # Some distributions of Kafka's clients put their own name before the class's.
     known = next(
@@ -234,14 +233,16 @@ def _login_options(text: str, mechanism: str) -> tuple[str, Secret]:
     expected = next(name for name, mechanisms in LOGIN_MODULES.items() if mechanism in mechanisms)
     if known != expected:
         raise JaasError(f"the login module of {mechanism} is {expected}")
-    if module.options.get("tokenauth", Secret("false")).reveal().lower() != "false":
-        raise JaasError("tokenauth: delegation tokens are not supported, use a SCRAM user")
+    is_token = module.options.get("tokenauth", Secret("false")).reveal().lower() == "true"
+    if is_token and mechanism == PLAIN:
+        raise JaasError("tokenauth: a delegation token needs a SCRAM mechanism")
     for option in ("username", "password"):
         if not module.options.get(option):
             raise JaasError(f"the option {option} is missing or empty")
         if "\0" in module.options[option].reveal():
             raise JaasError(f"the option {option} holds a NUL character")
-    return module.options["username"].reveal(), module.options["password"]
+    username, password = module.options["username"].reveal(), module.options["password"]
+    return SaslSettings(mechanism, username, password, is_token)
 
 
 def _warnings(tls: TlsSettings | None, sasl: SaslSettings | None) -> tuple[str, ...]:

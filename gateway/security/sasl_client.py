@@ -27,11 +27,14 @@ MECHANISMS: Final = (PLAIN, *HASHES)
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """Mechanism, user name and password of this client."""
+    """Mechanism, user name and password of this client. ``is_token``: they are id and password of
+    a delegation token.
+    """
 
     mechanism: str
     username: str
     password: Secret
+    is_token: bool = False
 
 
 class SaslClient(Protocol):
@@ -76,4 +79,10 @@ def sasl_client(settings: SaslSettings, nonce: str) -> SaslClient:
     """
     if settings.mechanism == PLAIN:
         return PlainClient(settings.username, settings.password)
-    return ScramClient(settings.mechanism, settings.username, settings.password, nonce)
+    return ScramClient(
+        settings.mechanism,
+        settings.username,
+        settings.password,
+        nonce,
+        is_token=settings.is_token,
+    )

@@ -48,9 +48,18 @@ class ScramClient:
     :attr:`complete`.
     """
 
-    def __init__(self, mechanism: str, username: str, password: Secret, nonce: str) -> None:
-        """``nonce``: printable ASCII without comma, from a secure source, used once. Raises
-        KeyError, ValueError.
+    def __init__(
+        self,
+        mechanism: str,
+        username: str,
+        password: Secret,
+        nonce: str,
+        *,
+        is_token: bool = False,
+    ) -> None:
+        """``nonce``: printable ASCII without comma, from a secure source, used once. ``is_token``:
+        user name and password are those of a delegation token (KIP-48). Raises KeyError,
+        ValueError.
         """
         if not re.fullmatch(_NONCE, nonce):
             raise ValueError("a nonce is printable ASCII without commas")
@@ -59,6 +68,8 @@ class ScramClient:
         self._username = username.replace("=", "=3D").replace(",", "=2C")
         self._password = password
         self._nonce = nonce
+        # ``ScramExtensions``.
+        self._extension = ",tokenauth=true" if is_token else ""
         self._server_signature: bytes | None = None
         self.complete = False  #: The server has proved that it knows the password's keys.
 
@@ -79,7 +90,7 @@ class ScramClient:
         return None
 
     def _bare(self) -> str:
-        return f"n={self._username},r={self._nonce}"
+        return f"n={self._username},r={self._nonce}{self._extension}"
 
     def _client_final(self, text: str) -> bytes:
         nonce, salt, iterations = self._server_first(text)

@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TextIO
 
+from gateway.error_text import ERROR_MAX as ERROR_MAX
+from gateway.error_text import TEXT_MAX as TEXT_MAX
+from gateway.error_text import escape as escape
 from gateway.server.log_events import EVENTS
 from gateway.server.log_lines import LogLines
 
@@ -17,10 +20,6 @@ from gateway.server.log_lines import LogLines
 LINES_MAX: Final = 10
 #: Length of a period, s.
 PERIOD_S: Final = 10.0
-#: Longest text of a peer in a field, characters.
-TEXT_MAX: Final = 100
-#: Longest error message of this server that may quote a peer, characters.
-ERROR_MAX: Final = 400
 #: Most keys that ``report_once`` remembers: peers choose them.
 _ONCE_MAX: Final = 1000
 
@@ -41,19 +40,6 @@ def configure(
 def reset() -> None:
     """Undo :func:`configure`: every event goes to standard error, as text."""
     configure("debug", "console")
-
-
-def escape(text: str | None, *, limit: int = TEXT_MAX) -> str | None:
-    """Make a peer's text safe for one line of a log.
-
-    Control characters are escaped; the text is cut at ``limit`` characters.
-    """
-    if text is None:
-        return None
-    safe = "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:limit]
-    )
-    return safe + ("…" if len(text) > limit else "")
 
 
 class Reports:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import trio
 
 from gateway.address import Address
-from gateway.server.logs import escape
+from gateway.error_text import escape
 from gateway.server.tls import secure
 from gateway.server.upstream_errors import (
     ConnectionClosed,

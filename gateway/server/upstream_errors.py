@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from gateway.server.logs import ERROR_MAX, TEXT_MAX, escape
+from gateway.error_text import ERROR_MAX, TEXT_MAX, escape
 
 
 class UpstreamError(Exception):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.error_text import error_with_code
 from gateway.server.upstream_errors import BadAnswer
 from gateway.version import installed_version
 from kwire.header import API_VERSIONS
@@ -46,7 +47,7 @@ async def ask_versions(link: Link, client_id: str | None, newest: int = _NEWEST)
     if answer.error_code:
         raise BadAnswer(
             link.who,
-            f"ApiVersions v{version} was refused with error {answer.error_code}",
+            f"ApiVersions v{version} was refused with {error_with_code(answer.error_code)}",
             "is it a Kafka node?",
         )
     return Offer(

@@ -5,12 +5,12 @@ It knows nothing of Kafka and of terminals: a caller passes the styles.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kwire.printable import json_text, printable
 from kwire.reference.trail import Node
 from kwire.uuid import Uuid
 
@@ -57,7 +57,9 @@ class TreeText:
             for child in node.children:
                 yield from self.lines(child, data, depth + 1, own)
         if node.error is not None:
-            yield " " * _PLACE + "  " * depth + self.style(f"! {node.error}", "error")
+            yield (
+                " " * _PLACE + "  " * depth + self.style(f"! {printable(str(node.error))}", "error")
+            )
 
     def _elements(self, node: Node) -> str:
         items = [child for child in node.children if child.name.startswith("[")]
@@ -73,9 +75,7 @@ class TreeText:
             size = f"{len(node.value)} byte{'s' * (len(node.value) != 1)}"
             short = 0 < len(node.value) <= 2 * _HEX_BYTES
             return f"{size}: {node.value.hex(' ')}" if short else size
-        text = json.dumps(plain_value(node.value), ensure_ascii=False)
-        # Escape control characters, which a terminal would execute.
-        text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+        text = json_text(plain_value(node.value))
         if len(text) <= _TEXT_CHARACTERS:
             return text
         return f"{text[:_TEXT_CHARACTERS]}... ({len(text)} characters)"

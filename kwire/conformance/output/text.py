@@ -9,6 +9,7 @@ from typing import Final
 
 from kwire.conformance.outcome import Outcome, Report, Result
 from kwire.conformance.rule import CLIENT, Rule
+from kwire.printable import printable
 
 #: Columns that are there even if they are empty.
 _ALWAYS: Final = (Outcome.PASS, Outcome.FAIL)
@@ -46,7 +47,7 @@ def _paragraph(report: Report, result: Result) -> Iterator[str]:
     rule = result.rule
     yield f"{result.outcome.value.upper()}  {rule.id}"
     yield f"  rule    {rule.says}"
-    yield f"  {'client' if rule.roles == CLIENT else 'server'}  {result.sentence}"
+    yield f"  {'client' if rule.roles == CLIENT else 'server'}  {printable(result.sentence)}"
     yield f"  source  {_source(rule)}"
     if blocked := [one.rule.id for one in report.results if one.blocked_by == rule.id]:
         more = f" and {len(blocked) - _NAMED_MAX} more" if len(blocked) > _NAMED_MAX else ""

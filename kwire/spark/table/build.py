@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["TABLES", "TablesError", "read_table", "tables"]
 
 _AVAILABLE_NOW: Final = {"availableNow": True}
+_NO_OPTIONS: Final[Mapping[str, str]] = {}
 
 
 def tables(
@@ -53,6 +54,7 @@ def tables(
     trigger: Mapping[str, Any] = _AVAILABLE_NOW,
     max_offsets_per_trigger: int = 100_000,
     mode: Mode = "PERMISSIVE",
+    client: Mapping[str, str] = _NO_OPTIONS,
 ) -> StreamingQuery | None:
     """Build the tables at ``path``, or bring them up to date, from ``source``.
 
@@ -64,6 +66,9 @@ def tables(
     at most ``max_offsets_per_trigger`` offsets of a server at once. From a batch or a directory the
     tables are complete on return. With ``format="delta"`` or ``"iceberg"`` each is a table of
     that format at ``path/NAME``.
+
+    ``client``: options of the connection to a server that ``source`` names as text, such as
+    ``kafka.security_protocol``.
 
     ``source`` can also be a list of servers and directories, or a mapping of names to them
     (:mod:`kwire.spark.table.several`). The tables are complete on return, or a query follows all of
@@ -89,8 +94,9 @@ def tables(
         builder.take_directory(source, processes())
         return None
     if isinstance(source, str):
-        cluster = _cluster_at(source)
-        source = _opened(spark, source, max_offsets_per_trigger)
+        server = {"bootstrap.servers": source, **client}
+        cluster = _cluster_at(server)
+        source = _opened(spark, server, max_offsets_per_trigger)
     _check_columns(source.columns)
     builder = Builder(path, format, fail_fast=fail_fast, cluster=cluster)
     if not source.isStreaming:
@@ -109,8 +115,8 @@ def _started(
     return writer.trigger(**dict(trigger)).start()
 
 
-def _cluster_at(server: str) -> str | None:
-    log = ServerLog(settings_of({"bootstrap.servers": server}))
+def _cluster_at(server: Mapping[str, str]) -> str | None:
+    log = ServerLog(settings_of(server))
     try:
         return log.cluster_id() or None
     finally:
@@ -134,11 +140,11 @@ def _check(format: Format, mode: str) -> None:
     check_library(format)
 
 
-def _opened(spark: SparkSession, source: str, limit: int) -> DataFrame:
-    """The topic of the server at an address, as a stream."""
+def _opened(spark: SparkSession, server: Mapping[str, str], limit: int) -> DataFrame:
+    """The topic of a server, as a stream."""
     register(spark)
     options = {
-        "bootstrap.servers": source,
+        **server,
         "startingOffsets": "earliest",
         "keep": "value",
         "maxOffsetsPerTrigger": str(limit),

@@ -90,7 +90,7 @@ def test_text_has_a_line_for_the_entity_and_one_for_each_field() -> None:
     assert [click.unstyle(line) for change in changes for line in text_lines(change)] == [
         r"+ /a/b\/c", "    x: + 1",
         "- /a", "    x: - [1]",
-        r'~ "/\u001b"', "    x: u -> v", "    gone: - null", "    new: + true",
+        r"~ /\x1b", "    x: u -> v", "    gone: - null", "    new: + true",
     ]  # fmt: skip
 
 

@@ -26,7 +26,6 @@ def run(*arguments: object) -> Result:
 def shown(*arguments: object) -> Any:
     result = run(*arguments)
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("\n") == 1
     return json.loads(result.stdout)
 
 

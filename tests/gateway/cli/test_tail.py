@@ -1,11 +1,10 @@
-"""``kwire tail`` against the handlers, with kafka-python between them."""
+"""``kwire tail`` against the handlers, over a connection."""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -14,6 +13,9 @@ from click.testing import CliRunner, Result
 
 from gateway.address import Address
 from gateway.cli import tail
+from gateway.cli.server_options import Server
+from gateway.cli.topic_reader import Fetched
+from gateway.security.client_properties import ClientSecurity
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kwire.records import (
     Record,
@@ -36,6 +38,10 @@ def server() -> Iterator[MiniServer]:
 
 def run(server: MiniServer, *arguments: str) -> Result:
     return CliRunner().invoke(tail.command, ["-b", f"127.0.0.1:{server.port}", *arguments])
+
+
+def server_at(server: MiniServer) -> Server:
+    return Server((Address("127.0.0.1", server.port),), ClientSecurity())
 
 
 def lines(result: Result) -> list[dict[str, Any]]:
@@ -101,8 +107,7 @@ def test_a_topic_that_is_not_there_is_refused(server: MiniServer) -> None:
     assert (result.exit_code, "has no topic orders" in result.output) == (1, True)
 
 
-def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "BOOTSTRAP_TIMEOUT_MS", 500)
+def test_a_server_that_is_not_there_is_named() -> None:
     with serving() as server:
         pass
     result = CliRunner().invoke(tail.command, ["-b", f"127.0.0.1:{server.port}", "--until-end"])
@@ -135,9 +140,7 @@ def test_following_continues_with_new_records(server: MiniServer) -> None:
 
     threading.Thread(target=append_when_read, daemon=True).start()
     with pytest.raises(Enough):
-        tail.with_consumer(
-            Address("127.0.0.1", server.port), "__cluster_metadata", "beginning", False, take
-        )
+        tail.follow(server_at(server), "__cluster_metadata", "beginning", False, take)
     assert seen == [line["offset"] for line in decoded(server)]
 
 
@@ -178,9 +181,7 @@ def test_no_secret_of_a_real_log_is_printed(logs: Any) -> None:
     hidden = 0
     for batch in decode_batches(log):
         for record in batch.records if not batch.header.is_control else []:
-            seen = SimpleNamespace(
-                offset=record.offset, leader_epoch=1, timestamp=record.timestamp, value=record.value
-            )
+            seen = Fetched(0, 1, record.offset, record.timestamp, None, record.value)
             shown, data = json.dumps(tail.describe(seen, False)), true[record.offset]["data"]
             assert tail.describe(seen, True)["data"] == data
             name = str(data.get("name"))
@@ -206,10 +207,16 @@ def test_record_that_cannot_be_decoded_has_an_error(
     assert "cannot be decoded" in text
 
 
-def test_text_has_a_line_a_record(server: MiniServer) -> None:
-    result = run(server, "--until-end", "-o", "text")
+@pytest.mark.parametrize("options", [(), ("--no-ops",)])
+def test_text_has_a_line_a_record_without_no_ops_unless_they_are_wanted(
+    server: MiniServer, options: tuple[str, ...]
+) -> None:
+    result = run(server, "--until-end", "-o", "text", *options)
     assert result.exit_code == 0
     expected = decoded(server)
+    if not options:
+        expected = [one for one in expected if one["type"] != "NO_OP_RECORD"]
+        assert len(expected) < len(decoded(server))
     printed = result.stdout.splitlines()
     assert len(printed) == len(expected)
     for line, record in zip(printed, expected, strict=True):
@@ -218,7 +225,7 @@ def test_text_has_a_line_a_record(server: MiniServer) -> None:
 
 
 def test_an_epoch_that_the_client_does_not_know_is_null() -> None:
-    record = SimpleNamespace(offset=1, leader_epoch=-1, timestamp=2, value=b"\x01\x14\x00\x00")
+    record = Fetched(0, -1, 1, 2, None, b"\x01\x14\x00\x00")
     assert tail.describe(record, False)["epoch"] is None
 
 

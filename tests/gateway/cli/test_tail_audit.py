@@ -1,6 +1,4 @@
-"""``kwire tail`` of the audit topic: changes as people and programs read them, with kafka-python
-between.
-"""
+"""``kwire tail`` of the audit topic: changes as people and programs read them."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.cli import tail, tail_audit
+from gateway.cli import tail
 from gateway.controller.apis import named_resources
 from gateway.ports import AUDIT_TOPIC, Requester
 from gateway.views.audit import Change, audit_value
@@ -136,20 +134,3 @@ def test_a_server_without_it(server: MiniServer) -> None:
     server.audit = None
     result = run(server)
     assert (result.exit_code, f"has no topic {AUDIT_TOPIC}" in result.output) == (1, True)
-
-
-def test_a_server_that_gives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail_audit, "_STALLED_S", 0)
-    where = SimpleNamespace(topic=AUDIT_TOPIC, partition=0)
-    consumer = SimpleNamespace(
-        partitions_for_topic=lambda topic: {0},
-        assign=lambda partitions: None,
-        beginning_offsets=lambda partitions: dict.fromkeys(partitions, 0),
-        end_offsets=lambda partitions: dict.fromkeys(partitions, 1),
-        seek=lambda partition, offset: None,
-        position=lambda partition: 0,
-        poll=lambda timeout_ms: {},
-    )
-    with pytest.raises(Exception, match="returned no more"):
-        tail_audit.follow(consumer, "beginning", True, lambda record: None)
-    assert tail_audit._of(where).topic == AUDIT_TOPIC

@@ -251,8 +251,8 @@ REFUSED = {
         "PLAIN", PLAIN.replace("ann", "a\\\\000b")
     ): "the option username holds a NUL character",
     SASL.format(
-        "SCRAM-SHA-256", SCRAM.replace("required", "required tokenauth=true")
-    ): "delegation tokens are not supported",
+        "PLAIN", PLAIN.replace("required", "required tokenauth=true")
+    ): "a delegation token needs a SCRAM mechanism",
     SASL.format(
         "PLAIN", PLAIN.replace("hush", "\\ud83dhush")
     ): "sasl.jaas.config: holds half of a surrogate pair",

@@ -138,10 +138,8 @@ def test_a_delegation_token_is_its_owners() -> None:
         )
 
     def use(server: ScramServer, name: str, password: str) -> None:
-        client = ScramClient("SCRAM-SHA-256", name, Secret(password), "client")
-        first = client.first() + b",tokenauth=true"
-        client._bare = lambda: first[3:].decode()  # type: ignore[method-assign]
-        final = client.respond(server.evaluate(first))
+        client = ScramClient("SCRAM-SHA-256", name, Secret(password), "client", is_token=True)
+        final = client.respond(server.evaluate(client.first()))
         assert final is not None
         server.evaluate(final)
 
