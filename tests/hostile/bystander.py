@@ -6,32 +6,35 @@
         with bystander(cluster) as seen:
             attack(cluster.wait_for_leader().broker_address)
         seen.assert_undisturbed()
+
+A server that holds its event loop shows as a pass with too many units of work
+(``counted_server.py``), so that the machine has no part in the verdict. The latencies of the other
+clients are noted for ``python -m tools.check waits``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.hostile.counted_server import BEFORE, UNITS_MAX, longest_pass_of
 from tests.hostile.probe import check_groups
+from tests.speed import note, rounds
+from tests.waiting import PATIENCE_S, until
 from tools.gateway_process import ready_line
 from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster, own_quorum
 from tools.process import memory_mib
 
-#: The number of times that an attack is carried out at most.
-_ROUNDS: Final = 3
-#: The time within which connections and buffers must return to their values after an attack, s.
-_SETTLE_S = 10.0
+#: The latency of ApiVersions that one request in a thousand exceeds on a quiet machine, s.
+_USUAL_S: Final = 0.033
 #: Two other nodes connect when they first need it: for raft, and for requests that they forward.
 _PEER_CONNECTIONS = 4
 #: Increases that Raft's own requests explain, which are parked and buffered at any moment.
@@ -50,9 +53,12 @@ def attacked_quorum(
         "management.listener": "127.0.0.1:0",
         "group.initial.rebalance.delay.ms": "10",
         "drain.timeout.ms": "500",
+        # No election only because the processes of a busy machine wait for a processor.
+        "controller.quorum.fetch.timeout.ms": "6000",
+        "controller.quorum.request.timeout.ms": "6000",
         **(properties or {}),
     }
-    with own_quorum(3, properties=given, **options) as cluster:
+    with own_quorum(3, properties=given, **{"before": BEFORE, **options}) as cluster:
         cluster.wait_for_leader()
         for node in cluster.nodes:
             wait_until_ready(node)
@@ -74,16 +80,9 @@ def status(node: Node) -> dict[str, Any]:
     return dict(json.loads(_management(node, "/status")))
 
 
-def wait_until_ready(node: Node, timeout_s: float = 30) -> None:
-    """Return when the node's ``/readyz`` says that it is ready. Raises TimeoutError."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        with contextlib.suppress(OSError):
-            _management(node, "/readyz")
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"node {node.node_id} is not ready after {timeout_s} s")
-        time.sleep(0.05)
+def wait_until_ready(node: Node) -> None:
+    """Return when the node's ``/readyz`` says that it is ready."""
+    until(lambda: _management(node, "/readyz"), f"node {node.node_id} is ready")
 
 
 def listener_port(node: Node, listener: str) -> int:
@@ -97,7 +96,7 @@ def _management(node: Node, path: str) -> bytes:
     line = ready_line(node.running_process())
     if line is None:
         raise ConnectionError(f"node {node.node_id} is not ready")
-    with urllib.request.urlopen(f"http://{line['management']}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{line['management']}{path}", timeout=PATIENCE_S) as answer:
         return bytes(answer.read())
 
 
@@ -110,47 +109,32 @@ class Seen:
     done: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)  #: requests that failed or were refused
     epochs: tuple[int, int] = (-1, -1)  #: before and after; they differ after an election
+    #: units of work of the longest pass of the event loop, by node id
+    longest_passes: dict[int, int] = field(default_factory=dict)
     #: peak resident memory over that before, by node id
     growth_mib: dict[int, float] = field(default_factory=dict)
     #: differences from the state before that remain after the attack
     unsettled: list[str] = field(default_factory=list)
 
-    @property
-    def worst_ms(self) -> float:
-        """The longest latency at any node, ms."""
-        return 1000 * max(
-            (max(found, default=0.0) for found in self.latencies_s.values()), default=0.0
-        )
-
-    @property
-    def p99_ms(self) -> float:
-        """The latency that one request in a hundred exceeds at the worst node, ms."""
-        return 1000 * max(
-            (_percentile(found, 0.99) for found in self.latencies_s.values()), default=0.0
-        )
-
     def disturbances(
         self,
         *,
-        latency_ms: float = 100,
         memory_mib: float = 64,
         new_connections: bool = True,
         elections: bool = False,
     ) -> list[str]:
         """A sentence for each effect on other clients.
 
-        ``latency_ms`` bounds each ApiVersions, ``memory_mib`` the growth of a process.
-        ``new_connections`` false allows that new connections are refused, ``elections`` true allows
-        a change of leader.
+        ``memory_mib`` bounds the growth of a process. ``new_connections`` false allows that new
+        connections are refused, ``elections`` true allows a change of leader.
         """
         allowed = () if new_connections else ("connect",)
         found = [failure for failure in self.failures if not failure.startswith(allowed or ("\0",))]
         for name in {"ApiVersions", "connect", "group"} - {*allowed} - self.done.keys():
             found.append(f"no {name} succeeded")
-        if self.worst_ms > latency_ms:
-            found.append(
-                f"ApiVersions took {self.worst_ms:.0f} ms at worst, p99 {self.p99_ms:.0f} ms"
-            )
+        for node_id, units in self.longest_passes.items():
+            if units > UNITS_MAX:
+                found.append(f"node {node_id} did {units} units of work in one pass of its loop")
         if self.epochs[0] != self.epochs[1] and not elections:
             found.append(f"an election: the epoch went from {self.epochs[0]} to {self.epochs[1]}")
         for node_id, grown in self.growth_mib.items():
@@ -171,20 +155,12 @@ def assert_others_undisturbed(
     **limits: Any,
 ) -> None:
     """Run ``attack`` beside a :func:`bystander` of ``nodes``, and fail as
-    :meth:`Seen.assert_undisturbed` with ``limits`` does.
-
-    An attack in which only the latency is exceeded is repeated up to twice. A step of the server
-    that is too long is too long in each round, while on a machine with other work the same step
-    takes several times as much processor time in some.
+    :meth:`Seen.assert_undisturbed` with ``limits`` does. Where speed is measured, that is repeated.
     """
-    for attempt in range(_ROUNDS):
+    for _ in rounds():
         with bystander(cluster, nodes) as seen:
             attack()
-        others = {**limits, "latency_ms": math.inf}
-        if seen.disturbances(**others) or not seen.disturbances(**limits):
-            break
-        print(f"round {attempt + 1}: ApiVersions took {seen.worst_ms:.0f} ms at worst")
-    seen.assert_undisturbed(**limits)
+        seen.assert_undisturbed(**limits)
 
 
 @contextlib.contextmanager
@@ -210,14 +186,19 @@ def bystander(cluster: OwnCluster, nodes: Sequence[Node] | None = None) -> Itera
         )
         before = {node.node_id: status(node) for node in watched}
         memory = {node.node_id: _restart_peak(node) for node in watched}
+        for node in watched:
+            longest_pass_of(node).take()
         yield seen
-        printed, _ = child.communicate(timeout=60)
+        printed, _ = child.communicate(timeout=2 * PATIENCE_S)  # twice that of its requests
     finally:
         child.kill()
         child.wait()
     report = json.loads(printed)
     seen.latencies_s = {int(node_id): found for node_id, found in report["latencies"].items()}
+    for node_id, found in seen.latencies_s.items():
+        note(f"ApiVersions at node {node_id}, p99.9", _percentile(found, 0.999), _USUAL_S)
     seen.done, seen.failures = report["done"], report["failures"]
+    seen.longest_passes = {node.node_id: longest_pass_of(node).take() for node in watched}
     seen.unsettled = _settle(watched, before)
     seen.growth_mib = {
         node.node_id: memory_mib(node.pid, "VmHWM") - memory[node.node_id] for node in watched
@@ -234,11 +215,14 @@ def _restart_peak(node: Node) -> float:
 
 
 def _settle(nodes: Sequence[Node], before: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    deadline = time.monotonic() + _SETTLE_S
-    while found := [text for node in nodes for text in _differences(node, before[node.node_id])]:
-        if time.monotonic() > deadline:
-            return found
-        time.sleep(0.1)
+    def differences() -> list[str]:
+        return [text for node in nodes for text in _differences(node, before[node.node_id])]
+
+    found: list[str] = []
+    try:
+        until(differences, "the state before the attack", lambda texts: not texts)
+    except AssertionError as error:
+        found.append(str(error))
     for node in nodes:
         try:
             check_groups(node.broker_address)

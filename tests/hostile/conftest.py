@@ -4,6 +4,7 @@ own, so that each test meets the state that the ones before left.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,10 @@ import pytest
 import trio
 
 from tests.gateway.server.harness import run
+from tests.hostile.counted_server import LongestPass, PassMeter
 from tests.hostile.target import Target, attacked
+from tests.waiting import PATIENCE_S
+from tests.work import counting
 
 #: Modules that measure no time. All others run alone.
 _BESIDE_OTHERS: Final = (
@@ -38,18 +42,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     started = threading.Event()
     box: dict[str, Any] = {}
 
+    longest_pass = LongestPass(tmp_path_factory.mktemp("passes") / "longest")
+
     async def main() -> None:
         async with attacked(tmp_path_factory.mktemp("state")) as target:
+            target.longest_pass = longest_pass
             box.update(target=target, token=trio.lowlevel.current_trio_token(), stop=trio.Event())
             started.set()
             await box["stop"].wait()
 
-    thread = threading.Thread(target=trio.run, args=(main,), daemon=True)
+    def counted() -> None:
+        now = itertools.count().__next__
+        meter = PassMeter(longest_pass, now)
+        counting(now).runcall(lambda: trio.run(main, instruments=[meter]))
+
+    thread = threading.Thread(target=counted, daemon=True)
     thread.start()
-    assert started.wait(20), "the server did not start"
+    assert started.wait(PATIENCE_S), "the server did not start"
     yield box["target"]
     box["token"].run_sync_soon(box["stop"].set)
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive(), "the server did not stop"
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from tests.hostile.counted_server import serve
 from tools.kafka_files import Node
 
 #: The program that runs each node.
@@ -69,10 +70,7 @@ def main() -> None:
     disk = _Disk(Path(arguments[arguments.index("--config") + 1]).parent / _FILE)
     os.write, os.pwrite = disk.writing(os.write), disk.writing(os.pwrite)
     os.open = disk.opening(os.open)
-    from gateway.cli import main as kwire
-
-    sys.argv = ["kwire", *arguments]
-    sys.exit(kwire())
+    serve(arguments)
 
 
 if __name__ == "__main__":

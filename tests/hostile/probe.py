@@ -33,10 +33,10 @@ from kwire.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from kwire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.waiting import PATIENCE_S, until
 from tools.wire_client import WireClient
 
 _PAUSES_S = {"ApiVersions": 0.01, "connect": 0.1, "group": 0.1}
-_TIMEOUT_S = 10.0
 
 
 class ProbeFailed(Exception):
@@ -78,7 +78,7 @@ class Probe:
                 stop.wait(_PAUSES_S[name])
 
     def _kept(self) -> Iterator[None]:
-        with WireClient(self.address, _TIMEOUT_S) as client:
+        with WireClient(self.address, PATIENCE_S) as client:
             while True:
                 began, waited = time.monotonic(), self._waited_s()
                 _api_versions(client)
@@ -88,12 +88,12 @@ class Probe:
 
     def _connecting(self) -> Iterator[None]:
         while True:
-            with WireClient(self.address, _TIMEOUT_S) as client:
+            with WireClient(self.address, PATIENCE_S) as client:
                 _api_versions(client)
             yield
 
     def _group(self) -> Iterator[None]:
-        with WireClient(self.address, _TIMEOUT_S) as client:
+        with WireClient(self.address, PATIENCE_S) as client:
             while True:
                 _join_and_commit(client, f"bystander-{self.node}")
                 yield
@@ -158,7 +158,7 @@ def check_groups(address: str) -> None:
     """Join a group at ``address``, commit an offset and leave. Raises OSError, EOFError,
     DecodeError, ProbeFailed.
     """
-    with WireClient(address, _TIMEOUT_S) as client:
+    with WireClient(address, PATIENCE_S) as client:
         _join_and_commit(client, "bystander-afterwards")
 
 
@@ -167,10 +167,13 @@ def main(arguments: list[str]) -> None:
     probes = [Probe(node, address, int(pid)) for node, address, pid in nodes]
     stop = threading.Event()
     threads = [thread for probe in probes for thread in probe.start(stop)]
-    while not all(probe.all_succeeded() for probe in probes) and not any(
-        probe.failures for probe in probes
-    ):
-        time.sleep(0.01)
+    until(
+        lambda: (
+            all(probe.all_succeeded() for probe in probes)
+            or any(probe.failures for probe in probes)
+        ),
+        "each client succeeded once, or one failed",
+    )
     print("ready", flush=True)
     sys.stdin.read()
     stop.set()

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from tests.hostile.counted_server import serve
 from tools.kafka_files import Node
 
 #: The program that runs each node.
@@ -44,10 +45,7 @@ def main() -> None:
     """Run the server."""
     _, _, _, _, *arguments = sys.argv
     _patch(Path(arguments[arguments.index("--config") + 1]).parent / _FILE)
-    from gateway.cli import main as kwire
-
-    sys.argv = ["kwire", *arguments]
-    sys.exit(kwire())
+    serve(arguments)
 
 
 if __name__ == "__main__":

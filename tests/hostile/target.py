@@ -14,6 +14,8 @@ from gateway.config import Config, Listener
 from gateway.server.running_server import RunningServer
 from kwire.messages.metadata_request import MetadataRequest
 from tests.gateway.server.harness import Client, connect, request
+from tests.hostile.counted_server import LongestPass
+from tests.waiting import PATIENCE_S
 
 METADATA = 3
 
@@ -25,13 +27,14 @@ class Target:
         self.ready = ready
         self.port = ready.bound_listeners[0].port
         self.counts = ready.reports.counts
+        self.longest_pass: LongestPass | None = None  #: where the server counts its work
 
     async def connect(self, **options: Any) -> Client:
         return await connect(self.port, **options)
 
-    async def assert_served(self, client: Client | None = None, within_s: float = 2) -> None:
+    async def assert_served(self, client: Client | None = None) -> None:
         """A client (a new one if none is given) asks for metadata and gets the topic."""
-        with trio.fail_after(within_s):
+        with trio.fail_after(PATIENCE_S):
             if client is None:
                 async with await self.connect() as client:
                     await self._metadata(client)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import struct
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -23,7 +22,9 @@ from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.registry import request_type
 from tests.gateway.server.harness import Client, request
 from tests.hostile.client_requests import metadata
+from tests.hostile.counted_server import UNITS_MAX
 from tests.hostile.target import METADATA, Target
+from tests.waiting import PATIENCE_S
 
 API_VERSIONS, HEARTBEAT, OFFSET_FETCH = 18, 12, 9
 CLOSED, ANSWERED = "closed", "answered"
@@ -311,7 +312,7 @@ async def attack(row: Row, attacker: Client) -> None:
         if row.outcome == CLOSED:
             assert await attacker.closed() == b"", "bytes before the close"
         else:
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE_S):
                 for _ in range(row.answers):
                     assert len(await attacker.frame()) >= 4
         nursery.cancel_scope.cancel()
@@ -324,21 +325,19 @@ async def send(client: Client, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.warm], ids=str)
-def test_large_row_delays_other_clients_less_than_half_a_second(
+def test_large_row_does_not_hold_the_event_loop(
     row: Row, server: Target, loop: Callable[..., None]
 ) -> None:
     async def main() -> None:
-        async with await server.connect() as bystander, await server.connect() as attacker:
+        async with await server.connect() as attacker:
             await server.assert_served(attacker)
-            slowest = 0.0
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(attack, row, attacker)
-                while any("attack" in task.name for task in nursery.child_tasks):
-                    began = time.perf_counter()
-                    await server.assert_served(bystander)
-                    slowest = max(slowest, time.perf_counter() - began)
-            # 30 ms on an idle machine; here both sides share one process.
-            assert slowest < 0.5
+            longest_pass = server.longest_pass
+            assert longest_pass is not None
+            longest_pass.take()
+            await attack(row, attacker)
+            await server.assert_served()
+            units = longest_pass.take()
+            assert 0 < units < UNITS_MAX
 
     loop(main)
 

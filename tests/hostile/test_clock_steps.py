@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -27,11 +26,15 @@ from tests.hostile.bystander import (
     with_listener,
 )
 from tests.hostile.stepped_clock import BEFORE, step
+from tests.waiting import until
 from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
 
 HOUR, YEAR = 3_600, 365 * 24 * 3_600
+#: The session of the broker, which each step exceeds by far, and the NoOpRecords that the leader
+#: writes after a step, one each 0.5 s.
+SESSION_MS, NO_OPS = 10_000, 5
 STEPS = {
     "an hour forward": HOUR,
     "back to now": 0,
@@ -47,7 +50,7 @@ PROPERTIES = {
         'org.apache.kafka.common.security.plain.PlainLoginModule required user_eve="secret";'
     ),
     "delegation.token.secret.key": "shared",
-    "broker.session.timeout.ms": "2000",
+    "broker.session.timeout.ms": str(SESSION_MS),
 }
 
 
@@ -131,15 +134,13 @@ def assert_nothing_is_lost(cluster: OwnCluster) -> None:
 
 
 def wait_for_topics(client: WireClient, expected: set[str]) -> None:
-    deadline = time.monotonic() + 5
-    while True:
-        topics = {
+    until(
+        lambda: {
             topic.name for topic in client.call(made("MetadataRequest", topics=None), 9).topics
-        }
-        if expected <= topics:
-            return
-        assert time.monotonic() < deadline, f"{expected - topics} missing"
-        time.sleep(0.02)
+        },
+        f"the node has {expected}",
+        expected.issubset,
+    )
 
 
 def high_watermark(node: Node) -> int:
@@ -151,9 +152,8 @@ def set_clocks(cluster: OwnCluster, nodes: Sequence[Node], offset_s: int) -> Non
     leader = cluster.wait_for_leader()
     for node in nodes:
         step(node, offset_s)
-    before = high_watermark(leader)
-    time.sleep(2.5)  # longer than the session of the broker
-    assert high_watermark(leader) >= before + 2, "an idle leader writes no NoOpRecords"
+    enough = high_watermark(leader) + NO_OPS
+    until(lambda: high_watermark(leader) >= enough, "an idle leader writes NoOpRecords")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_step_of_the_clock_disturbs_no_client_and_loses_nothing(
     assert_nothing_is_lost(cluster)
     assert [login_error(node, token) for node in cluster.nodes] == [0, 0, 0]
     assert not broker.errors and not any(broker.fenced)
-    assert all(0 <= status(node)["uptime_s"] < 600 for node in cluster.nodes)
+    assert all(0 <= status(node)["uptime_s"] < HOUR for node in cluster.nodes)
     if which == "leader":
         step(nodes[0], 0)
 

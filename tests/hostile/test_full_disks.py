@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from kwire.records import decode_batches
 from tests.gateway.controller.cluster import create, made
 from tests.hostile.bystander import attacked_quorum, bystander, wait_until_ready
 from tests.hostile.full_disk import BEFORE, full
+from tests.waiting import until
 from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
@@ -35,32 +35,28 @@ def cluster() -> Iterator[OwnCluster]:
         yield cluster
 
 
-def created(cluster: OwnCluster, timeout_s: float = 20) -> str:
+def created(cluster: OwnCluster) -> str:
     """Create a topic at any node, trying again until that is acknowledged; return its name."""
     name = f"topic-{next(numbers)}"
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            with WireClient(cluster.wait_for_leader().broker_address, timeout_s=5) as client:
-                error = client.call(create({"name": name}), 7).topics[0].error_code
-        except (OSError, EOFError) as failure:
-            error = failure
-        if error in (0, 36):  # TOPIC_ALREADY_EXISTS: an attempt without an answer made it
-            return name
-        assert time.monotonic() < deadline, f"{name} is not created: {error}"
-        time.sleep(0.1)
+
+    def error() -> int:
+        with WireClient(cluster.wait_for_leader().broker_address) as client:
+            return int(client.call(create({"name": name}), 7).topics[0].error_code)
+
+    # TOPIC_ALREADY_EXISTS: an attempt without an answer made it.
+    until(error, f"{name} is created", lambda code: code in (0, 36))
+    return name
 
 
-def wait_for_topics(node: Node, expected: set[str], timeout_s: float = 10) -> None:
-    deadline = time.monotonic() + timeout_s
+def wait_for_topics(node: Node, expected: set[str]) -> None:
     with WireClient(node.broker_address) as client:
-        while True:
-            answer = client.call(made("MetadataRequest", topics=None), 9)
-            missing = expected - {topic.name for topic in answer.topics}
-            if not missing:
-                return
-            assert time.monotonic() < deadline, f"node {node.node_id} lacks {missing}"
-            time.sleep(0.05)
+        until(
+            lambda: {
+                topic.name for topic in client.call(made("MetadataRequest", topics=None), 9).topics
+            },
+            f"node {node.node_id} has {expected}",
+            expected.issubset,
+        )
 
 
 def commit_error(client: WireClient, group: str, offset: int) -> int:
@@ -83,25 +79,22 @@ def test_full_disk_of_groups_refuses_commits_and_keeps_the_acknowledged_ones(
 ) -> None:
     attacked, *others = cluster.nodes
     with bystander(cluster, others) as seen, WireClient(attacked.broker_address) as client:
-        acknowledged = 0
         with full(attacked, GROUPS_DISK):
             errors = {commit_error(client, "g", offset) for offset in range(100, 120)}
             assert errors <= {NOT_COORDINATOR, LOADING}
             said = cluster.said_by(attacked)
             assert "No space left on device" in said and GROUPS_DISK in said
-        deadline = time.monotonic() + 10
-        for offset in itertools.count(1):
-            if commit_error(client, "g", offset) == 0:
-                acknowledged = offset
-            if acknowledged:
-                break
-            assert time.monotonic() < deadline, "the store does not open again"
-            time.sleep(0.05)
+        offsets = itertools.count(1)
+        acknowledged = until(
+            lambda: (offset := next(offsets), commit_error(client, "g", offset)),
+            "the store opens again",
+            lambda attempt: attempt[1] == 0,
+        )[0]
         with full(attacked, GROUPS_DISK):
             assert commit_error(client, "g", 1_000) in (NOT_COORDINATOR, LOADING)
-        while (found := committed(client, "g"))[0]:
-            assert time.monotonic() < deadline + 10
-            time.sleep(0.05)
+        found = until(
+            lambda: committed(client, "g"), "the group is loaded", lambda found: not found[0]
+        )
         assert found == (0, acknowledged)
     seen.assert_undisturbed()
 
@@ -142,11 +135,14 @@ def test_full_disk_of_the_audit_topic_costs_entries_and_says_how_many(cluster: O
         with full(leader, AUDIT_DISK):
             lost = [created(cluster) for _ in range(5)]
         after = created(cluster)
-        time.sleep(1)  # entries are shown once they are synced
         said = cluster.said_by(leader)
         assert said.count("change not recorded") == len(lost)
         assert "No space left on device" in said and AUDIT_DISK in said
-        entries = audited(leader)
+        entries = until(
+            lambda: audited(leader),
+            "the last entry is synced",
+            lambda entries: after in json.dumps(entries),
+        )
     text = [json.dumps(entry) for entry in entries]
     assert any(before in entry for entry in text) and any(after in entry for entry in text)
     assert [
@@ -157,12 +153,12 @@ def test_full_disk_of_the_audit_topic_costs_entries_and_says_how_many(cluster: O
     seen.assert_undisturbed()
 
 
-def wait_for_ends(nodes: Sequence[Node], count: int, timeout_s: float = 10) -> None:
+def wait_for_ends(nodes: Sequence[Node], count: int) -> None:
     """Wait until the processes of so many nodes have ended by themselves."""
-    deadline = time.monotonic() + timeout_s
-    while sum(not node.running_process().running() for node in nodes) < count:
-        assert time.monotonic() < deadline, "the processes run on"
-        time.sleep(0.05)
+    until(
+        lambda: sum(not node.running_process().running() for node in nodes) >= count,
+        "the processes end",
+    )
 
 
 @pytest.mark.parametrize("which", ["follower", "leader"])

@@ -23,7 +23,7 @@ TOPIC = "t"
 #: Requests per field, each with other numbers.
 TRIES = 2
 #: The time after which a response is no longer awaited, s: joining a group may take longer.
-PATIENCE_S = 0.1
+ANSWER_S = 0.1
 TABLES = {"PLAINTEXT": handlers(), "CONTROLLER": controller_handlers()}
 
 Path_ = tuple[str, ...]
@@ -102,10 +102,12 @@ async def ask(node: OwnNode, listener: str, handler: Handler, version: int) -> N
                 )
             )
             try:
-                with trio.fail_after(PATIENCE_S):
+                with trio.move_on_after(ANSWER_S) as waiting:
                     await client.frame()
-            except (AssertionError, trio.BrokenResourceError, trio.TooSlowError):
-                # closed, or it waits for other members
+                is_over = waiting.cancelled_caught  # it waits for other members
+            except (AssertionError, trio.BrokenResourceError):
+                is_over = True  # the server closed the connection
+            if is_over:
                 await client.stream.aclose()
                 client = await connect(node.ports[listener])
     finally:

@@ -16,10 +16,15 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
-from tests.gateway.server.harness import run, until
+from tests.gateway.server.harness import run
 from tests.hostile.client_requests import FETCH, end_of, fetch, metadata
 from tests.hostile.target import attacked
+from tests.waiting import until_async
+
+#: How long a Fetch is parked, s: less than until a connection is idle for too long.
+WAIT_S = 500
 
 
 def test_ten_thousand_idle_connections_take_less_than_40_kib_each(tmp_path: Path) -> None:
@@ -41,9 +46,12 @@ def test_ten_thousand_idle_connections_take_less_than_40_kib_each(tmp_path: Path
                         trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
                     )
                 )
-                while target.counts["connection accepted"] < count + 1:
+
+                async def accepted() -> int:
                     await target.assert_served(bystander)
-                    await trio.sleep(0.02)
+                    return target.counts["connection accepted"]
+
+                await until_async(accepted, "all connections", lambda number: number > count)
                 await target.assert_served(bystander)
                 await target.assert_served()
                 each = (resident_kib() - rss) / count
@@ -59,24 +67,30 @@ def test_row_11_five_thousand_connections_displace_only_each_other_at_the_limit(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
-        async with attacked(tmp_path, max_connections=200, connections_max_idle_ms=1500) as target:
-            async with await target.connect() as bystander:
-                await target.assert_served(bystander)
-                with held() as sockets:
-                    for number in range(5000):
-                        sockets.append(dial(target.port))
-                        if number % 100 == 99:
-                            await target.assert_served(bystander)
-                            await (
-                                target.assert_served()
-                            )  # a client that sends a request gets in, and stays
-                    await until(lambda: target.counts["connection accepted"] >= 5000)
-                    assert target.counts["connection refused"] == 0
-                    for _ in range(8):
-                        await trio.sleep(0.25)
+        async with (
+            attacked(tmp_path, max_connections=200, connections_max_idle_ms=1500) as target,
+            await target.connect() as bystander,
+        ):
+            await target.assert_served(bystander)
+            with held() as sockets:
+                for number in range(5000):
+                    sockets.append(dial(target.port))
+                    if number % 100 == 99:
                         await target.assert_served(bystander)
-            closed = ("connection cut", "idle connection closed")
-            assert sum(target.counts[event] for event in closed) >= 4990
+                        await (
+                            target.assert_served()
+                        )  # a client that sends a request gets in, and stays
+                await until_async(
+                    lambda: target.counts["connection accepted"] >= 5000, "all connections"
+                )
+                assert target.counts["connection refused"] == 0
+
+                async def closed() -> int:
+                    await target.assert_served(bystander)
+                    events = ("connection cut", "idle connection closed")
+                    return sum(target.counts[event] for event in events)
+
+                await until_async(closed, "4,990 are closed", lambda number: number >= 4990)
 
     run(main)
 
@@ -93,8 +107,12 @@ def test_connection_above_the_limit_of_its_address_is_closed(tmp_path: Path) -> 
             async with await target.connect() as fourth:
                 assert await fourth.closed() == b""
             await clients[0].stream.aclose()
-            await trio.sleep(0.05)
-            await target.assert_served()
+
+            async def served() -> bool:
+                await target.assert_served()
+                return True
+
+            await until_async(served, "a client is accepted in place of the first")
 
     run(main)
 
@@ -114,13 +132,16 @@ def test_row_12_connections_that_leave_leak_no_descriptor(tmp_path: Path) -> Non
                 sock.close()
                 if number % 50 == 0:
                     await target.assert_served()
-            await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+            await until_async(
+                lambda: len(os.listdir("/proc/self/fd")), "no descriptor is left", before.__ge__
+            )
 
     run(main)
 
 
 def test_thousand_parked_fetches_are_answered_at_their_deadlines(tmp_path: Path) -> None:
     count = 1000
+    clock = trio.testing.MockClock(rate=1)
 
     async def main() -> None:
         async with (
@@ -132,20 +153,21 @@ def test_thousand_parked_fetches_are_answered_at_their_deadlines(tmp_path: Path)
             clients = [
                 await stack.enter_async_context(await target.connect()) for _ in range(count)
             ]
-            began = trio.current_time()
             for number, client in enumerate(clients):
-                await client.send(fetch(end, max_wait_ms=2000, correlation_id=number))
-            await until(lambda: target.ready.services.fetch_purgatory.parked == count)
-            assert trio.current_time() - began < 2
+                await client.send(fetch(end, max_wait_ms=1000 * WAIT_S, correlation_id=number))
+            purgatory = target.ready.services.fetch_purgatory
+            await until_async(lambda: purgatory.parked == count, "all are parked")
+            clock.jump(WAIT_S // 2)
             await target.assert_served(bystander)
+            assert purgatory.parked == count
+            clock.jump(WAIT_S // 2)
             for number, client in enumerate(clients):
                 correlation_id, answer = await client.answer(FETCH, 12)
                 assert correlation_id == number
                 assert answer.responses[0].partitions[0].high_watermark == end
-            assert 2 <= trio.current_time() - began < 6
-            assert target.ready.services.fetch_purgatory.parked == 0
+            assert purgatory.parked == 0
 
-    run(main)
+    trio.run(main, clock=clock)
 
 
 def test_parked_fetches_end_with_their_connections(tmp_path: Path) -> None:
@@ -156,7 +178,10 @@ def test_parked_fetches_end_with_their_connections(tmp_path: Path) -> None:
             for _ in range(300):
                 async with await target.connect() as client:
                     await client.send(fetch(end, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1))
-            await until(lambda: fetch_purgatory.parked == 0 and not fetch_purgatory._waiting)
+            await until_async(
+                lambda: fetch_purgatory.parked == 0 and not fetch_purgatory._waiting,
+                "no fetch is parked",
+            )
             await target.assert_served(bystander)
 
     run(main)
@@ -168,7 +193,9 @@ def test_accepting_resumes_after_descriptors_ran_out(tmp_path: Path) -> None:
             await target.assert_served(bystander)
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             sock = dial(target.port)
-            await until(lambda: target.counts["connection accepted"] == 2)
+            await until_async(
+                lambda: target.counts["connection accepted"] == 2, "the second connection"
+            )
             waiting = socket.socket()
             waiting.setblocking(False)
             resource.setrlimit(
@@ -181,13 +208,17 @@ def test_accepting_resumes_after_descriptors_ran_out(tmp_path: Path) -> None:
                         fillers.append(os.open("/dev/null", os.O_RDONLY))
                 with contextlib.suppress(BlockingIOError):
                     waiting.connect(("127.0.0.1", target.port))
-                await until(lambda: target.counts["connections not accepted"] > 0)
+                await until_async(
+                    lambda: target.counts["connections not accepted"] > 0, "no descriptors"
+                )
                 await target.assert_served(bystander)
             finally:
                 for filler in fillers:
                     os.close(filler)
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            await until(lambda: target.counts["connection accepted"] == 3)
+            await until_async(
+                lambda: target.counts["connection accepted"] == 3, "the waiting connection"
+            )
             sock.close()
             waiting.close()
             await target.assert_served()

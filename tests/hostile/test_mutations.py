@@ -19,7 +19,7 @@ MUTATIONS = 60
 WHOLE = 10
 EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 #: The time after which a response is no longer awaited, s: joining a group may take longer.
-PATIENCE_S = 0.15
+ANSWER_S = 0.15
 
 
 def filled(kind: type[Struct], version: int, rand: random.Random) -> Struct:
@@ -80,7 +80,7 @@ def mutations(api_key: int) -> Iterator[tuple[int, bytes]]:
 
 
 async def answered_or_closed(client: Client) -> None:
-    with trio.move_on_after(PATIENCE_S):
+    with trio.move_on_after(ANSWER_S):
         try:
             await client.frame()
         except (AssertionError, trio.BrokenResourceError):

@@ -27,7 +27,7 @@ from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.metadata_request import MetadataRequest
 from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID
-from tests.gateway.server.harness import connect, request, run, until
+from tests.gateway.server.harness import connect, request, run
 from tests.gateway.server.own_nodes import (
     CLUSTER_ID,
     OwnNode,
@@ -38,6 +38,7 @@ from tests.gateway.server.own_nodes import (
 )
 from tests.hostile.quorum_rows import CLOSED, EPOCH_MAX, FENCED, INVALID, OFFSET_MAX, ROWS, Row
 from tests.hostile.voter_requests import VoterRequests, add_voter, other_cluster, spoil, with_topics
+from tests.waiting import PATIENCE_S, until_async
 
 VOTE, BEGIN, END, FETCH, FETCH_SNAPSHOT, ADD, REMOVE, UPDATE = 52, 53, 54, 1, 59, 80, 81, 82
 NEWEST = {VOTE: 2, BEGIN: 1, END: 1, FETCH: 18, FETCH_SNAPSHOT: 1, ADD: 1, REMOVE: 0, UPDATE: 0}
@@ -62,10 +63,10 @@ def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnNode]:
 
     thread = threading.Thread(target=trio.run, args=(main,), daemon=True)
     thread.start()
-    assert started.wait(20), "the server did not start"
+    assert started.wait(PATIENCE_S), "the server did not start"
     yield box["node"]
     box["token"].run_sync_soon(box["stop"].set)
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive(), "the server did not stop"
 
 
@@ -78,7 +79,7 @@ async def outcome(
         await client.send(request(18, 0, b""))  # larger frames are accepted only after a valid one
         await client.answer(18, 0)
         await client.send(request(message.API_KEY, version, message.encode(version)))
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             try:
                 _, answer = await client.answer(message.API_KEY, version)
             except (AssertionError, trio.BrokenResourceError):
@@ -97,7 +98,7 @@ def first_error(answer: Any) -> int:
 
 async def assert_served(node: OwnNode) -> None:
     """Fail unless a client gets the metadata."""
-    with trio.fail_after(2):
+    with trio.fail_after(PATIENCE_S):
         answer = await node.ask(MetadataRequest(topics=None), 12)
         assert "__cluster_metadata" in [topic.name for topic in answer.topics]
 
@@ -211,13 +212,13 @@ def test_row_44_parked_fetches_are_bounded_and_end_with_their_connections(
 
             for client in clients:
                 nursery.start_soon(answer, client)
-            await until(lambda: answered == 12)
+            await until_async(lambda: answered == 12, "answers to those beyond the limit")
             assert parked() == 8
             await assert_served(leader)
             nursery.cancel_scope.cancel()
         for client in clients:
             await trio.aclose_forcefully(client.stream)
-        await until(lambda: parked() == 0)
+        await until_async(lambda: parked() == 0, "no request is parked")
 
     run(main)
 
@@ -250,7 +251,7 @@ def test_row_35_node_in_the_last_epoch_stays_there_and_serves(tmp_path: Path) ->
             shown = node.log.high_watermark
             vote = spoil(VoterRequests(node, CLUSTER_ID).vote(), replica_epoch=EPOCH_MAX)
             assert await outcome(node, vote, 2) == 0
-            await until(lambda: not node.quorum.controller.is_active)
+            await until_async(lambda: not node.quorum.controller.is_active, "the leader resigns")
             await trio.sleep(0.7)  # longer than an election timeout
             assert node.raft.epoch == EPOCH_MAX
             assert await outcome(node, vote, 2) == 0
@@ -277,9 +278,12 @@ def test_vote_of_an_unknown_id_in_a_newer_epoch_costs_only_an_election(
             await node.create("orders")
             epoch = node.raft.epoch
             assert await outcome(node, VoterRequests(node, CLUSTER_ID).vote(epoch=7), 2) == 0
-            await until(lambda: node.raft.epoch > epoch + 6 and node.quorum.controller.is_active)
+            await until_async(
+                lambda: node.raft.epoch > epoch + 6 and node.quorum.controller.is_active,
+                "an election",
+            )
             assert await node.create("payments") == 0
-            await until(lambda: node.topics == {"orders", "payments"})
+            await until_async(lambda: node.topics == {"orders", "payments"}, "both topics")
 
     run(main)
 
@@ -372,7 +376,9 @@ def test_row_46_fetches_of_non_voters_at_the_log_end_commit_nothing(tmp_path: Pa
                 await node.cut_off()
             committed = leader.raft.high_watermark
             assert await leader.create("alone", timeout_ms=100) == ErrorCode.REQUEST_TIMED_OUT
-            await until(lambda: leader.raft.log.flushed > committed)
+            await until_async(
+                lambda: leader.raft.log.flushed > committed, "the leader has the topic"
+            )
             end = Position(leader.raft.log.end_offset, leader.raft.log.last_epoch)
             asking = VoterRequests(leader, CLUSTER_ID)
             ids = [-1, 0, 77, EPOCH_MAX, leader.raft.node_id]
