@@ -11,15 +11,14 @@ hold any more, for example as the process that should fulfil it has ended: it en
 from __future__ import annotations
 
 import inspect
-import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 import trio
 
-#: How long a condition may be false, s.
-PATIENCE_S: Final = 60 * float(os.environ.get("KWIRE_PATIENCE", "1"))
+from tools.process import PATIENCE_S as PATIENCE_S
+
 #: The first pause between two looks, the factor to each next one, and the longest pause, s.
 _PAUSE_S, _LONGER, _PAUSE_MAX_S = 0.001, 1.3, 0.1
 

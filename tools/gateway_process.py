@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.loop_reports import loop_reports
-from tools.process import Process, ProcessError
+from tools.process import PATIENCE_S, Process, ProcessError
 
 #: The console script's function, by this interpreter, so that it works from a checkout too.
 KWIRE = (sys.executable, "-c", "import sys; from gateway.cli import main; sys.exit(main())")
@@ -52,7 +52,7 @@ class Gateway:
 
 
 @contextlib.contextmanager
-def gateway(*arguments: str, timeout_s: float = 30) -> Iterator[Gateway]:
+def gateway(*arguments: str, timeout_s: float = PATIENCE_S) -> Iterator[Gateway]:
     """``kwire serve --listeners PLAINTEXT://127.0.0.1:0`` with ``arguments``; it must exit with 0
     at the end of the block.
 

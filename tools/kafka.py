@@ -26,7 +26,7 @@ from tools.kafka_files import (
     new_cluster_id,
     write_properties,
 )
-from tools.process import Process, ProcessError, accepts
+from tools.process import PATIENCE_S, Process, ProcessError, accepts
 
 __all__ = ["AT_ONCE", "FAST_START", "FULL_SPEED", "Cluster", "Node", "kafka"]
 
@@ -76,7 +76,7 @@ class Cluster:
         """The node with this id."""
         return next(node for node in self.nodes if node.node_id == node_id)
 
-    def tool(self, main_class: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
+    def tool(self, main_class: str, arguments: Sequence[str], timeout_s: float = PATIENCE_S) -> str:
         """Run one of Kafka's tools against the brokers, and return its output. Raises JavaError."""
         where = ["--bootstrap-server", self.bootstrap]
         return java_tools.run_tool(
@@ -112,7 +112,7 @@ class Cluster:
             output.rename(node.directory / f"server-{time.monotonic_ns()}.out")
         node.process = Process(f"Kafka {self.version} node {node.node_id}", line, output)
 
-    def wait_for_node(self, node: Node, timeout_s: float = 60) -> None:
+    def wait_for_node(self, node: Node, timeout_s: float = PATIENCE_S) -> None:
         """Return when the node reports its start and its port answers. Raises ProcessError."""
         process = node.running_process()
         port = node.broker_port if node.is_broker() else node.controller_port
@@ -188,7 +188,7 @@ class Cluster:
         )
         return leader if up else None
 
-    def wait_for_leader(self, timeout_s: float = 60) -> Node:
+    def wait_for_leader(self, timeout_s: float = PATIENCE_S) -> Node:
         """The leader, once there is one. Raises ProcessError."""
         deadline = time.monotonic() + timeout_s
         while (leader := self.leader()) is None:

@@ -17,6 +17,7 @@ from kwire.messages.unregister_broker_request import UnregisterBrokerRequest
 from kwire.uuid import Uuid
 from tools.admin import Admin, AdminError
 from tools.kafka import Cluster, Node
+from tools.process import PATIENCE_S
 
 _DUPLICATE_VOTER, _VOTER_NOT_FOUND = 126, 127
 _TIMEOUT_MS = 20_000
@@ -94,7 +95,7 @@ def _leave_and_join(cluster: Cluster, admin: Admin, node: Node) -> None:
     wait_for(accepted, f"voter {node.node_id} to be taken in again")
 
 
-def wait_for(holds: Callable[[], Any], what: str, timeout_s: float = 30) -> None:
+def wait_for(holds: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Return when ``holds()``. Raises AdminError."""
     deadline = time.monotonic() + timeout_s
     while not holds():

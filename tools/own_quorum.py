@@ -23,7 +23,7 @@ from tools.java import KAFKA_VERSION
 from tools.kafka import Cluster
 from tools.kafka_files import Node, Shape, new_cluster_id
 from tools.loop_reports import loop_reports
-from tools.process import Process, ProcessError, lasting_ports
+from tools.process import PATIENCE_S, Process, ProcessError, lasting_ports
 from tools.tcp_proxy import Network
 
 #: Elections as fast as a busy machine with few cores allows.
@@ -64,7 +64,7 @@ class OwnCluster(Cluster):
         node.process = Process(f"kwire serve, node {node.node_id}", line, output, SERVE_ENV)
         loop_reports.watch(node.process)
 
-    def wait_for_node(self, node: Node, timeout_s: float = 30) -> None:
+    def wait_for_node(self, node: Node, timeout_s: float = PATIENCE_S) -> None:
         """Return when the node reports that it is ready. Raises ProcessError."""
         process = node.running_process()
         process.wait_until(lambda: ready_line(process) is not None, timeout_s, interval_s=0.005)
@@ -104,7 +104,7 @@ class OwnCluster(Cluster):
                 ",".join(f"{self._voter(one)}:{one.directory_id}" for one in self.nodes),
             ]
         done = subprocess.run(
-            [*KWIRE, *arguments], capture_output=True, text=True, timeout=60, check=False
+            [*KWIRE, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         if done.returncode != 0:
             raise ProcessError(

@@ -15,7 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
+#: How long a process may take to do what is waited for, s: far more than a busy machine needs.
+PATIENCE_S: Final = 60 * float(os.environ.get("KWIRE_PATIENCE", "1"))
 _GIVING, _GIVEN = threading.Lock(), set[int]()
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tools.gateway_process import Gateway, launch, wait_until_ready
-from tools.process import Process, lasting_ports
+from tools.process import PATIENCE_S, Process, lasting_ports
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Relay:
         assert self.process is not None
         return self.process.pid
 
-    def start(self, timeout_s: float = 30) -> Gateway:
+    def start(self, timeout_s: float = PATIENCE_S) -> Gateway:
         """Start it with the state on its disk; return when it is ready. Raises ProcessError."""
         began = time.monotonic()
         output = self.directory / "output"

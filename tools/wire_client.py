@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 
 from kwire import Message, response_type
 from kwire.header import decode_response_header, encode_request_header
+from tools.process import PATIENCE_S
 
 _SIZE = struct.Struct(">i")
 
@@ -19,7 +20,7 @@ class WireClient:
     DecodeError for a bad answer.
     """
 
-    def __init__(self, address: str, timeout_s: float = 30) -> None:
+    def __init__(self, address: str, timeout_s: float = PATIENCE_S) -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
