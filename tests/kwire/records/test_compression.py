@@ -7,7 +7,6 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
-import time
 import zlib
 from functools import partial
 from pathlib import Path
@@ -53,9 +52,9 @@ def test_the_limit_is_exact(codec: Compression) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_costs_no_more_than_the_limit(codec: Compression) -> None:
     bomb = compress(codec, bytes(64 * MIB))
-    began = time.thread_time()
     assert rule_of(codec, bomb) == "decompressed-size"
-    assert time.thread_time() - began < 0.5
+    # The decoder reads nothing behind the limit: the rest may be missing.
+    assert rule_of(codec, bomb[: len(bomb) // 2]) == "decompressed-size"
     assert peak_memory(lambda: rule_of(codec, bomb)) < 3 * MIB + len(bomb)
     payload = raw_batch(bomb, 1000, attributes=codec)
     with pytest.raises(DecodeError, match="decompresses to more than 1048576 bytes"):

@@ -62,7 +62,7 @@ def test_the_table_is_printed_whole(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_times_are_of_one_call_and_imports_cost_something() -> None:
     times = microseconds({"nothing": lambda: None, "much": lambda: sum(range(20_000))})
-    assert 0 < times["nothing"] < times["much"] < 1e6
-    milliseconds, mebibytes = import_cost("import decimal", rounds=1)
-    assert milliseconds > 0
-    assert mebibytes >= 0
+    assert times["nothing"] < times["much"]
+    _, little = import_cost("pass", rounds=1)
+    _, much = import_cost("kept = bytearray(1 << 24)", rounds=1)
+    assert much - little > 8

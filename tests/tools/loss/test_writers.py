@@ -20,6 +20,7 @@ from kwire.messages.create_topics_response import CreatableTopicResult, CreateTo
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from kwire.messages.topic_record import TopicRecord
+from tests.waiting import PATIENCE_S
 from tools.admin import AdminError
 from tools.loss.history import Attempt, Outcome
 from tools.loss.journal import Journal, read_journal
@@ -101,7 +102,7 @@ def attempts(
         Journal(path) as journal,
         Writers({1: server.address}, journal, kinds=[TOPIC], definite=definite) as writers,
     ):
-        writers.wait_for(acknowledged, timeout_s=10)
+        writers.wait_for(acknowledged, timeout_s=PATIENCE_S)
     return read_journal(path)
 
 
@@ -136,7 +137,7 @@ def test_next_node_is_tried_after_a_refusal_or_failure(
         Journal(path) as journal,
         Writers(addresses, journal, kinds=[TOPIC]) as writers,
     ):  # writer 1 begins with node 1
-        writers.wait_for(20, timeout_s=10)
+        writers.wait_for(20, timeout_s=PATIENCE_S)
     seen = read_journal(path)
     assert [(one.node, one.outcome) for one in seen[:1]] == [(1, Outcome.UNKNOWN)]
     assert {(one.node, one.outcome) for one in seen[1:]} == {(0, Outcome.ACKNOWLEDGED)}
@@ -158,12 +159,12 @@ def test_held_writers_send_nothing(tmp_path: Path, serve: Callable[..., Server])
         Journal(path) as journal,
         Writers({1: serve().address}, journal, kinds=[TOPIC] * 3) as writers,
     ):
-        writers.wait_for(10, timeout_s=10)
+        writers.wait_for(10, timeout_s=PATIENCE_S)
         with writers.held():
             before = path.read_bytes()
             time.sleep(0.05)
             assert path.read_bytes() == before
-        writers.wait_for(1, timeout_s=10)
+        writers.wait_for(1, timeout_s=PATIENCE_S)
     assert all(one.outcome is Outcome.ACKNOWLEDGED for one in read_journal(path))
 
 

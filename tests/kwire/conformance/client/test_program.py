@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
 import pytest
 
@@ -17,21 +16,16 @@ from kwire.conformance.outcome import CheckEnd, Outcome
 from kwire.conformance.runner import judged, run_rule
 from kwire.conformance.session import CannotTry
 from kwire.protocol import ApiKey
+from tests.waiting import until
 
 
 def python(text: str) -> Running:
     return Running([sys.executable, "-S", "-c", text])
 
 
-def _until(holds: object, running: Running) -> None:
-    deadline = time.monotonic() + 20
-    while not holds(running) and time.monotonic() < deadline:  # type: ignore[operator]
-        time.sleep(0.01)
-
-
 def test_output_and_status_are_kept() -> None:
     running = python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
-    _until(lambda one: one.status is not None, running)
+    until(lambda: running.status is not None, "the program ends")
     running.stop()
     assert running.texts() == {"exit status": "3", "stdout": "out\n", "stderr": "err\n"}
     assert running.last_error() == "err"
@@ -39,7 +33,7 @@ def test_output_and_status_are_kept() -> None:
 
 def test_a_signal_is_a_negative_status() -> None:
     running = python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    _until(lambda one: one.status is not None, running)
+    until(lambda: running.status is not None, "the program ends")
     assert running.status == -9
     running.stop()
 
@@ -51,13 +45,10 @@ def test_children_end_with_the_program() -> None:
         "print(child.pid, flush=True)\n"
         "time.sleep(600)"
     )
-    _until(lambda one: one.output().endswith(b"\n"), running)
+    until(lambda: running.output().endswith(b"\n"), "the id of the child")
     child = int(running.output())
     running.stop()
-    deadline = time.monotonic() + 10
-    while _lives(child) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not _lives(child)
+    until(lambda: not _lives(child), "the child ends")
     assert running.status is None
 
 
@@ -72,15 +63,14 @@ def _lives(pid: int) -> bool:
 
 def test_a_program_that_ignores_sigterm_is_killed() -> None:
     running = python(
-        "import signal, time\n"
+        "import os, signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "print('ready', flush=True)\n"
+        "print(os.getpid(), flush=True)\n"
         "time.sleep(600)"
     )
-    _until(lambda one: one.output(), running)
-    began = time.monotonic()
-    running.stop()
-    assert time.monotonic() - began < 10
+    until(lambda: running.output().endswith(b"\n"), "the program ignores SIGTERM")
+    running.stop()  # it waits for the end
+    assert not _lives(int(running.output()))
 
 
 def test_a_file_that_is_no_program_cannot_be_started() -> None:

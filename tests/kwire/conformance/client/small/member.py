@@ -62,6 +62,7 @@ class Member(Consumer):
             self.join(self.nodes[self.coordinator])
         elif self.position < 0:
             self.begin(self.nodes[self.coordinator])
+        # tidy: clock: the program's own heartbeats
         elif time.monotonic() >= self.beat_at:
             self.beat(self.nodes[self.coordinator])
         elif self.committed != self.position:

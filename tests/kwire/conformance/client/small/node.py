@@ -98,10 +98,12 @@ class Node:
 
     def call(self, api: ApiKey, request: Message) -> Any:
         """The answer to a request at :meth:`version`. Raises Lost."""
+        # tidy: clock: the program's own sessions
         if self._renew_at is not None and time.monotonic() > self._renew_at:
             self._renew_at = None
             self._authenticate()
         throttled_s = self.throttled_until - time.monotonic()
+        # tidy: clock: the program waits as long as the broker says
         if throttled_s > 0 and not self.life.has("no-throttle"):
             self.life.wait(throttled_s)
         version = self.version(api)
