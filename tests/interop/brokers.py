@@ -5,8 +5,7 @@ and describes partitions and brokers.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from kwire.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from tests.waiting import PATIENCE_S, until
 from tools import java, java_tools
-from tools.admin import Admin, AdminError
+from tools.admin import Admin
 from tools.kafka import Cluster
 from tools.process import Process
 
@@ -68,18 +68,13 @@ class Producer:
         """How many were, so far."""
         return self.process.log.read_bytes().count(b'"producer_send_success"')
 
-    def wait_for(self, acknowledged: int, timeout_s: float = 60) -> None:
-        """Until so many were. Raises ProcessError."""
-        self.process.wait_until(lambda: self.acknowledged() >= acknowledged, timeout_s)
+    def produce_until(self, acknowledged: int) -> None:
+        """Return when so many were acknowledged. Raises ProcessError."""
+        self.process.wait_until(lambda: self.acknowledged() >= acknowledged, PATIENCE_S)
 
-    def result(self, timeout_s: float = 120) -> tuple[set[tuple[int, int, str]], list[str]]:
+    def result(self) -> tuple[set[tuple[int, int, str]], list[str]]:
         """At its end: (partition, offset, value) of what was acknowledged, and what was not."""
-        deadline = time.monotonic() + timeout_s
-        while self.process.running() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not self.process.running(), (
-            f"the producer has not ended; acknowledged: {self.acknowledged()}"
-        )
+        until(lambda: not self.process.running(), "the producer has sent everything")
         events = list(_events(self.process.log.read_text()))
         sent = {
             (one["partition"], one["offset"], one["value"])
@@ -90,7 +85,7 @@ class Producer:
 
 
 def consume(
-    brokers: Cluster, topic: str, records: int, timeout_s: float = 60
+    brokers: Cluster, topic: str, records: int, timeout_s: float = PATIENCE_S
 ) -> set[tuple[int, int, str]]:
     """(partition, offset, value) of ``records`` of them, by Java's consumer in a group of
     its own.
@@ -156,17 +151,3 @@ def running(brokers: Cluster) -> list[str]:
         for node in brokers.nodes
         if node.is_broker() and node.process is not None
     ]
-
-
-def until(read: Callable[[], Any], holds: Callable[[Any], bool], timeout_s: float = 40) -> Any:
-    """Return ``read()`` as soon as ``holds(it)``. Fails with the last value read."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            last = read()
-            if holds(last):
-                return last
-        except AdminError as error:
-            last = error
-        assert time.monotonic() < deadline, f"not so within {timeout_s:.0f} s: {last}"
-        time.sleep(0.2)

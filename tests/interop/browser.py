@@ -18,12 +18,12 @@ import select
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from tests.interop.clients import missing
+from tests.waiting import PATIENCE_S
 
 #: No sandbox, as CI runs as root; no traffic of Chromium's own.
 _FLAGS: Final = (
@@ -32,8 +32,6 @@ _FLAGS: Final = (
     "--disable-sync", "--remote-debugging-pipe", "--hide-scrollbars",
 )  # fmt: skip
 _NAMES: Final = ("chromium", "chromium-browser")
-#: The longest time that Chromium has for one command, s: it starts slowly on a busy machine.
-_WAIT_S: Final = 60.0
 #: Descriptors of the pipe in Chromium: it reads commands from 3 and writes to 4.
 _PIPE: Final = 'exec "$0" "$@" 3<&{read} 4>&{write}'
 _FIRST_FD: Final = 10
@@ -77,9 +75,8 @@ class Browser:
         self._wait_until_loaded()
 
     def _wait_until_loaded(self) -> None:
-        deadline = time.monotonic() + _WAIT_S
         while not self._is_loaded:
-            self._take(self._receive(deadline))
+            self._take(self._receive())
 
     def evaluate(self, script: str) -> Any:
         """The value of a JavaScript expression in the page. Raises RuntimeError with its error."""
@@ -114,9 +111,8 @@ class Browser:
         if self._session:
             message["sessionId"] = self._session
         os.write(self._write, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + _WAIT_S
         while True:
-            found = self._receive(deadline)
+            found = self._receive()
             if found.get("id") == self._number:
                 assert "error" not in found, f"{method}: {found['error']}"
                 result: Mapping[str, Any] = found["result"]
@@ -138,14 +134,13 @@ class Browser:
             case "Network.requestWillBeSent":
                 self.loaded.append(values["request"]["url"])
 
-    def _receive(self, deadline: float) -> dict[str, Any]:
+    def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._received:
-            left_s = deadline - time.monotonic()
-            assert left_s > 0, "Chromium does not answer"
-            if select.select([self._read], [], [], left_s)[0]:
-                data = os.read(self._read, 1 << 20)
-                assert data, "Chromium has ended"
-                self._received += data
+            readable, _, _ = select.select([self._read], [], [], PATIENCE_S)
+            assert readable, "Chromium does not answer"
+            data = os.read(self._read, 1 << 20)
+            assert data, "Chromium has ended"
+            self._received += data
         one, _, self._received = self._received.partition(b"\0")
         found: dict[str, Any] = json.loads(one)
         return found

@@ -7,12 +7,12 @@ from __future__ import annotations
 import secrets
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from tests.interop.reading import Reader, Record
+from tests.waiting import until
 from tools import java
 
 
@@ -42,11 +42,10 @@ class CommandReader(Reader):
         self._child.wait()
 
     def interrupt(self) -> None:
-        deadline = time.monotonic() + 5
-        while self._child is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if self._child is not None and self._child.poll() is None:
-            self._child.terminate()
+        child = until(lambda: self._child, f"{self.client} is started")
+        assert child is not None
+        if child.poll() is None:
+            child.terminate()
 
     def said(self) -> str:
         return Path(self._errors.name).read_text(errors="replace")[-2000:]

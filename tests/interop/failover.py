@@ -5,7 +5,6 @@ for the tests.
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from tests.interop.quorum import clipped, files_of, records_of, wait_for_end, wa
 from tests.interop.reading import Record
 from tests.interop.restarts import Restarted
 from tests.interop.truth import Batch, split
+from tests.waiting import PATIENCE_S, until
 from tools.kafka import Cluster, Node
 from tools.metadata_load import Load
 
@@ -106,9 +106,7 @@ def cut_off(report: FailoverReport, leader: Node, others: list[Node]) -> None:
     before = files_of(leader)[-1].last_offset
     for node in others:
         report.cluster.pause_node(node)
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline and files_of(leader)[-1].last_offset < before + 20:
-        time.sleep(0.02)
+    until(lambda: files_of(leader)[-1].last_offset > before + 1, "the leader writes")
     report.cluster.kill_node(leader)
     report.tails.append(clipped(files_of(leader), None, start=before + 1))
     for node in others:
@@ -127,7 +125,7 @@ def settle(report: FailoverReport) -> None:
     report.logs = {node.node_id: wait_for_segments(node, end) for node in controllers(cluster)}
     whole = min(report.logs.values(), key=lambda log: log[0].base_offset)
     report.truth = clipped(whole, None, report.start)
-    report.reader.wait_for(len(report.prefix) + len(records_of(report.truth)), 60)
+    report.reader.read_until(len(report.prefix) + len(records_of(report.truth)))
 
 
 def lost(report: FailoverReport) -> list[Batch]:
@@ -195,7 +193,7 @@ def _come_back(cluster: Cluster, node: Node) -> None:
 def readiness(management: str) -> dict[str, Any]:
     """The body of ``/readyz`` at the management port ``host:port``."""
     try:
-        with urllib.request.urlopen(f"http://{management}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{management}/readyz", timeout=PATIENCE_S) as answer:
             said = answer.read()
     except urllib.error.HTTPError as error:
         said = error.read()

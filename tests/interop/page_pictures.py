@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.interop.browser import browser
-from tests.interop.page_view import url, wait_for, wait_for_all
+from tests.interop.page_view import once, url, wait_for_all
 from tools.gateway_process import gateway
 
 _WIDTH: Final = 1000
@@ -31,13 +31,13 @@ def write_pictures(directory: Path, where: Path) -> None:
     ):
         chromium.open(url(server, "#view=timeline"), width=_WIDTH)
         wait_for_all(chromium)
-        wait_for(chromium, "timeline.found.length === changes.count")
+        once(chromium, "timeline.found.length === changes.count")
         chromium.evaluate("document.getElementById('list').style.height = '168px'")
         chromium.evaluate(f"select({_CHANGE})")
-        wait_for(chromium, "document.querySelector('#detail table') !== null")
+        once(chromium, "document.querySelector('#detail table') !== null")
         chromium.screenshot(where / "page-timeline.png", height=860, scale=_SCALE)
         chromium.open(url(server, "#view=replicas"), width=_WIDTH)
-        wait_for(chromium, "document.querySelectorAll('#heat canvas').length > 0")
+        once(chromium, "document.querySelectorAll('#heat canvas').length > 0")
         chromium.screenshot(where / "page-replicas.png", height=720, scale=_SCALE)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from typing import Any, Final
 
 from kwire.cluster import Image
 from tests.gateway.page.test_change_index import counted
 from tests.interop.browser import Browser
+from tests.waiting import until
 from tools.gateway_process import Gateway
 
 #: Figures of the page by their keys, as numbers where they are numbers.
@@ -26,35 +25,25 @@ def url(server: Gateway, link: str = "") -> str:
     return f"http://{server.ready['management']}/{link}"
 
 
-def wait_for(chromium: Browser, script: str, timeout_s: float = 20) -> Any:
+def once(chromium: Browser, script: str) -> Any:
     """The value of an expression once it is true. Fails with what the page shows otherwise."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := chromium.evaluate(script)):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{script}: {chromium.evaluate('document.body.innerText')[:2000]}")
-        time.sleep(0.02)
-    return value
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
-    """Return once the condition holds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    try:
+        return until(lambda: chromium.evaluate(script), script)
+    except AssertionError as error:
+        error.add_note(chromium.evaluate("document.body.innerText")[:2000])
+        raise
 
 
 def health(chromium: Browser) -> str:
     return str(chromium.evaluate("document.getElementById('health').textContent"))
 
 
-def wait_for_all(chromium: Browser, timeout_s: float = 40) -> None:
+def wait_for_all(chromium: Browser) -> None:
     """Return when the page has every change of the log."""
-    wait_for(
+    once(
         chromium,
         "now && now.changes && now.changes.offset >= now.log.end - 5"
         " && changes.last === now.changes.last && changes.count > 0",
-        timeout_s,
     )
 
 

@@ -4,7 +4,6 @@ them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,9 +12,10 @@ from kwire.records import decode_metadata_record
 from tests.interop.clients import missing
 from tests.interop.reading import Record
 from tests.interop.truth import Batch, split
+from tests.waiting import until
 from tools import java
 from tools.admin import Admin
-from tools.consume import EARLIEST, LATEST, ConsumeError, fetch, offset
+from tools.consume import EARLIEST, LATEST, fetch, offset
 from tools.kafka import Cluster, Node
 from tools.wire_client import WireClient
 
@@ -93,34 +93,15 @@ def fetched_from(address: str, start: int, end: int) -> list[Batch]:
         return [batch for data in fetch(client, start, end) for batch in split(data, growing=True)]
 
 
-def wait_for_end(address: str, end: int, timeout_s: float = 60) -> None:
+def wait_for_end(address: str, end: int) -> None:
     """Return when consumers of the server at ``address`` can read up to ``end``."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            seen = offsets_of(address)[1]
-            if seen >= end:
-                return
-            trouble = f"its end is {seen}"
-        except (OSError, EOFError, ConsumeError) as error:
-            trouble = repr(error)
-        assert time.monotonic() < deadline, (
-            f"{address} did not come to offset {end} in {timeout_s:.0f} s: {trouble}"
-        )
-        time.sleep(0.05)
+    until(lambda: offsets_of(address)[1], f"{address} comes to {end}", lambda seen: seen >= end)
 
 
-def wait_for_segments(node: Node, end: int, timeout_s: float = 60) -> list[Batch]:
+def wait_for_segments(node: Node, end: int) -> list[Batch]:
     """The node's batches below ``end``, once its files hold them all."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        batches = files_of(node)
-        if batches and batches[-1].last_offset >= end - 1:
-            return clipped(batches, end)
-        assert time.monotonic() < deadline, (
-            f"node {node.node_id} did not come to offset {end} in {timeout_s:.0f} s"
-        )
-        time.sleep(0.05)
+    until(lambda: files_of(node)[-1].last_offset >= end - 1, f"node {node.node_id} comes to {end}")
+    return clipped(files_of(node), end)
 
 
 def first_unequal(seen: Sequence[Batch], expected: Sequence[Batch]) -> str:

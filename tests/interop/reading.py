@@ -7,10 +7,13 @@ from __future__ import annotations
 import hashlib
 import struct
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+import pytest
+
+from tests.waiting import PATIENCE_S, until
 
 
 class Record(NamedTuple):
@@ -53,29 +56,20 @@ class Reader(ABC):
     def start(self) -> None:
         self._thread.start()
 
-    def wait_for(self, count: int, timeout_s: float) -> None:
-        """Return when it has ``count`` records. Raises AssertionError when it fails, or falls
-        silent before that.
-        """
-        deadline = time.monotonic() + timeout_s
-        while len(self.records) < count:
-            if self._failure is not None:
-                raise AssertionError(
-                    f"{self.client} failed after {len(self.records)} records: {self._failure!r}"
-                )
-            if not self._thread.is_alive():
-                raise AssertionError(
-                    f"{self.client} ended after {len(self.records)} of {count} records: "
-                    f"{self.said()}"
-                )
-            if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"{self.client} had {len(self.records)} of {count} records after "
-                    f"{timeout_s:.0f} s: {self.said()}"
-                )
-            time.sleep(0.01)
+    def read_until(self, count: int) -> None:
+        """Return when it has ``count`` records. Fails when it ends before that."""
 
-    def stop(self, timeout_s: float = 30) -> None:
+        def read() -> int:
+            if len(self.records) < count and not self._thread.is_alive():
+                how = "ended" if self._failure is None else f"failed: {self._failure!r}"
+                pytest.fail(
+                    f"{self.client} {how}, after {len(self.records)} records: {self.said()}"
+                )
+            return len(self.records)
+
+        until(read, f"{self.client} has {count} records", lambda number: number >= count)
+
+    def stop(self, timeout_s: float = PATIENCE_S) -> None:
         """Commit and leave the group as the client does on closing. Raises AssertionError when it
         fails.
         """

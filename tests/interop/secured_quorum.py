@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
+from tests.waiting import PATIENCE_S
 from tools import java_tools
 from tools.kafka_files import Node
 from tools.kafka_security import (
@@ -196,9 +196,9 @@ def create(place: Secured, topic: str, *, node: Node | None = None, **who: str) 
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient(place.librdkafka("BOTH", node, **who))
-    (future,) = admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=20).values()
+    (future,) = admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=PATIENCE_S).values()
     try:
-        future.result(30)
+        future.result(PATIENCE_S)
     except KafkaException as error:
         return str(error.args[0].name())
     return None
@@ -207,11 +207,6 @@ def create(place: Secured, topic: str, *, node: Node | None = None, **who: str) 
 def topics(place: Secured, node: Node, **who: str) -> set[str]:
     from confluent_kafka.admin import AdminClient
 
-    return set(AdminClient(place.librdkafka("BOTH", node, **who)).list_topics(timeout=20).topics)
-
-
-def until(condition: Any, within_s: float = 30) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.2)
+    return set(
+        AdminClient(place.librdkafka("BOTH", node, **who)).list_topics(timeout=PATIENCE_S).topics
+    )

@@ -54,7 +54,7 @@ def _wait(readers: dict[Way, Reader], errors: dict[Way, str], count: int, timeou
     for way, reader in readers.items():
         if not errors[way]:
             try:
-                reader.wait_for(count, timeout_s)
+                reader.read_until(count)
             except AssertionError as error:
                 errors[way] = str(error)
 

@@ -9,13 +9,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pytest
+
 from kwire.spark.table.store import Store
+from tests.waiting import until
 from tools import spark_home
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -87,18 +89,16 @@ class Driver:
             or self.said.read_text(errors="replace")[-20_000:]
         )
 
-    def wait_for(self, true: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Wait until ``true``. Raises AssertionError with the driver's errors where it ends first,
-        or where that takes longer.
-        """
-        deadline = time.monotonic() + timeout_s
-        while not true():
-            ended, late = self.process.poll() is not None, time.monotonic() > deadline
-            if ended or late:
-                state = "the driver has ended" if ended else f"not within {timeout_s:.0f} s"
+    def run_until(self, true: Callable[[], bool], what: str) -> None:
+        """Return when ``true``. Fails with the driver's errors where it ends first."""
+
+        def reached() -> bool:
+            if self.process.poll() is not None:
                 said = self.said.read_text(errors="replace")[-20_000:]
-                raise AssertionError(f"{what}: {state}\n{said}")
-            time.sleep(0.02)
+                pytest.fail(f"{what}: the driver has ended\n{said}")
+            return true()
+
+        until(reached, what)
 
 
 @contextmanager

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,13 +52,6 @@ def serving(logs: Any, which: tuple[str, str], into: Path) -> Iterator[Served]:
         yield Served(
             name, log, server.bootstrap, directory, logs(name) / node.replace("nodes", "truth")
         )
-
-
-def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from kwire.message import Message
 from tests.interop.clients import need_java
 from tests.interop.conftest import FIGURES
 from tests.interop.controller_admin_requests import ACLS, QUOTAS, SCRAM
-from tests.interop.test_controller_answers import ask, settled, unlike
+from tests.interop.test_controller_answers import agreed, ask, unlike
 from tools.gateway_process import gateway
 from tools.kafka import kafka
 from tools.wire_client import WireClient
@@ -79,9 +79,8 @@ def test_admin_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
 
 
 def _compared(about: str, request: Message, real: WireClient, kwires: WireClient) -> list[str]:
-    asks = request.NAME.startswith("Describe")
-    expected = ask(real, request)
-    answer = settled(kwires, request, expected) if asks else ask(kwires, request)
-    if not asks:
-        time.sleep(_HEARD_WITHIN_S)
-    return [f"{about}: {one}" for one in unlike(expected, answer)]
+    if request.NAME.startswith("Describe"):
+        return agreed(about, request, real, kwires, DELIBERATE)
+    differences = [f"{about}: {one}" for one in unlike(ask(real, request), ask(kwires, request))]
+    time.sleep(_HEARD_WITHIN_S)
+    return differences

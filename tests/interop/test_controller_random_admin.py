@@ -17,7 +17,7 @@ from tests.interop.clients import need_java
 from tests.interop.conftest import FIGURES
 from tests.interop.controller_admin_requests import find_acls, find_quotas, find_scram
 from tests.interop.test_controller_admin_answers import AUTHORIZER, NEWEST, flags
-from tests.interop.test_controller_answers import ask, settled, unlike
+from tests.interop.test_controller_answers import agreed, ask, unlike
 from tools.gateway_process import gateway
 from tools.kafka import AT_ONCE, kafka
 from tools.wire_client import WireClient
@@ -58,9 +58,7 @@ def test_random_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
 def _look(real: WireClient, kwires: WireClient) -> None:
     time.sleep(1)  # a broker is told of what its controller did when that is committed
     for question in (find_acls(), find_quotas(), find_scram()):
-        expected = ask(real, question)
-        differences = list(unlike(expected, settled(kwires, question, expected)))
-        assert not differences, f"{question.NAME}: {differences}"
+        assert agreed(question.NAME, question, real, kwires) == []
 
 
 def _request(rng: random.Random) -> Message:

@@ -108,6 +108,6 @@ def read_with(way: Way, cluster: OwnCluster) -> list[Record]:
     count = len(in_files(cluster.nodes[0], end))
     reader = way.on(cluster.bootstrap, CLUSTER_METADATA_TOPIC)
     reader.start()
-    reader.wait_for(count, 60)
+    reader.read_until(count)
     reader.stop()
     return reader.records[:count]

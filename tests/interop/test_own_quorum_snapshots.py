@@ -5,7 +5,6 @@ the same state.
 from __future__ import annotations
 
 import shutil
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.interop.test_controller_token_answers import SECRET
 from tests.interop.test_own_snapshots import dump, shell
 from tests.interop.test_own_snapshots_live import image_of_snapshot, snapshots
 from tests.kwire.cluster.kafka_state import state_of
+from tests.waiting import until
 from tools import java
 from tools.kafka import FAST_START, Cluster
 from tools.kafka_files import Node, Shape, write_properties
@@ -49,7 +49,6 @@ _AREAS: Final = {
     "TOPIC_RECORD",
     "USER_SCRAM_CREDENTIAL_RECORD",
 }
-_WITHIN_S: Final = 60.0
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -109,13 +108,11 @@ def told(client: WireClient, request: Message, version: int) -> Any:
 
 def newest_snapshot(node: Node, end: int) -> Path:
     """The snapshot of everything below ``end``, once the node has written it."""
-    deadline = time.monotonic() + _WITHIN_S
-    while time.monotonic() < deadline:
-        found = [one for one in snapshots(node.metadata_log_dir) if one.end_offset >= end]
-        if found:
-            return node.metadata_log_dir / found[-1].file_name
-        time.sleep(0.1)
-    raise AssertionError(f"no snapshot at {end} or later: {snapshots(node.metadata_log_dir)}")
+    found = until(
+        lambda: [one for one in snapshots(node.metadata_log_dir) if one.end_offset >= end],
+        f"a snapshot at {end} or later",
+    )
+    return node.metadata_log_dir / found[-1].file_name
 
 
 def kafka_on(snapshot: Path, own: OwnCluster, scratch: Path) -> Cluster:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from tests.interop.own import create_by_java, dump
 from tests.interop.own_kafka import with_non_electable
 from tests.interop.quorum import files_of, offsets_of, wait_for_segments
 from tests.interop.test_quorum_observed import status
+from tests.waiting import until
 from tools import java, java_tools
 from tools.java import JavaError
 from tools.java_tools import retried
@@ -176,25 +176,18 @@ def test_static_voters_are_put_into_the_log(three: OwnCluster) -> None:
     assert voters(three) == left
 
 
-def wait_for_snapshot(node: Node, named: dict[int, str], timeout_s: float = 30) -> None:
+def wait_for_snapshot(node: Node, named: dict[int, str]) -> None:
     """Return when the node's newest snapshot has these voters."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        newest = max(list_directory(str(node.metadata_log_dir)).snapshots, default=None)
-        version, head = (
-            (0, None) if newest is None else read_snapshot_head(node.metadata_log_dir, newest)
-        )
-        found = (
-            {row.voter_id: str(row.voter_directory_id) for row in head.voters}
-            if head is not None
-            else {}
-        )
-        if version == 1 and found == named:
-            return
-        assert time.monotonic() < deadline, (
-            f"node {node.node_id}: {newest} is of kraft.version {version}, voters {found}"
-        )
-        time.sleep(0.2)
+
+    def newest() -> tuple[int, dict[int, str]]:
+        found = max(list_directory(str(node.metadata_log_dir)).snapshots, default=None)
+        if found is None:
+            return 0, {}
+        version, head = read_snapshot_head(node.metadata_log_dir, found)
+        voters = [] if head is None else head.voters
+        return version, {row.voter_id: str(row.voter_directory_id) for row in voters}
+
+    until(newest, f"a snapshot of node {node.node_id} with its voters", (1, named).__eq__)
 
 
 def dumped(cluster: OwnCluster) -> None:

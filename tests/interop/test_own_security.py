@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,8 +26,8 @@ from tests.interop.secured_quorum import (
     create,
     secured_quorum,
     topics,
-    until,
 )
+from tests.waiting import PATIENCE_S, until
 from tools import java, java_tools
 from tools.java import JavaError
 from tools.kafka_security import (
@@ -120,7 +121,7 @@ def test_aiokafka_reads_the_log(secured: Secured, mechanism: str) -> None:
         try:
             consumer.assign([TopicPartition(LOG, 0)])
             consumer.seek(TopicPartition(LOG, 0), 0)
-            return await asyncio.wait_for(consumer.getone(), 20)
+            return await asyncio.wait_for(consumer.getone(), PATIENCE_S)
         finally:
             await consumer.stop()
 
@@ -190,16 +191,18 @@ def test_acls_that_kafkas_tool_changes_hold_on_every_node(secured: Secured) -> N
     secured.tool(ACLS, "--add", "--force", *who)
     for number, node in enumerate(secured.cluster.nodes):
         until(
-            lambda number=number, node=node: (
-                create(secured, f"own-{number}", node=node, **alice) is None
-            )
+            partial(create, secured, f"own-{number}", node=node, **alice),
+            "the ACL holds",
+            lambda error: error is None,
         )
         assert (
             create(secured, f"others-{number}", node=node, **alice) == "TOPIC_AUTHORIZATION_FAILED"
         )
     assert "User:alice" in secured.tool(ACLS, "--list")
     secured.tool(ACLS, "--remove", "--force", *who)
-    until(lambda: create(secured, "own-9", **alice) == "TOPIC_AUTHORIZATION_FAILED")
+    until(
+        lambda: create(secured, "own-9", **alice) == "TOPIC_AUTHORIZATION_FAILED", "the ACL is gone"
+    )
 
 
 def test_kafkas_tools_report_the_refusal(secured: Secured) -> None:
@@ -230,7 +233,8 @@ def test_delegation_token_authenticates_its_owner(secured: Secured) -> None:
     until(
         lambda: bool(
             java_tools.run_tool(java.CONSOLE_CONSUMER, [*asked, *reading, "--timeout-ms", "10000"])
-        )
+        ),
+        "the token is at the node",
     )
     with pytest.raises(JavaError, match="DelegationToken"):  # who came by a token gets no other
         java_tools.run_tool(TOKENS, [*asked, "--create", "--max-life-time-period", "-1"])
@@ -244,7 +248,7 @@ def test_anonymous_client_is_refused(secured: Secured) -> None:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": secured.cluster.bootstrap})
-    assert admin.list_topics(timeout=20).topics == {}
+    assert admin.list_topics(timeout=PATIENCE_S).topics == {}
 
 
 def test_nodes_elect_another_leader_over_sasl_ssl(secured: Secured) -> None:
@@ -256,5 +260,8 @@ def test_nodes_elect_another_leader_over_sasl_ssl(secured: Secured) -> None:
     leader = next(node for node in secured.cluster.nodes if node.node_id == leader_id)
     secured.cluster.kill_node(leader)
     rest = [node for node in secured.cluster.nodes if node is not leader]
-    until(lambda: create(secured, "after-it", node=rest[0]) in (None, "TOPIC_ALREADY_EXISTS"))
-    until(lambda: "after-it" in topics(secured, rest[1]))
+    until(
+        lambda: create(secured, "after-it", node=rest[0]) in (None, "TOPIC_ALREADY_EXISTS"),
+        "a topic after it",
+    )
+    until(lambda: "after-it" in topics(secured, rest[1]), "the topic at the other node")

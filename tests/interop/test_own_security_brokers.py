@@ -6,8 +6,7 @@ ACLs that one of them writes hold at the other, because they are records of one 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
 from tests.interop.clients import need_clients
+from tests.waiting import PATIENCE_S, until
 from tools.kafka_security import (
     ADMIN,
     ADMIN_PASSWORD,
@@ -85,7 +85,7 @@ def create(admin: Any, topic: str) -> str | None:
 
     (future,) = admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=20).values()
     try:
-        future.result(30)
+        future.result(PATIENCE_S)
     except KafkaException as error:
         return str(error.args[0].name())
     return None
@@ -123,8 +123,8 @@ def test_acls_created_through_the_broker_hold_at_broker_and_controllers(place: P
         for operation in (AclOperation.CREATE, AclOperation.WRITE)
     ]
     for future in admin.create_acls(bindings).values():
-        future.result(30)
-    until(lambda: create(outsider, "free-1") is None)  # the controller's authorizer
+        future.result(PATIENCE_S)
+    until(lambda: create(outsider, "free-1") is None, "the controller's authorizer allows it")
     assert create(outsider, "other") == "TOPIC_AUTHORIZATION_FAILED"
     sasl = {
         "sasl.mechanism": "PLAIN",
@@ -150,13 +150,9 @@ def test_broker_stays_registered_when_the_leader_is_killed(place: Place) -> None
         node for node in place.own.nodes if '"controller active"' in place.own.said_by(node)
     )
     place.own.kill_node(leader)
-    until(lambda: create(place.admin(), "after-it") in (None, "TOPIC_ALREADY_EXISTS"))
+    until(
+        lambda: create(place.admin(), "after-it") in (None, "TOPIC_ALREADY_EXISTS"),
+        "a topic after it",
+    )
     refusals = [line for line in place.brokers.errors() if "uthoriz" in line or "uthentic" in line]
     assert refusals == []
-
-
-def until(condition: Callable[[], bool], within_s: float = 40) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.2)

@@ -5,7 +5,6 @@ clients read, and restarts from one.
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 from gateway.log.local_log import PARTITION_DIRECTORY
@@ -15,6 +14,7 @@ from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.interop.quorum import need_kafka, observing, offsets_of, wait_for_end
 from tests.interop.test_own_snapshots import dump, image_of
 from tests.kwire.cluster.kafka_state import state_of
+from tests.waiting import until
 from tools.gateway_process import gateway
 from tools.kafka import kafka
 from tools.metadata_workload import node_properties, write_some
@@ -27,7 +27,6 @@ _SETTINGS = (
     "--metadata-max-retention-bytes",
     "8000",
 )
-_WITHIN_S = 60.0
 
 
 def snapshots(directory: Path) -> list[SnapshotId]:
@@ -49,13 +48,14 @@ def test_snapshots_are_written_and_the_log_below_them_is_deleted(tmp_path: Path)
         seen: dict[SnapshotId, Path] = {}
         with gateway(*observing(cluster, tmp_path / "data", *_SETTINGS)) as server:
             write_some(cluster)
-            deadline = time.monotonic() + _WITHIN_S
-            while (len(seen) < 3 or start_of(copy) == 0) and time.monotonic() < deadline:
+
+            def look() -> tuple[int, int]:
                 for one in snapshots(copy):
                     if one not in seen:  # it may be cleaned soon
                         seen[one] = Path(shutil.copy(copy / one.file_name, tmp_path))
-                time.sleep(0.1)
-            assert len(seen) >= 3 and start_of(copy) > 0, (sorted(seen), start_of(copy))
+                return len(seen), start_of(copy)
+
+            until(look, "snapshots", lambda found: found[0] >= 3 and found[1] > 0)
             start, _ = offsets_of(server.bootstrap)
             assert start > 0, "the log starts at the records of its oldest snapshot"
         for one, path in sorted(seen.items()):

@@ -100,7 +100,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
         wait_for_end(server.bootstrap, end)
         truth = wait_for_segments(leader, end)
         for reader in readers.values():
-            reader.wait_for(len(records_of(truth)), 30)
+            reader.read_until(len(records_of(truth)))
             reader.stop()
         yield Observed(cluster, server, data_dir, readers, truth)
 

@@ -70,7 +70,7 @@ def test_quorum_of_the_release_is_observed_through_a_fail_over(
         wait_for_end(server.bootstrap, end)
         truth = wait_for_segments(leader, end)
         expected = records_of(truth)
-        reader.wait_for(len(expected), 30)
+        reader.read_until(len(expected))
         reader.stop()
         assert len({batch.epoch for batch in truth}) > 1
         assert not _WRITTEN - types_of(expected)

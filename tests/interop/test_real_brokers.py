@@ -7,9 +7,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.interop.brokers import Producer, consume, fenced, partitions, until
+from tests.interop.brokers import Producer, consume, fenced, partitions
 from tests.interop.clients import need_java
 from tests.interop.conftest import FIGURES
+from tests.waiting import until
 from tools import java
 from tools.kafka import Cluster
 from tools.own_quorum import OwnCluster, own_quorum
@@ -45,11 +46,12 @@ def test_brokers_under_kwire_controllers_lose_no_acknowledged_record(tmp_path: P
         everybody = frozenset({one.node_id, other.node_id})
         until(
             lambda: partitions(brokers, TOPIC),
+            "all replicas are in sync",
             lambda told: all(part.in_sync == everybody for part in told),
         )
         assert {part.leader for part in partitions(brokers, TOPIC)} == everybody
         producer = Producer.start(brokers, TOPIC, RECORDS, PER_SECOND, tmp_path)
-        producer.wait_for(5000)
+        producer.produce_until(5000)
         a_broker_is_killed(brokers, own, everybody)
         a_broker_shuts_down(brokers, everybody)
         sent, failed = producer.result()
@@ -82,6 +84,7 @@ def a_broker_is_killed(brokers: Cluster, own: OwnCluster, everybody: frozenset[i
     alone = frozenset({survivor.node_id})
     until(
         lambda: partitions(brokers, TOPIC),
+        "the survivor leads all partitions",
         lambda told: all(part.leader == survivor.node_id for part in told),
     )
     FIGURES.append(
@@ -89,14 +92,17 @@ def a_broker_is_killed(brokers: Cluster, own: OwnCluster, everybody: frozenset[i
         "controller were killed"
     )
     until(
-        lambda: partitions(brokers, TOPIC), lambda told: all(part.in_sync == alone for part in told)
+        lambda: partitions(brokers, TOPIC),
+        "the survivor is alone in sync",
+        lambda told: all(part.in_sync == alone for part in told),
     )
-    until(lambda: fenced(brokers), lambda told: told[victim.node_id])
+    until(lambda: fenced(brokers), "the victim is fenced", lambda told: told[victim.node_id])
     own.start_node(leader)
     brokers.start_node(victim)
     brokers.wait_for_node(victim)
     until(
         lambda: partitions(brokers, TOPIC),
+        "all replicas are in sync",
         lambda told: all(part.in_sync == everybody for part in told),
     )
     assert not any(fenced(brokers).values())
@@ -111,12 +117,13 @@ def a_broker_shuts_down(brokers: Cluster, everybody: frozenset[int]) -> None:
     brokers.stop_node(leaving)
     until(
         lambda: partitions(brokers, TOPIC),
+        "the other broker leads all partitions",
         lambda told: all(part.leader == staying.node_id for part in told),
-        2,
     )
     brokers.start_node(leaving)
     brokers.wait_for_node(leaving)
     until(
         lambda: partitions(brokers, TOPIC),
+        "all replicas are in sync",
         lambda told: all(part.in_sync == everybody for part in told),
     )

@@ -8,9 +8,10 @@ from typing import Any
 from gateway.controller.nodes import MIGRATING, UNASSIGNED
 from kwire.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from tests.gateway.controller.cluster import create, made
-from tests.interop.brokers import Producer, consume, partitions, running, until
+from tests.interop.brokers import Producer, consume, partitions, running
 from tests.interop.clients import need_java
 from tests.interop.images import image_of
+from tests.waiting import until
 from tools.admin import Admin
 from tools.kafka import Cluster
 from tools.own_quorum import OwnCluster, own_quorum
@@ -32,12 +33,17 @@ def test_reassigned_partitions_keep_their_records(tmp_path: Path) -> None:
         one, other = (node.node_id for node in brokers.nodes)
         by_hand = [{"partition_index": index, "broker_ids": [one]} for index in range(PARTITIONS)]
         ask(brokers, create({"name": TOPIC, "assignments": by_hand}))
-        until(lambda: partitions(brokers, TOPIC), lambda told: len(told) == PARTITIONS)
+        until(
+            lambda: partitions(brokers, TOPIC),
+            "the partitions",
+            lambda told: len(told) == PARTITIONS,
+        )
         sent, failed = Producer.start(brokers, TOPIC, RECORDS, -1, tmp_path).result()
         assert not failed
         move(brokers, [other])
         until(
             lambda: directories(own),
+            "the directories of the replicas",
             lambda told: (
                 told == dict.fromkeys([(index, other) for index in range(PARTITIONS)], True)
             ),
@@ -53,6 +59,7 @@ def test_reassigned_partitions_keep_their_records(tmp_path: Path) -> None:
         )
         until(
             lambda: partitions(brokers, TOPIC),
+            "the preferred leaders lead",
             lambda told: all(part.leader == one for part in told),
         )
         assert [line for line in brokers.errors() if _USUAL not in line] == []
@@ -67,6 +74,7 @@ def move(brokers: Cluster, to: list[int]) -> None:
     )
     until(
         lambda: partitions(brokers, TOPIC),
+        f"the replicas are at {to} and in sync",
         lambda told: all(
             (part.replicas, part.in_sync) == (tuple(to), frozenset(to)) for part in told
         ),

@@ -8,7 +8,7 @@ bytes of the quorum.
 from __future__ import annotations
 
 import contextlib
-import time
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.interop.quorum import (
     wait_for_end,
     wait_for_segments,
 )
+from tests.waiting import until
 from tools.kafka import Cluster, kafka
 from tools.own_quorum import QUICK, own_quorum
 from tools.relay_tree import Relay, relay_chain
@@ -64,19 +65,24 @@ def _middle_is_killed_and_loads_a_snapshot(cluster: Cluster, levels: list[Relay]
     top, middle, lowest = levels
     kept = offsets_of(lowest.bootstrap)
     middle.kill()
-    written = 0
-    while _partition(top)["log_start_offset"] <= kept[1]:
-        make_topics(cluster, [f"unseen-{written}-{number}" for number in range(20)])
-        written += 1
-        assert written < 60, "the top level deletes records that are in a snapshot"
-        time.sleep(0.5)
+    written = itertools.count()
+
+    def start_after_more_topics() -> int:
+        make_topics(cluster, [f"unseen-{next(written)}-{number}" for number in range(20)])
+        return int(_partition(top)["log_start_offset"])
+
+    until(
+        start_after_more_topics,
+        "the top level deletes records that are in a snapshot",
+        lambda start: start > kept[1],
+    )
     assert offsets_of(lowest.bootstrap) == kept, "the lowest level still serves what it has"
-    _until(lowest, lambda now: now["last_answer_s_ago"] > 1.0, "the lowest level misses the leader")
-    _until(lowest, lambda now: bool(now["problem"]), "the lowest level gives the reason")
+    _shows(lowest, "the lowest level misses the leader", lambda now: now["last_answer_s_ago"] > 1.0)
+    _shows(lowest, "the lowest level gives the reason", lambda now: bool(now["problem"]))
     middle.start()
     for level in (middle, lowest):
-        _until(level, lambda now: now["snapshot_loads"] == 1, "a snapshot is loaded")
-        _until(level, lambda now: now["last_answer_s_ago"] < 2.0, "the leader answers again")
+        _shows(level, "a snapshot is loaded", lambda now: now["snapshot_loads"] == 1)
+        _shows(level, "the leader answers again", lambda now: now["last_answer_s_ago"] < 2.0)
 
 
 def _leader_is_killed(cluster: Cluster, levels: list[Relay]) -> None:
@@ -84,8 +90,8 @@ def _leader_is_killed(cluster: Cluster, levels: list[Relay]) -> None:
     old = cluster.wait_for_leader()
     cluster.kill_node(old)
     for level in levels:
-        _until(level, lambda now: now["epoch"] > epoch, "the new epoch is known")
-        _until(level, lambda now: now["leader_id"] not in (-1, old.node_id), "so is its leader")
+        _shows(level, "the new epoch is known", lambda now: now["epoch"] > epoch)
+        _shows(level, "so is its leader", lambda now: now["leader_id"] not in (-1, old.node_id))
     cluster.start_node(old)
     cluster.wait_for_node(old)
 
@@ -94,7 +100,7 @@ def _all_levels_have_the_quorums_bytes(cluster: Cluster, levels: list[Relay], to
     start = _quorum(levels[0])["high_watermark"]
     make_topics(cluster, [topic])
     leader = cluster.wait_for_leader()
-    _until(levels[0], lambda now: now["high_watermark"] > start, "the topic is at the first level")
+    _shows(levels[0], "the topic is at the first level", lambda now: now["high_watermark"] > start)
     end = _quorum(levels[0])["high_watermark"]
     expected = [batch for batch in wait_for_segments(leader, end) if batch.base_offset >= start]
     assert expected
@@ -114,11 +120,6 @@ def _partition(level: Relay) -> dict[str, Any]:
     return found
 
 
-def _until(
-    level: Relay, holds: Callable[[dict[str, Any]], bool], what: str, within_s: float = 30
-) -> None:
-    """Wait until the level's status of the quorum fulfils ``holds``."""
-    deadline = time.monotonic() + within_s
-    while not holds(now := _quorum(level)):
-        assert time.monotonic() < deadline, f"{what}: {now}"
-        time.sleep(0.1)
+def _shows(level: Relay, what: str, holds: Callable[[dict[str, Any]], bool]) -> None:
+    """Return when the level's status of the quorum fulfils ``holds``."""
+    until(lambda: _quorum(level), what, holds)

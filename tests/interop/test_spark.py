@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import re
-import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.speed import measured
+from tests.waiting import PATIENCE_S, until
 from tools.process import Process
 
 if os.environ.get("KWIRE_INTEROP") != "require":
@@ -32,7 +33,7 @@ from tests.interop.conftest import READ
 from tests.interop.quorum import wait_for_end
 from tests.interop.reading import Record, digest, first_difference
 from tests.interop.spark_queries import CutOff, batch, following, records, run_to_the_end, stream
-from tests.interop.spark_serving import BY, EXAMPLES, ROOT, Served, serving, submitted, wait_until
+from tests.interop.spark_serving import BY, EXAMPLES, ROOT, Served, serving, submitted
 from tests.interop.test_logs import check_prefix, new_batches
 from tests.kwire.spark.session import spark_session
 from tests.shared import needs_shared
@@ -105,7 +106,7 @@ def test_micro_batches_read_the_whole_topic(
     count = len(served.log.snapshot_values()) + len(served.log.records())
     options = served.options(by, start="earliest")
     with following(stream(spark, options), tmp_path / "checkpoint") as sink:
-        wait_until(lambda: len(sink.records()) >= count, f"{count} records")
+        until(lambda: len(sink.records()) >= count, f"{count} records")
     check_whole(sink.records(), served, f"micro-batches-{by}")
 
 
@@ -192,11 +193,10 @@ def test_appended_records_reach_a_running_stream(
     with following(
         stream(spark, growing.options("subscribe", start="earliest")), tmp_path / "checkpoint"
     ) as sink:
-        wait_until(lambda: len(sink.records()) == count, f"{count} records")
+        until(lambda: len(sink.records()) == count, f"{count} records")
         added = append(growing)
-        written = time.monotonic()
-        wait_until(lambda: len(sink.records()) >= count + len(added), "the appended records", 10)
-        print(f"a running stream had the appended records after {time.monotonic() - written:.2f} s")
+        with measured("records, from the log to a running stream", usual_s=2):
+            until(lambda: len(sink.records()) >= count + len(added), "the appended records")
     check_whole(sink.records(), growing, "followed", added)
 
 
@@ -355,13 +355,11 @@ def test_running_stream_prints_a_topic_created_on_kafka(
             "spark_stream.py", [server.bootstrap, str(tmp_path / "checkpoint")], tmp_path
         ) as job,
     ):
-        job.wait_until(lambda: "FEATURE_LEVEL_RECORD" in job.said(_EVERYTHING), 120)
+        job.wait_until(lambda: "FEATURE_LEVEL_RECORD" in job.said(_EVERYTHING), 2 * PATIENCE_S)
         admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
         for name in ("first-of-two", "second-of-two"):
             admin.create_topics({name: {"num_partitions": 3, "replication_factor": 1}})
-            answered, line = time.monotonic(), f'TOPIC_RECORD {{"name":"{name}"'
-            job.wait_until(partial(_printed, job, line), 20, 0.02)
-            print(
-                f"Spark printed {name} {time.monotonic() - answered:.2f} s after Kafka had answered"
-            )
+            line = f'TOPIC_RECORD {{"name":"{name}"'
+            with measured("a topic, from Kafka's answer to the line of Spark", usual_s=2):
+                job.wait_until(partial(_printed, job, line), PATIENCE_S, 0.02)
         admin.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -30,9 +31,10 @@ from kwire.spark.table.places import cluster_path, clusters_at
 from kwire.spark.table.store import Store
 from tests.interop.conftest import FIGURES
 from tests.interop.quorum import offsets_of
-from tests.interop.spark_serving import wait_until
 from tests.kwire.spark.session import spark_session
 from tests.shared import needs_shared
+from tests.speed import note
+from tests.waiting import PATIENCE_S, until
 from tools.bench.spark_delivery import topics_of
 from tools.gateway_process import Gateway, launch, wait_until_ready
 from tools.own_clusters import own_clusters
@@ -154,12 +156,12 @@ def test_stream_over_directories_has_what_is_appended(
     query = tables(spark, given, root, trigger={"processingTime": "1 second"})
     assert query is not None
     try:
-        wait_until(lambda: reached(root) > 0, "the first half")
+        until(lambda: reached(root) > 0, "the first half")
         half = reached(root)
         with segment.open("ab") as file:
             file.write(whole[len(whole) // 2 :])
-        wait_until(lambda: reached(root) > half, "the rest")
-        wait_until(lambda: conditions(root) == {"gone": ["UNREACHABLE"]}, "what is not there")
+        until(lambda: reached(root) > half, "the rest")
+        until(lambda: conditions(root) == {"gone": ["UNREACHABLE"]}, "what is not there")
     finally:
         query.stop()
     tables(spark, str(copy), str(tmp_path / "alone"))
@@ -172,7 +174,6 @@ def test_stream_over_directories_has_what_is_appended(
 # --------------------------------------------------------------------------------------------------
 
 CLUSTERS: Final = 20
-_WITHIN_S: Final = 10.0
 #: A node that soon truncates its log to a snapshot.
 _SHORT: Final = (
     "--metadata-log-max-record-bytes-between-snapshots=1000",
@@ -218,7 +219,7 @@ class Alone(Live):
         self.process = launch(
             scratch, "--source", "controller", "--data-dir", str(self.data), *where, *options
         )
-        return wait_until_ready(self.process, 30, began)
+        return wait_until_ready(self.process, PATIENCE_S, began)
 
     def stop(self, *, kill: bool = False) -> None:
         self.close()
@@ -245,20 +246,20 @@ def living(into: Path) -> Iterator[tuple[list[Live], list[Alone]]]:
 
 def arrivals(root: str, names: Mapping[str, Live], topic: str) -> list[float]:
     """Create a topic in each cluster. Return the seconds from each answer to its row."""
-    answered, waiting = dict[str, float](), dict(names)
-    found = []
+    answered: dict[str, float] = {}
+    found: dict[str, float] = {}
     for name, live in names.items():
         live.create(topic)
         answered[name] = time.monotonic()
-    while waiting:
-        for name in [*waiting]:
+
+    def missing() -> set[str]:
+        for name in answered.keys() - found.keys():
             if topic in topics_of(root, name):
-                found.append(time.monotonic() - answered[name])
-                del waiting[name]
-        late = [name for name in waiting if time.monotonic() - answered[name] > 3 * _WITHIN_S]
-        assert not late, f"no rows of {late}"
-        time.sleep(0.05)
-    return found
+                found[name] = time.monotonic() - answered[name]
+        return answered.keys() - found.keys()
+
+    until(missing, f"a row of {topic} of each cluster", lambda names: not names)
+    return [*found.values()]
 
 
 def truncate(live: Alone, beyond: int) -> None:
@@ -268,13 +269,14 @@ def truncate(live: Alone, beyond: int) -> None:
     address = live.address
     live.address = f"127.0.0.1:{port}"
     live.start(*_SHORT)
-    n = 0
-    while offsets_of(live.address)[0] <= beyond:
-        live.create(f"passing-{n}")
+    numbers = itertools.count()
+
+    def start_after_changes() -> int:
+        live.create(f"passing-{next(numbers)}")
         live.admin.delete_topics([live.made.pop()])
-        n += 1
-        assert n < 300
-        time.sleep(0.05)  # the node looks once a second whether a snapshot or a deletion is due
+        return offsets_of(live.address)[0]
+
+    until(start_after_changes, "the log begins later", lambda start: start > beyond)
     live.stop()
     live.address = address
     live.start()
@@ -301,7 +303,7 @@ def test_twenty_live_clusters_in_one_stream(spark: SparkSession, tmp_path: Path)
         query = tables(spark, [*given, wiped.address], root, trigger={"processingTime": "1 second"})
         assert query is not None
         try:
-            wait_until(lambda: len(clusters_at(root)) == CLUSTERS, "all clusters", 120)
+            until(lambda: len(clusters_at(root)) == CLUSTERS, "all clusters")
             [first] = set(clusters_at(root)) - {*every, *three}
             one = arrivals(root, {**every, **three, first: wiped}, "first")
             killed.stop(kill=True)
@@ -310,14 +312,12 @@ def test_twenty_live_clusters_in_one_stream(spark: SparkSession, tmp_path: Path)
             wiped.start()
             truncate(truncated, Store(cluster_path(root, "truncated")).manifest.next_offset)
             other = arrivals(root, {**every, "truncated": truncated}, "second")
-            wait_until(lambda: len(clusters_at(root)) > CLUSTERS, "the new cluster", 60)
-            wait_until(lambda: len(conditions(root)) >= 3, "what happened to the three", 60)
+            until(lambda: len(clusters_at(root)) > CLUSTERS, "the new cluster")
+            until(lambda: len(conditions(root)) >= 3, "what happened to the three")
             rows_of_stream(spark, root, {**every, "truncated": truncated})
             check_errors(spark, root, first, wiped.address)
             killed.start()
-            wait_until(
-                lambda: "RECOVERED" in conditions(root)["killed"], "the one that was killed", 90
-            )
+            until(lambda: "RECOVERED" in conditions(root)["killed"], "the one that was killed")
             assert query.isActive and query.exception() is None
         finally:
             query.stop()
@@ -325,7 +325,7 @@ def test_twenty_live_clusters_in_one_stream(spark: SparkSession, tmp_path: Path)
         f"p50 {statistics.median(some):.2f} s, at most {max(some):.2f} s" for some in (one, other)
     ]
     FIGURES.append(f"{CLUSTERS} live clusters, change to table: {'; then '.join(figures)}")
-    assert statistics.median(other) < _WITHIN_S
+    note("a change, from the answer to the table, median", statistics.median(other), usual_s=3)
 
 
 def rows_of_stream(spark: SparkSession, root: str, names: Mapping[str, Live]) -> None:

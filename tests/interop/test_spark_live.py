@@ -8,7 +8,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +25,8 @@ from kwire.spark import kafka_options, read_table, register, tables
 from kwire.spark.table.store import Store
 from tests.interop.quorum import QUICK_ELECTIONS, need_kafka, observing
 from tests.kwire.spark.session import spark_session
+from tests.speed import note
+from tests.waiting import until
 from tools.gateway_process import Gateway, gateway
 from tools.kafka import Cluster, kafka
 
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 TOPICS = 8
-WITHIN_S = 2.0
-#: For each of them, on a machine that runs other tests.
-_AT_MOST_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -88,20 +87,10 @@ def following(
         until(
             lambda: len(query.recentProgress) >= 3 and _commits(path) >= 3,
             "three micro-batches",
-            60,
         )
         yield query
     finally:
         query.stop()
-
-
-def until(true: Callable[[], bool], what: str, timeout_s: float) -> float:
-    """The time (seconds since 1970) at which it is so."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s"
-        time.sleep(0.01)
-    return time.time()
 
 
 def _commits(path: str) -> int:
@@ -117,8 +106,8 @@ def create(cluster: Cluster, path: str, name: str) -> Sighting:
         answered = time.time()
     finally:
         admin.close()
-    seen = until(lambda: name in _offsets(path), f"{name} in the table", 20)
-    return Sighting(name, answered, _offsets(path)[name], seen)
+    until(lambda: name in _offsets(path), f"{name} in the table")
+    return Sighting(name, answered, _offsets(path)[name], time.time())
 
 
 def _offsets(path: str) -> dict[str, int]:
@@ -149,14 +138,13 @@ def _end(progress: Any) -> int:
 
 
 @pytest.mark.parametrize("source", ["kwire", "kafka"])
-def test_created_topic_is_in_the_table_within_two_seconds_of_the_trigger(
+def test_created_topic_is_in_the_table_after_the_next_trigger(
     live: tuple[Cluster, Gateway], source: str, tmp_path: Path
 ) -> None:
     """Measured twice: from the trigger of the micro-batch that brought the topic, and from Kafka's
     answer, up to a second before.
 
-    The time ends when a reader finds the topic in the file of the table. Most topics have to be
-    there within two seconds of the trigger; how long that is after Kafka's answer is printed.
+    The time ends when a reader finds the topic in the file of the table.
     """
     spark = spark_session(kafka=source == "kafka")
     cluster, server = live
@@ -169,17 +157,11 @@ def test_created_topic_is_in_the_table_within_two_seconds_of_the_trigger(
         until(
             lambda: _end(query.lastProgress) > sightings[-1].offset,
             "the report of the last topic's micro-batch",
-            20,
         )
         waits = [after_trigger(query, one) for one in sightings]
     whole = [one.seen - one.answered for one in sightings]
-    for what, found in (("of the trigger", waits), ("of Kafka's answer", whole)):
-        print(
-            f"{source}: in the table within {statistics.median(found):.2f} s {what}, at worst "
-            f"{max(found):.2f} s"
-        )
-    assert statistics.median(waits) < WITHIN_S
-    assert max(waits) < _AT_MOST_S
+    note("a topic, from the trigger to the table, median", statistics.median(waits), usual_s=0.7)
+    note("a topic, from Kafka's answer to the table, median", statistics.median(whole), usual_s=1.3)
     assert {one.name for one in sightings} <= {
         row.name for row in read_table(spark, path, "topics").collect()
     }

@@ -31,6 +31,7 @@ from kwire.spark.table.store import Store
 from tests.interop.conftest import FIGURES
 from tests.interop.test_logs import copied
 from tests.shared import needs_shared
+from tests.waiting import PATIENCE_S, until
 from tools.gateway_process import gateway
 from tools.spark_standalone import ROOT, Daemon, Standalone, settings, standalone
 
@@ -40,7 +41,6 @@ pytestmark = [needs_shared, pytest.mark.timeout(1200)]
 KILLS: Final = int(os.environ.get("KWIRE_SPARK_CLUSTER_KILLS", "10"))
 LOGS: Final = {"basic": ("p-one-basic", "nodes/1"), "quorum": ("p-quorum", "nodes/2")}
 _OFFSETS: Final = 3
-_WITHIN_S: Final = 180.0
 _DRIVER: Final = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -144,20 +144,23 @@ class Run:
             for name in self.sources
         ]
 
-    def wait_until(self, true: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + _WITHIN_S
-        assert self.driver is not None and self.driver.process is not None
-        while not true():
-            ended = self.driver.process.poll() is not None
-            said = self.driver.output.read_text(errors="replace")[-5000:]
-            assert not ended and time.monotonic() < deadline, f"{what}: {self.offsets()}\n{said}"
-            time.sleep(0.05)
+    def run_until(self, true: Callable[[], bool], what: str) -> None:
+        """Return when ``true``. Fails where the driver ends first."""
+
+        def reached() -> bool:
+            assert self.driver is not None and self.driver.process is not None
+            if self.driver.process.poll() is not None:
+                said = self.driver.output.read_text(errors="replace")[-5000:]
+                pytest.fail(f"{what}: the driver has ended at {self.offsets()}\n{said}")
+            return true()
+
+        until(reached, what)
 
     def wait_for_commits(self, rng: random.Random) -> None:
         """Return at a random moment after each format has committed again."""
         before = self.offsets()
         half = len(before) // 2
-        self.wait_until(
+        self.run_until(
             lambda: all(
                 current != previous
                 for current, previous in zip(
@@ -200,7 +203,7 @@ def test_rows_are_the_same_after_kills_of_driver_executors_and_workers(
             kills["driver"] += 1
             assert max(run.offsets()) < max(ends) - 10, "killed when it was done"
             run.start(_OFFSETS if number < KILLS else 1000)
-        run.wait_until(
+        run.run_until(
             lambda: all(
                 at >= end - 3 for at, end in zip(run.offsets(), [*ends, *ends], strict=True)
             ),
@@ -224,7 +227,7 @@ def undisturbed(cluster: Standalone, sources: dict[str, str], root: Path) -> dic
     script = ROOT / "docs" / "examples" / "spark_clusters.py"
     driver = cluster.submit(script, str(root), *given, conf=settings())
     assert driver.process is not None
-    status = driver.process.wait(_WITHIN_S)
+    status = driver.process.wait(10 * PATIENCE_S)
     said = driver.output.read_text(errors="replace")
     assert status == 0 and all(name in said for name in sources), said[-5000:]
     found = rows_at(str(root))

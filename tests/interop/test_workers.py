@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,13 @@ from typing import Any
 import pytest
 
 from kwire.protocol import CLUSTER_METADATA_TOPIC
+from tests.waiting import PATIENCE_S, until
 from tools.gateway_process import Gateway, gateway
 
 pytestmark = pytest.mark.interop
 
 #: Kills of the worker, and topics made after each.
 KILLS, TOPICS = 3, 5
-_WITHIN_S = 60
 
 
 def test_consumer_and_admin_go_on_while_workers_are_killed(tmp_path: Path) -> None:
@@ -69,7 +68,7 @@ def _create(server: Gateway, names: list[str]) -> list[str]:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    made = admin.create_topics([NewTopic(name, 1, 1) for name in names], request_timeout=30)
+    made = admin.create_topics([NewTopic(name, 1, 1) for name in names], request_timeout=PATIENCE_S)
     for future in made.values():
         try:
             future.result()
@@ -80,16 +79,17 @@ def _create(server: Gateway, names: list[str]) -> list[str]:
 
 def _read_until(consumers: list[Any], read: list[tuple[int, bytes]], name: str) -> None:
     """Poll all members until one has read the record of the topic ``name``."""
-    ends = time.monotonic() + _WITHIN_S
-    while time.monotonic() < ends:
+
+    def poll() -> bool:
         for consumer in consumers:
             for message in consumer.consume(500, timeout=0.1):
-                assert message.error() is None or not message.error().fatal()
                 if message.error() is None:
                     read.append((message.offset(), message.value() or b""))
-        if any(name.encode() in value for _, value in read[-2000:]):
-            return
-    raise AssertionError(f"{name} was not read within {_WITHIN_S} s")
+                elif message.error().fatal():
+                    pytest.fail(str(message.error()))
+        return any(name.encode() in value for _, value in read[-2000:])
+
+    until(poll, f"{name} is read")
 
 
 def _status(server: Gateway) -> Any:
@@ -98,7 +98,8 @@ def _status(server: Gateway) -> Any:
 
 
 def _wait_until_replaced(server: Gateway) -> None:
-    ends = time.monotonic() + _WITHIN_S
-    while not all(worker["ready"] for worker in _status(server)["workers"]):
-        assert time.monotonic() < ends
-        time.sleep(0.1)
+    until(
+        lambda: _status(server)["workers"],
+        "all workers are ready",
+        lambda workers: all(worker["ready"] for worker in workers),
+    )
