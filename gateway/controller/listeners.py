@@ -50,8 +50,9 @@ def checked_listeners(listeners: Iterable[_L]) -> list[_L]:
 
 
 def check_id(node_id: int) -> None:
-    """Raise ApiError INVALID_REGISTRATION for a negative id. Kafka takes it, but -1 means no node in
-    records and responses, and other negative ids are refused by every other API.
+    """Raise ApiError INVALID_REGISTRATION for a negative id.
+
+    Kafka takes it, but -1 means no node in records and responses.
     """
     if node_id < 0:
         raise _invalid(f"A node's id is not negative: {node_id}.")

@@ -171,13 +171,12 @@ def mark_blocked(results: Sequence[Result]) -> None:
     That rule is one of the API and version of the answer, else one of the API. Without such a rule
     among ``results`` nothing else tells of the fault, and the failures stay.
     """
-    failed = [one for one in results if one.outcome is Outcome.FAIL and one.unreadable is not None]
-    tellers: dict[tuple[ApiKey | None, int | None], list[str]] = {}
-    for one in failed:
-        if one.unreadable in ((one.rule.api, one.rule.version), (one.rule.api, None)):
-            tellers.setdefault(one.unreadable, []).append(one.rule.id)
-        elif one.unreadable is not None and one.rule.api == one.unreadable[0]:
-            tellers.setdefault((one.rule.api, None), []).append(one.rule.id)
+    tellers: dict[tuple[ApiKey, int | None], list[str]] = {}
+    for one in results:
+        if one.outcome is Outcome.FAIL and one.unreadable and one.rule.api == one.unreadable[0]:
+            is_of_version = one.rule.version == one.unreadable[1]
+            about = one.unreadable[0], one.rule.version if is_of_version else None
+            tellers.setdefault(about, []).append(one.rule.id)
     for one in results:
         if one.unreadable is None or one.outcome not in (Outcome.FAIL, Outcome.ADVICE):
             continue

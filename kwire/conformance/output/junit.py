@@ -12,8 +12,8 @@ _SKIPPED = (Outcome.NOT_OFFERED, Outcome.NOT_APPLICABLE, Outcome.NOT_TRIED, Outc
 def report_junit(report: Report) -> str:
     """Return the XML: a test suite for each family, a test case for each rule.
 
-    Rules that were not tried, or are blocked, are skipped tests. Deviations, advice and allowed failures pass, and
-    say so in their output.
+    Rules that were not tried, or are blocked, are skipped tests. Deviations, advice and allowed
+    failures pass, and say so in their output.
     """
     root = ElementTree.Element("testsuites", name=f"kwire conform {report.target}")
     for family in dict.fromkeys(result.rule.family for result in report.results):

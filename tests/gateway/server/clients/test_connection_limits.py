@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.config import MIB
+from gateway.config import MIB, Config
 from gateway.handlers.context import Context, Handler
 from gateway.handlers.pending_response import PendingResponse
 from gateway.server.clients.request_processor import DECODED_FACTOR
+from kwire.errors import DecodeError
+from kwire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
@@ -170,7 +176,26 @@ def test_frame_above_the_limit_closes_the_connection() -> None:
     run(main)
 
 
-def test_request_above_request_max_elements_closes_the_connection() -> None:
+def test_reassignment_of_4000_partitions_is_the_largest_within_the_default() -> None:
+    """As docs/operations.md says: a topic, a partition and three replicas each."""
+    partition = ReassignablePartition(partition_index=0, replicas=[1, 2, 3])
+    topic = ReassignableTopic(name="t", partitions=[partition])
+
+    def decode(count: int) -> None:
+        asked = AlterPartitionReassignmentsRequest(topics=[topic] * count)
+        AlterPartitionReassignmentsRequest.decode(
+            asked.encode(1), 1, budget=Config().request_max_elements
+        )
+
+    decode(4000)
+    with pytest.raises(DecodeError) as fault:
+        decode(4001)
+    assert fault.value.rule == "element-budget"
+
+
+def test_request_above_request_max_elements_closes_the_connection_and_names_the_key(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
     from kwire.messages.metadata_response import MetadataResponse
 
@@ -197,6 +222,7 @@ def test_request_above_request_max_elements_closes_the_connection() -> None:
             assert server.counts["bad request"] == 1
 
     run(main)
+    assert "or raise request.max.elements" in capsys.readouterr().err
 
 
 def test_unfinished_requests_count_in_buffers_max_bytes() -> None:
