@@ -1,16 +1,23 @@
-"""Runs the program that is graded: starts it, keeps what it prints, and ends its process group."""
+"""Runs the program that is graded: starts it, keeps what it prints, and ends all its processes.
+
+A process may leave the process group (``setsid``) and its parent (a second ``fork``). What it
+keeps is its environment, so each start has a mark of its own there, by which Linux shows the
+processes that are left (``/proc``). Elsewhere the process group alone is ended.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Final
 
 from kwire.conformance.outcome import CheckEnd
@@ -21,6 +28,11 @@ _CHUNK: Final = 1 << 16
 #: How long a program may take to end after SIGTERM.
 _TERMINATE_S: Final = 3.0
 _EXCERPT: Final = 4000
+#: The variable of the environment by which the processes of one start are found.
+_MARK: Final = "KWIRE_CONFORM_PROGRAM"
+_PROC: Final = Path("/proc")
+#: Processes that fork faster than they are found are left after so many rounds.
+_ROUNDS_MAX: Final = 20
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,8 @@ class Running:
 
     def __init__(self, words: Sequence[str]) -> None:
         # Python writes to a pipe in blocks, which would be lost at SIGTERM.
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        self._mark = secrets.token_hex(8)
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", _MARK: self._mark}
         try:
             self._child = subprocess.Popen(
                 words,
@@ -114,7 +127,7 @@ class Running:
         return found
 
     def stop(self) -> None:
-        """End the process group: SIGTERM, and SIGKILL for what is left."""
+        """End the program's processes: SIGTERM, and SIGKILL for what is left."""
         if self._child.returncode is not None:
             return
         if self._ended() is None:
@@ -124,12 +137,16 @@ class Running:
             while self._ended() is None and time.monotonic() < deadline:
                 time.sleep(0.02)
         self._signal(signal.SIGKILL)
+        # A process may have forked while it was looked for.
+        for _ in range(_ROUNDS_MAX):
+            if not self._signal_marked(signal.SIGKILL):
+                break
         self._child.wait()
         for reader, pipe in zip(
             self._readers, (self._child.stdout, self._child.stderr), strict=True
         ):
             reader.join(1.0)
-            # A process that left the group may hold the other end. Its pipe stays open.
+            # A process that was not found may hold the other end. Its pipe stays open.
             if pipe is not None and not reader.is_alive():
                 pipe.close()
 
@@ -137,3 +154,29 @@ class Running:
         # The group outlives its first process while another one is left.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
+        self._signal_marked(number)
+
+    def _signal_marked(self, number: signal.Signals) -> int:
+        """Send a signal to each process of this start that has left the group and is no zombie;
+        return how many there are.
+        """
+        mark = f"{_MARK}={self._mark}".encode()
+        found = 0
+        for entry in _PROC.glob("[0-9]*"):
+            # Opened first, so that the number is still that of the process when it is looked at.
+            with contextlib.suppress(OSError), _opened(int(entry.name)) as process:
+                is_marked = mark in (entry / "environ").read_bytes().split(b"\0")
+                if is_marked and os.getpgid(int(entry.name)) != self._child.pid:
+                    found += 1
+                    signal.pidfd_send_signal(process, number)
+        return found
+
+
+@contextlib.contextmanager
+def _opened(pid: int) -> Iterator[int]:
+    """Yield a handle of a process, which no later process of the same number shares."""
+    process = os.pidfd_open(pid)
+    try:
+        yield process
+    finally:
+        os.close(process)

@@ -52,6 +52,44 @@ def test_children_end_with_the_program() -> None:
     assert running.status is None
 
 
+#: Leaves the session, and its parent, as a daemon does; it does not end by SIGTERM.
+_DAEMON = (
+    "import os, signal, subprocess, sys, time\n"
+    "if os.fork() == 0:\n"
+    "    os.setsid()\n"
+    "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "    if os.fork() == 0:\n"
+    "        print(os.getpid(), flush=True)\n"
+    "        time.sleep(600)\n"
+    "    os._exit(0)\n"
+)
+
+
+@pytest.mark.parametrize("then", ["time.sleep(600)", "sys.exit(0)"])
+def test_child_that_has_left_session_and_parent_ends_with_the_program(then: str) -> None:
+    other = python(_DAEMON + "time.sleep(600)")
+    running = python(_DAEMON + then)
+    until(lambda: running.output().endswith(b"\n"), "the id of the daemon")
+    until(lambda: other.output().endswith(b"\n"), "the id of the other daemon")
+    running.stop()
+    until(lambda: not _lives(int(running.output())), "the daemon ends")
+    assert _lives(int(other.output())), "it is of another start"
+    other.stop()
+    until(lambda: not _lives(int(other.output())), "the other daemon ends")
+
+
+def test_program_gets_sigterm_once() -> None:
+    running = python(
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('term', flush=True))\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(0.1)"
+    )
+    until(lambda: running.output() == b"ready\n", "the handler is there")
+    running.stop()
+    assert running.output() == b"ready\nterm\n"
+
+
 def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
