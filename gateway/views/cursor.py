@@ -6,19 +6,23 @@ log still has the record before ``next_offset`` with the epoch ``epoch``.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from gateway.views import offsets
 from gateway.views.fold import Change, ViewFold
 from kwire.cluster import Image
 from kwire.errors import DecodeError
-from kwire.records.batch import decode_batch
-from kwire.records.header import BATCH_OVERHEAD, read_header
+from kwire.records.batch import decode_slices
+from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
+from kwire.records.record import Record
 
 #: Changes of one piece: some 50 ms of a thread's work, encoding included.
 PIECE_CHANGES: Final = 2000
+#: Records that are decoded together, and those that are folded for one piece at most: a batch may
+#: have a million, most of which change nothing.
+SLICE_RECORDS: Final = 500
+_PIECE_SLICES: Final = 8
 
 
 class Piece(NamedTuple):
@@ -46,7 +50,7 @@ class ViewCursor:
         self._fold = ViewFold()
         self._data = b""
         self._at = 0
-        self._changes: Iterator[Change] = iter(())
+        self._changes: Iterator[Change | None] = iter(())
         self._inside = False  # ``_changes`` has more
 
     @property
@@ -71,17 +75,22 @@ class ViewCursor:
         self._data, self._at = data, 0
 
     def step(self) -> Piece:
-        """Fold until there are ``PIECE_CHANGES`` changes, or nothing is left of what was fed.
+        """Fold until there are ``PIECE_CHANGES`` changes, some slices of records were folded, or
+        nothing is left of what was fed.
 
         Raises ViewOverflow.
         """
-        first, found = self.position, list[Change]()
+        first, found, slices = self.position, list[Change](), 0
         while True:
-            found += itertools.islice(self._changes, PIECE_CHANGES - len(found))
-            if len(found) == PIECE_CHANGES:
-                self._inside = True
-                self.position = found[-1].offset + 1
-                return Piece(first, self.position, found)
+            self._inside = True
+            for change in self._changes:
+                if change is None:
+                    slices += 1
+                else:
+                    found.append(change)
+                    self.position = change.offset + 1
+                if len(found) == PIECE_CHANGES or slices == _PIECE_SLICES:
+                    return Piece(first, self.position, found)
             self._inside = False
             if not self._fold.in_snapshot:
                 self.position = max(self.position, offsets.at(self.next_offset))
@@ -91,14 +100,25 @@ class ViewCursor:
 
     def _next_batch(self) -> None:
         header = read_header(self._data, self._at)
-        try:
-            records = decode_batch(self._data, self._at).records
-        except DecodeError:
-            records = []  # clients get such a batch as it is; the image of a broker lacks it
+        if header.next_offset > self.next_offset:
+            self._changes = self._changes_of(header, self._at, self.next_offset)
+            self.next_offset, self.epoch = header.next_offset, header.partition_leader_epoch
         self._at += header.size
-        if header.next_offset <= self.next_offset:
-            return
-        if header.base_offset < self.next_offset:
-            records = [record for record in records if record.offset >= self.next_offset]
-        self._changes = self._fold.take(header, records)
-        self.next_offset, self.epoch = header.next_offset, header.partition_leader_epoch
+
+    def _changes_of(self, header: BatchHeader, at: int, first: int) -> Iterator[Change | None]:
+        """Fold the records of a batch from offset ``first`` on, and yield their changes, and None
+        after each slice of records. A long batch is read twice, so that it is never folded in part.
+        """
+        slices: Iterable[list[Record]] = decode_slices(self._data, at, size=SLICE_RECORDS)
+        again = decode_slices(self._data, at, size=SLICE_RECORDS)
+        try:
+            if header.record_count <= SLICE_RECORDS:
+                slices = list(slices)
+            else:
+                for _ in slices:
+                    yield None
+                slices = again
+        except DecodeError:
+            slices = ()  # clients get it as it is; the image of a broker lacks all of it
+        wanted = ([record for record in some if record.offset >= first] for some in slices)
+        yield from self._fold.take(header, wanted)

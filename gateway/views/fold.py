@@ -10,7 +10,7 @@ the image that brokers have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gateway.views import offsets
@@ -85,23 +85,29 @@ class ViewFold:
         """The state after the batches so far."""
         return self._loader.image
 
-    def take(self, header: BatchHeader, records: list[Record]) -> Iterator[Change]:
-        """Fold one batch, and yield the changes that it makes, in offset order.
+    def take(
+        self, header: BatchHeader, slices: Iterable[Sequence[Record]]
+    ) -> Iterator[Change | None]:
+        """Fold the records of one batch, and yield the changes that they make, in offset order, and
+        None after each slice.
 
         The caller takes all of them before the next call. Raises ViewOverflow, after which the fold
         cannot continue.
         """
-        epoch = header.partition_leader_epoch
-        if header.is_control:
-            ended = self._control(records)
-            self._loader.skip_to(header.next_offset, epoch)
-            return self._state(header.next_offset, epoch) if ended else iter(())
+        epoch, ended = header.partition_leader_epoch, False
+        for records in slices:
+            if header.is_control:
+                ended = self._control(records) or ended
+            else:
+                for record in records:
+                    self._record(record, epoch)
+                    yield from self._made
+                    self._made.clear()
+            yield None
         self._began = True
-        for record in records:
-            self._record(record, epoch)
         self._loader.skip_to(header.next_offset, epoch)
-        made, self._made = self._made, []
-        return iter(made)
+        if ended:
+            yield from self._state(header.next_offset, epoch)
 
     def _record(self, record: Record, epoch: int) -> None:
         try:
@@ -158,7 +164,7 @@ class ViewFold:
     # --- snapshots
     # ---------------------------------------------------------------------------------------------
 
-    def _control(self, records: list[Record]) -> bool:
+    def _control(self, records: Sequence[Record]) -> bool:
         """Take a control batch; True if it ends the snapshot that the fold began with."""
         ended = False
         for record in records:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from kwire.errors import DecodeError
 from kwire.records.compression import DECOMPRESSED_BYTES_MAX, decompress
-from kwire.records.decode import read_records
+from kwire.records.decode import read_records, read_slices
 from kwire.records.encode import encode_batch
 from kwire.records.header import (
     BATCH_OVERHEAD,
@@ -139,6 +139,39 @@ def decode_pieces(data: Buffer, position: int = 0) -> tuple[BatchHeader, list[Pi
         raise DecodeError("the batch is not whole", offset=position, rule="truncated")
     verify_crc(data, header)
     return header, _section(data, header, DECOMPRESSED_BYTES_MAX, BATCH_ELEMENTS_MAX, read_pieces)
+
+
+def decode_slices(data: Buffer, position: int = 0, *, size: int) -> Iterator[list[Record]]:
+    """The records of the batch of format 2 at ``position``, which must be whole, in lists of up to
+    ``size``: so no more of them are in memory at once. The CRC is checked first.
+
+    Bounds and errors are those of :func:`decode_batch`; an error in a record is raised after the
+    records before it.
+    """
+    header = read_header(data, position)
+    if header.size > len(data) - position:
+        raise DecodeError("the batch is not whole", offset=position, rule="truncated")
+    verify_crc(data, header)
+    for payload in _section(data, header, DECOMPRESSED_BYTES_MAX, BATCH_ELEMENTS_MAX, _unread):
+        try:
+            for records in read_slices(
+                payload,
+                header.record_count,
+                header.base_offset,
+                header.base_timestamp,
+                BATCH_ELEMENTS_MAX,
+                size,
+            ):
+                if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
+                    for record in records:
+                        record.timestamp = header.max_timestamp
+                yield records
+        except DecodeError as error:
+            raise _placed(error, header, -1) from None
+
+
+def _unread(payload: bytes, *_: int) -> list[bytes]:
+    return [payload]
 
 
 def _section(

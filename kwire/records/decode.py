@@ -8,7 +8,7 @@ makes most checks. No memory is allocated for a declared length: a slice ends wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
 from kwire.errors import DecodeError
@@ -31,6 +31,54 @@ def read_records(
     Raises DecodeError with the record's number as path and the byte in ``d`` as offset
     (``DefaultRecord.readFrom``).
     """
+    _check_count(d, count, budget)
+    records: list[Record] = []
+    try:
+        end = read_some(d, count, base_offset, base_timestamp, budget - count, records.append)
+        if end > len(d):
+            raise IndexError
+    except IndexError:
+        raise _at(len(records), _ends_early(d)) from None
+    except DecodeError as error:
+        raise _at(len(records), error) from None
+    if end < len(d):
+        raise _left_over(d, end, count)
+    if base_timestamp not in SAFE_BASE or base_offset not in SAFE_BASE:
+        _check_longs(records)
+    return records
+
+
+def read_slices(
+    d: bytes, count: int, base_offset: int, base_timestamp: int, budget: int, size: int
+) -> Iterator[list[Record]]:
+    """As :func:`read_records`, in lists of ``size``, the last of which may be shorter. An error is
+    raised after the records of the lists before it.
+    """
+    _check_count(d, count, budget)
+    done = end = 0
+    left = budget - count
+    while done < count:
+        records: list[Record] = []
+        try:
+            end = read_some(
+                d, min(size, count - done), base_offset, base_timestamp, left, records.append, end
+            )
+            if end > len(d):
+                raise IndexError
+        except IndexError:
+            raise _at(done + len(records), _ends_early(d)) from None
+        except DecodeError as error:
+            raise _at(done + len(records), error) from None
+        if base_timestamp not in SAFE_BASE or base_offset not in SAFE_BASE:
+            _check_longs(records)
+        left -= sum(len(record.headers) for record in records)
+        done += len(records)
+        yield records
+    if end < len(d):
+        raise _left_over(d, end, count)
+
+
+def _check_count(d: bytes, count: int, budget: int) -> None:
     if count > budget:
         raise DecodeError(
             f"{count} records, more than the {budget} allowed",
@@ -41,25 +89,17 @@ def read_records(
         raise DecodeError(
             f"{count} records do not fit into {len(d)} bytes", path="RecordsCount", rule="truncated"
         )
-    records: list[Record] = []
-    try:
-        end = read_some(d, count, base_offset, base_timestamp, budget - count, records.append)
-        if end > len(d):
-            raise IndexError
-    except IndexError:
-        raise _at(
-            records, DecodeError("the bytes end inside a record", offset=len(d), rule="truncated")
-        ) from None
-    except DecodeError as error:
-        raise _at(records, error) from None
-    if end < len(d):
-        left = len(d) - end
-        raise DecodeError(
-            f"{left} bytes left over behind {count} records", offset=end, rule="trailing-bytes"
-        )
-    if base_timestamp not in SAFE_BASE or base_offset not in SAFE_BASE:
-        _check_longs(records)
-    return records
+
+
+def _ends_early(d: bytes) -> DecodeError:
+    return DecodeError("the bytes end inside a record", offset=len(d), rule="truncated")
+
+
+def _left_over(d: bytes, end: int, count: int) -> DecodeError:
+    left = len(d) - end
+    return DecodeError(
+        f"{left} bytes left over behind {count} records", offset=end, rule="trailing-bytes"
+    )
 
 
 # One loop without a function for a varint: a call for each makes the decoding of a Fetch slower.
@@ -200,10 +240,10 @@ def _check_longs(records: list[Record]) -> None:
             )
 
 
-def _at(records: list[Record], error: DecodeError) -> DecodeError:
+def _at(number: int, error: DecodeError) -> DecodeError:
     return DecodeError(
         error.reason,
-        path=f"records[{len(records)}]{error.path}",
+        path=f"records[{number}]{error.path}",
         offset=error.offset,
         rule=error.rule,
     )

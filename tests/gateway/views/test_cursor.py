@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+from typing import Any
+
+import crc32c
 import pytest
 
-from gateway.views import cursor, offsets
+from gateway.views import cursor, fold, offsets
 from gateway.views.cursor import Piece, ViewCursor
 from gateway.views.fold import ViewOverflow
 from kwire.message import Message
+from kwire.messages.no_op_record import NoOpRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
+from kwire.records import (
+    Compression,
+    Record,
+    decode_metadata_record,
+    encode_batch,
+    encode_metadata_record,
+)
 from tests.gateway.sources.metadata_files import batch, control, topic
 
 
@@ -51,6 +63,50 @@ def test_batch_whose_records_cannot_be_read_is_passed_over() -> None:
     pieces = drained(ViewCursor(0, 0), batch(0, topic(0)), bytes(damaged), batch(2, topic(2)))
     assert told(pieces) == ["t0", "t2"]
     assert pieces[-1].end == offsets.at(3)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_batch_of_many_records_is_read_in_slices(
+    compression: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step folds a few slices, and no more than one of them is in memory after it."""
+    folded = 0
+
+    def count(value: bytes) -> Any:
+        nonlocal folded
+        folded += 1
+        return decode_metadata_record(value)
+
+    monkeypatch.setattr(fold, "decode_metadata_record", count)
+    records = 60 * cursor.SLICE_RECORDS
+    messages = [topic(0), *[NoOpRecord()] * (records - 2), topic(1)]
+    one, found, most, kept = ViewCursor(0, 0), list[Piece](), 0, 0
+    encoded = [
+        Record(offset=number, timestamp=1000, value=encode_metadata_record(message, 0))
+        for number, message in enumerate(messages)
+    ]
+    one.feed(encode_batch(encoded, partition_leader_epoch=1, compression=compression))
+    del encoded
+    while not one.is_hungry:
+        folded = 0
+        found.append(one.step())
+        most = max(most, folded)
+        kept = max(kept, sum(isinstance(thing, Record) for thing in gc.get_objects()))
+    assert told(found) == ["t0", "t1"]
+    assert [piece.first for piece in found[1:]] == [piece.end for piece in found[:-1]]
+    assert (found[-1].end, one.next_offset) == (offsets.at(records), records)
+    assert most <= 10 * cursor.SLICE_RECORDS and kept <= 2 * cursor.SLICE_RECORDS
+
+
+def test_long_batch_with_a_fault_at_its_end_is_passed_over_whole() -> None:
+    records = [
+        Record(offset=number, value=encode_metadata_record(topic(number), 0))
+        for number in range(2 * cursor.SLICE_RECORDS)
+    ]
+    damaged = bytearray(encode_batch(records, partition_leader_epoch=1))
+    damaged[-1] = 1  # a header that is not there
+    damaged[17:21] = crc32c.crc32c(bytes(damaged[21:])).to_bytes(4)
+    assert told(drained(ViewCursor(0, 0), bytes(damaged), batch(len(records), topic(1)))) == ["t1"]
 
 
 def snapshot(*messages: Message) -> list[bytes]:

@@ -40,12 +40,15 @@ def test_only_the_kinds_of_a_view_are_in_it() -> None:
         assert sum(len(decode_batch(one.data).records) for one in batches) == count
 
 
-def test_batch_ends_before_its_offsets_exceed_an_int32() -> None:
-    near = changes_of(topic(1)) + changes_of(topic(2), first=127)
-    far = changes_of(topic(3), first=128)
+def test_batch_ends_before_its_offsets_span_what_every_client_can_read() -> None:
+    near = changes_of(topic(1)) + changes_of(topic(2), first=63)
+    far = changes_of(topic(3), first=64)
     batches = list(ViewEncoder("c").batches("topics", near + far))
-    assert [one.last_offset for one in batches] == [offsets.at(127), offsets.at(128)]
+    assert [one.last_offset for one in batches] == [offsets.at(63), offsets.at(64)]
     assert [len(decode_batch(one.data).records) for one in batches] == [2, 1]
+    for one in batches:
+        header = decode_batch(one.data).header
+        assert header.last_offset - header.base_offset < 2**30
 
 
 def test_batch_ends_at_its_size_and_large_ones_are_compressed() -> None:
@@ -72,6 +75,18 @@ def test_filler_is_a_control_batch_before_the_end() -> None:
     batch = decode_batch(filler(offsets.at(7), 3))
     assert batch.header.is_control and batch.header.next_offset == offsets.at(7)
     assert batch.header.partition_leader_epoch == 3
+
+
+@pytest.mark.parametrize("schemas", [False, True])
+@pytest.mark.parametrize("view", ["changes", "topics"])
+def test_first_byte_of_the_key_tells_a_control_record_from_a_record(
+    view: str, schemas: bool
+) -> None:
+    """As docs/clients.md tells readers whose client does not hide control records."""
+    (one,) = ViewEncoder("c", schemas=schemas).batches(view, changes_of(topic(1)))
+    keys = [record.key or b"" for record in decode_batch(one.data).records]
+    control = [record.key or b"" for record in decode_batch(filler(offsets.at(7), 3)).records]
+    assert {key[0] for key in keys} == {ord("{")} and {key[0] for key in control} == {0}
 
 
 @pytest.mark.parametrize("view", VIEWS)

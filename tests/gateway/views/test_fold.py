@@ -76,7 +76,8 @@ def changes_of(
         for at, message in enumerate(messages)
     ]
     batch = decode_batch(encode_batch(records, partition_leader_epoch=3))
-    return list((fold or ViewFold()).take(batch.header, batch.records))
+    made = (fold or ViewFold()).take(batch.header, [batch.records])
+    return [change for change in made if change is not None]
 
 
 def told(changes: list[Change]) -> list[tuple[Any, ...]]:
@@ -169,7 +170,7 @@ def test_record_that_does_not_fit_or_cannot_be_decoded_is_passed_over() -> None:
     fold = ViewFold()
     records = [Record(offset=at, timestamp=1, value=value) for at, value in enumerate((b"x", None))]
     batch = decode_batch(encode_batch(records, partition_leader_epoch=3))
-    assert list(fold.take(batch.header, batch.records)) == []
+    assert list(fold.take(batch.header, [batch.records])) == [None]
     assert told(changes_of(removed(7), topic(1), first=2, fold=fold)) == [
         (3, 0, "c", "topic", "t1")
     ]
