@@ -108,20 +108,15 @@ class PartitionIndex:
         if isinstance(message, PartitionChangeRecord):
             self._change(message)
             return
+        if isinstance(message, RemoveTopicRecord):
+            self._remove_topic(message)
+            return
         maybe_changed = self._touched(message)
-        # Read before ``apply``, which removes a topic's partitions with it.
         before = {key: image.partitions.get(key[0], {}).get(key[1]) for key in maybe_changed}
         apply(image, message)
         for key, old in before.items():
-            new = image.partitions.get(key[0], {}).get(key[1])
-            if self._is_left(*key):
-                continue
-            if new is not None:
-                self._put(old, new)
-            elif old is not None:
-                self._remove(old)
-        if isinstance(message, RemoveTopicRecord):
-            self._topics_left.pop(message.topic_id, None)
+            if not self._is_left(*key):
+                self._put(old, image.partitions[key[0]][key[1]])
 
     def _change(self, change: PartitionChangeRecord) -> None:
         """Apply a PartitionChangeRecord: the short way for the one record that comes in thousands,
@@ -148,8 +143,6 @@ class PartitionIndex:
         """Return the partitions that a record may change."""
         if isinstance(message, PartitionRecord):
             return [(message.topic_id, message.partition_id)]
-        if isinstance(message, RemoveTopicRecord):
-            return self._of_topic(message.topic_id)
         if isinstance(message, ClearElrRecord):
             # By name and not by id, as in the record.
             if message.topic_name:
@@ -211,12 +204,26 @@ class PartitionIndex:
         _mark(self.leaderless, partition, leader == NO_LEADER)
         _mark(self.imbalanced, partition, bool(replicas) and leader != replicas[0])
 
-    def _remove(self, partition: PartitionRecord) -> None:
-        _move(self._led_by, partition, _leader(partition), ())
-        _move(self._in_isr, partition, partition.isr, ())
-        _move(self._eligible, partition, partition.eligible_leader_replicas or (), ())
+    def _remove_topic(self, removed: RemoveTopicRecord) -> None:
+        """Apply a RemoveTopicRecord: all partitions of the topic leave the index together, as there
+        may be a hundred thousand.
+        """
+        topic_id = removed.topic_id
+        # Read before ``apply``, which removes the partitions.
+        nodes = {
+            node_id
+            for one in self._image.partitions.get(topic_id, {}).values()
+            for node_id in (one.leader, *one.isr, *(one.eligible_leader_replicas or ()))
+        }
+        apply(self._image, removed)
+        for by_node in (self._led_by, self._in_isr, self._eligible):
+            for node_id in nodes & by_node.keys():
+                by_node[node_id].discard_topic(topic_id)
+                if not by_node[node_id]:
+                    del by_node[node_id]
         for chosen in (self.leaderless, self.imbalanced, self.reassigning):
-            chosen.discard(partition.topic_id, partition.partition_id)
+            chosen.discard_topic(topic_id)
+        self._topics_left.pop(topic_id, None)
 
 
 def _leader(partition: PartitionRecord | None) -> tuple[int, ...]:

@@ -67,3 +67,7 @@ class PartitionSet:
             # A topic without partitions here has no entry, so that deleted topics take no memory.
             if not numbers:
                 del self._topics[topic_id]
+
+    def discard_topic(self, topic_id: Uuid) -> None:
+        """Remove all partitions of a topic that are there."""
+        self._topics.pop(topic_id, None)

@@ -46,7 +46,7 @@ def arrays(cls: Any, version: int) -> Iterator[tuple[str, ...]]:
 def filled(
     cls: Any, version: int, path: tuple[str, ...], number: int = 0, count: int = COUNT
 ) -> Any:
-    """A message or struct whose array at ``path`` has ``count`` elements, each other one has one."""
+    """A message or struct with ``count`` elements in the array at ``path``, one in others."""
     values = {}
     for info in cls.fields():
         if not info.at(version) or info.tag is not None:

@@ -48,12 +48,8 @@ async def get(client: Client, target: str, **query: object) -> Any:
 
 async def until_read(client: Client) -> dict[str, Any]:
     """The answer of /api/now once the whole log is folded."""
-
-    async def now() -> dict[str, Any]:
-        return dict(await get(client, "/api/now"))
-
     return await until_async(
-        now,
+        lambda: get(client, "/api/now"),
         "the fold of the whole log",
         lambda now: now["changes"] and now["changes"]["offset"] == now["log"]["end"],
     )
