@@ -25,7 +25,7 @@ from tools.real_brokers import SESSIONS, RealBrokers, real_brokers
 RELEASES = (
     ("4.4.0", "4.4"),
     ("4.3.1", "4.3"),
-    ("4.2.1", "4.2"),
+    ("4.2.2", "4.2"),
     ("4.1.2", "4.1"),
     ("4.0.2", "4.0"),
 )

@@ -257,8 +257,9 @@ def interop(_fix: bool) -> str:
     return ""
 
 
-def _pytest(marked: str, *more: str) -> str:
-    if subprocess.run([*_PYTEST, marked, *more], cwd=ROOT, check=False).returncode:
+def _pytest(marked: str, *more: str, python: str = sys.executable) -> str:
+    command = [python, *_PYTEST[1:], marked, *more]
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:
         raise Failed("  see the report above")
     return ""
 
@@ -285,6 +286,20 @@ def site(_fix: bool) -> str:
             raise Failed(str(error)) from error
 
 
+def floors(_fix: bool) -> str:
+    """Run the unit tests with the oldest releases that setup.cfg allows, in an environment of
+    their own. uv finds these releases (``--resolution lowest-direct``).
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        _quiet([sys.executable, "-m", "venv", directory])
+        python = f"{directory}/bin/python"
+        _quiet([python, "-m", "pip", "install", "-q", "uv>=0.5,<1"])
+        oldest = ["--resolution", "lowest-direct", "--python", python]
+        _quiet([python, "-m", "uv", "pip", "install", "-q", *oldest, ".[test]"])
+        tests = ("tests/gateway", "tests/kwire", "--ignore=tests/kwire/spark")
+        return _pytest("not interop", *tests, python=python)
+
+
 STEPS: Sequence[Step] = (
     Step("schemas", "schema hashes", schema_hashes),
     Step("links", "links of the documents", links),
@@ -300,6 +315,7 @@ STEPS: Sequence[Step] = (
     Step("tests", "unit tests", unit_tests, talks=True),
     Step("interop", "interoperability tests", interop, talks=True, on_demand=True),
     Step("waits", "waiting times and speed", waiting_times, talks=True, on_demand=True),
+    Step("floors", "unit tests with the oldest dependencies", floors, talks=True, on_demand=True),
 )
 
 

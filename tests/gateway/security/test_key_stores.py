@@ -114,7 +114,9 @@ REFUSED_TRUST = [
 ]
 
 
-@pytest.mark.parametrize(("data", "kind", "password", "words"), REFUSED_TRUST)
+@pytest.mark.parametrize(
+    ("data", "kind", "password", "words"), REFUSED_TRUST, ids=range(len(REFUSED_TRUST))
+)
 def test_no_trust_store(data: bytes, kind: str, password: Secret | None, words: str) -> None:
     with pytest.raises(StoreError, match=words) as caught:
         trusted_certificates(data, kind, password)
