@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gateway.address import parse_address
+from gateway.cli.server_options import server_of
 from gateway.cli.state_server import load_server
 from kwire.cluster import Image
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -64,7 +65,7 @@ def create(server: Gateway, name: str, *, partitions: int = 1, replicas: int = 1
 
 
 def image(server: Gateway) -> Image:
-    return load_server(parse_address(server.bootstrap), At()).image
+    return load_server(server_of((parse_address(server.bootstrap),), None), At()).image
 
 
 def test_figures_are_those_of_the_state(

@@ -286,7 +286,7 @@ def site(_fix: bool) -> str:
             raise Failed(str(error)) from error
 
 
-def floors(_fix: bool) -> str:
+def oldest(_fix: bool) -> str:
     """Run the unit tests with the oldest releases that setup.cfg allows, in an environment of
     their own. uv finds these releases (``--resolution lowest-direct``).
     """
@@ -294,8 +294,8 @@ def floors(_fix: bool) -> str:
         _quiet([sys.executable, "-m", "venv", directory])
         python = f"{directory}/bin/python"
         _quiet([python, "-m", "pip", "install", "-q", "uv>=0.5,<1"])
-        oldest = ["--resolution", "lowest-direct", "--python", python]
-        _quiet([python, "-m", "uv", "pip", "install", "-q", *oldest, ".[test]"])
+        options = ["-q", "--resolution", "lowest-direct", "--python", python]
+        _quiet([python, "-m", "uv", "pip", "install", *options, ".[test]"])
         tests = ("tests/gateway", "tests/kwire", "--ignore=tests/kwire/spark")
         return _pytest("not interop", *tests, python=python)
 
@@ -315,7 +315,7 @@ STEPS: Sequence[Step] = (
     Step("tests", "unit tests", unit_tests, talks=True),
     Step("interop", "interoperability tests", interop, talks=True, on_demand=True),
     Step("waits", "waiting times and speed", waiting_times, talks=True, on_demand=True),
-    Step("floors", "unit tests with the oldest dependencies", floors, talks=True, on_demand=True),
+    Step("oldest", "unit tests with the oldest dependencies", oldest, talks=True, on_demand=True),
 )
 
 

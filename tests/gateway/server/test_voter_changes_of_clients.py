@@ -50,7 +50,7 @@ def test_every_node_gives_the_answer_of_the_leader(
                 answer = await node.ask(change, version)
                 assert answer.to_json(version) == expected.to_json(version)
 
-    run(main, within_s=60)
+    run(main)
 
 
 def test_leader_refuses_a_client_that_may_not_alter_the_cluster(tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_leader_refuses_a_client_that_may_not_alter_the_cluster(tmp_path: Path) 
                         answer = await ask(client, change, version)
                         assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
-    run(main, within_s=60)
+    run(main)
