@@ -7,6 +7,7 @@ and an exit status.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from gateway.address import shown
 from gateway.cli.streams import OutputFailed, prepare_streams
 from gateway.version import installed_version
 from kwire.printable import printable
@@ -58,6 +60,14 @@ class _Lazy(click.Group):
             return None
         command: click.Command = importlib.import_module(f"gateway.cli.{name}").command
         return command
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = difflib.get_close_matches(args[0], COMMANDS, 1)
+        if args[0] not in COMMANDS and near and not args[0].startswith("-"):
+            context.fail(f"No such command {shown(args[0])}. Did you mean {near[0]}?")
+        return super().resolve_command(context, args)
 
     def main(
         self,

@@ -20,6 +20,7 @@ from gateway.sizes import MIB
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 
 if TYPE_CHECKING:
+    from kwire.errors import DecodeError
     from kwire.records import BatchHeader, Record
 
 
@@ -103,23 +104,38 @@ def _decode_file(
 
     clean = True
     try:
+        if not path.stat().st_size:
+            note(f"{path}: is empty: no record was written yet, or the file was cut off")
         for header, records in read_log_file(path):
             progress.at(header.position)
             for line in _lines(header, records, show_secrets, skip_control):
                 clean &= "error" not in line
                 emit(line)
     except DecodeError as error:
-        torn = error.rule == "truncated"
-        what = (
-            "ends inside a batch: still being written, or cut off"
-            if torn
-            else f"damaged: {error.reason}"
-        )
-        note(f"{path}: byte {error.offset}: {what}")
+        note(f"{path}: byte {error.offset}: {_fault(path, error)}")
         return False
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from None
     return clean
+
+
+def _fault(path: Path, error: DecodeError) -> str:
+    """Say what is wrong with a file from ``error.offset`` on: damage, a batch that is not whole, or
+    content that was never a log.
+    """
+    if not error.offset and not _begins_as_log(path):
+        return f"is no Kafka log or snapshot: {error.reason}"
+    if error.rule == "truncated":
+        return "ends inside a batch: still being written, or cut off"
+    return f"damaged: {error.reason}"
+
+
+def _begins_as_log(path: Path) -> bool:
+    """Whether the first bytes can be those of an offset: no log has 2^48 records, and nearly every
+    other file begins with another byte.
+    """
+    with path.open("rb") as file:
+        return not any(file.read(2))
 
 
 def _lines(

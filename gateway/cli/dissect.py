@@ -138,10 +138,13 @@ def command(
     from gateway.cli.dissect_output import json_line, tree_text
     from gateway.dissect.inside import hide_secrets, open_records
 
+    wanted = Wanted(**how)
+    if wanted.api is not None:
+        wanted.api_key()  # a name that no API has is wrong usage, whatever the bytes are
     as_json = wants_json(output)
     broken = False
     try:
-        for found in _dissections(file, Wanted(**how)):
+        for found in _dissections(file, wanted):
             if records:
                 open_records(found.tree, found.budget)
             broken = broken or found.tree.failure() is not None

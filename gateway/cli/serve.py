@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gateway.cli import service_notify
+from gateway.cli.serve_help import GroupedOptions
 from gateway.cli.streams import OutputFailed
 from gateway.config import KEYS, Config, ConfigError, Key
 from gateway.config_loading import load_config
@@ -70,6 +71,7 @@ def _default_text(key: Key) -> str:
 
 @click.command(
     "serve",
+    cls=GroupedOptions,
     short_help="Serve the metadata log to Kafka clients.",
     epilog="""\b
 Every key can also be set in the file given with --config, under its name with dots
@@ -208,7 +210,7 @@ def _say_ready(ready: RunningServer) -> None:
         line = (
             f"kwire is ready at {', '.join(facts['listeners'].values())}: topic {facts['topic']},"
             f" offsets {facts['log_start_offset']} to {facts['high_watermark']}, from"
-            f" {facts['source']}\n  try: kcat -b {address} -C -t {facts['topic']} -o beginning -e"
+            f" {facts['source']}, in {facts['directory']}\n  try: kcat -b {address} -C -t {facts['topic']} -o beginning -e"
             " -f '%o %S bytes\\n'"
         )
     else:

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from gateway.log.disk import advice
 from gateway.log.errors import DiskFailed, LogLocked
 
 FILE_NAME: Final = ".lock"
@@ -38,12 +39,8 @@ class DirectoryLock:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._lock(path)
         except OSError as error:
-            raise DiskFailed(
-                "lock",
-                str(path),
-                error,
-                "the file system must support POSIX locks, and be writable",
-            ) from error
+            remedy = advice(error, "the file system has to support POSIX locks")
+            raise DiskFailed("lock", str(path), error, remedy) from error
 
     def _lock(self, path: Path) -> None:
         try:

@@ -25,14 +25,20 @@ _sync = getattr(os, "fdatasync", os.fsync)
 _ADVICE: Final = {
     errno.ENOSPC: "make room on that file system",
     errno.EDQUOT: "make room on that file system, or raise the quota",
-    errno.EROFS: "the file system is mounted read-only: see the system's log for why",
-    errno.EACCES: "give the user that the server runs as write permission",
-    errno.EPERM: "give the user that the server runs as write permission",
+    errno.EROFS: "the file system is mounted read-only: the system's log says why",
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM),
+        "give the user that the server runs as permission to write there",
+    ),
+    **dict.fromkeys(
+        (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+        "is it the directory that was meant? Each part of the path has to be a directory",
+    ),
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.EIO: "the disk fails: see the system's log; the directory can be moved to another disk, "
     "or removed and fetched anew",
 }
-_OTHER_ADVICE: Final = "see the system's log"
+_OTHER_ADVICE: Final = "the system's log may say more"
 
 
 class DiskFile:
@@ -183,6 +189,11 @@ def doing(what: str, path: Path, failure: type[DiskFailed] = DiskFailed) -> Iter
     try:
         yield
     except OSError as error:
-        raise failure(
-            what, str(path), error, _ADVICE.get(error.errno or 0, _OTHER_ADVICE)
-        ) from error
+        raise failure(what, str(path), error, advice(error)) from error
+
+
+def advice(error: OSError, other: str = _OTHER_ADVICE) -> str:
+    """Return the remedy for an error of the operating system; ``other`` where there is no known
+    one.
+    """
+    return _ADVICE.get(error.errno or 0, other)

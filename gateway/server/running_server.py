@@ -143,6 +143,7 @@ class RunningServer:
             "cluster_id": partition.cluster_id,
             "topic": CLUSTER_METADATA_TOPIC,
             "source": self.services.config.source_kind,
+            "directory": partition.log_dir,
             "state": partition.state.value,
             "log_start_offset": partition.log_start_offset,
             "high_watermark": partition.high_watermark,

@@ -133,3 +133,21 @@ def test_closed_pipe_ends_the_command_without_a_message(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         process.wait(timeout=60)
+
+
+@pytest.mark.parametrize(
+    "content", [b"hi\n", b"a text that is longer than the header of a batch " * 3, b"\x1f\x8b\x08"]
+)
+def test_file_that_was_never_a_log_is_called_so(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "plain.txt"
+    path.write_bytes(content)
+    result = CliRunner().invoke(command, [str(path)])
+    assert (result.exit_code, "is no Kafka log or snapshot" in result.stderr) == (1, True)
+    assert "still being written" not in result.stderr
+
+
+def test_empty_file_is_called_empty(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.touch()
+    result = CliRunner().invoke(command, [str(path)])
+    assert (result.exit_code, result.stdout, "is empty" in result.stderr) == (0, "", True)

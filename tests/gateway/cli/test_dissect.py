@@ -11,7 +11,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gateway.cli import main
 from gateway.cli.dissect import Dissection  # type: ignore[attr-defined]
 from gateway.cli.dissect_output import json_line, tree_text
 from gateway.dissect.inside import hide_secrets, open_records
@@ -271,3 +273,9 @@ def test_the_examples_of_the_help_work() -> None:
         if arguments[0] in ("--hex", "--base64"):
             result = run(*arguments)
             assert result.exit_code == 0, (example, result.output)
+
+
+def test_unknown_api_is_wrong_usage_also_where_the_bytes_name_their_own() -> None:
+    arguments = ["--api", "Nope", "--hex", "00120000000000070003666f6f"]
+    result = CliRunner().invoke(main, ["dissect", *arguments])
+    assert (result.exit_code, "no API is called 'Nope'" in result.stderr) == (2, True)

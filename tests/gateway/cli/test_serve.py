@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli import COMMANDS, main
+from gateway.cli.serve_help import GROUPS, group_of
 from gateway.config import KEYS
 from kwire.frame import frame
 from kwire.header import encode_request_header
@@ -82,6 +83,7 @@ def test_one_ready_line_then_a_signal_ends_it_with_0(
     assert process.stdout is not None
     ready = json.loads(process.stdout.readline())
     assert (ready["event"], ready["pid"], ready["high_watermark"]) == ("ready", process.pid, 1057)
+    assert Path(ready["directory"], "__cluster_metadata-0").is_dir()
     host, port = ready["listeners"]["PLAINTEXT"].split(":")
     socket.create_connection((host, int(port))).close()
     process.send_signal(number)
@@ -208,3 +210,20 @@ def test_unknown_commands_are_refused() -> None:
     result = CliRunner().invoke(main, ["server"])
     assert result.exit_code == 2
     assert "server" in result.output
+
+
+def test_help_has_every_key_in_a_group() -> None:
+    groupless = [key.name for key in KEYS.values() if group_of(key.name) is None]
+    assert not groupless
+    text = CliRunner().invoke(main, ["serve", "--help"]).output
+    assert [title for title in GROUPS if f"\n{title}:\n" not in text] == []
+    assert sum(line.startswith("  --") for line in text.splitlines()) >= len(KEYS) + 2
+
+
+@pytest.mark.parametrize(
+    ("word", "guess"), [("serv", "Did you mean serve?"), ("stat", "state"), ("zzz", "'zzz'")]
+)
+def test_unknown_command_gets_a_guess(word: str, guess: str) -> None:
+    result = CliRunner().invoke(main, [word])
+    assert (result.exit_code, guess in result.stderr) == (2, True)
+    assert ("Did you mean" in result.stderr) == (word != "zzz")

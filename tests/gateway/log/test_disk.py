@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.log import disk as module
+from gateway.log.directory_lock import DirectoryLock
 from gateway.log.disk import Disk
 from gateway.log.errors import DiskFailed, SyncFailed
 
@@ -38,7 +39,7 @@ def test_failures_say_what_where_and_what_helps(tmp_path: Path) -> None:
     disk = Disk()
     with pytest.raises(
         DiskFailed,
-        match=r"cannot open .*/nowhere/file: No such file or directory; see the system's log",
+        match=r"cannot open .*/nowhere/file: No such file or directory; is it the directory that was",
     ) as caught:
         disk.open(tmp_path / "nowhere" / "file")
     assert caught.value.errno == errno.ENOENT
@@ -77,3 +78,24 @@ def test_directories_are_made_with_what_is_above(tmp_path: Path) -> None:
     Disk().make_directory(tmp_path / "a" / "b" / "c")
     Disk().make_directory(tmp_path / "a" / "b" / "c")
     assert (tmp_path / "a" / "b" / "c").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.EACCES, "permission to write there"),
+        (errno.EPERM, "permission to write there"),
+        (errno.ENOTDIR, "Each part of the path has to be a directory"),
+        (errno.ENOLCK, "POSIX locks"),
+    ],
+)
+def test_refused_lock_names_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def refuse(*arguments: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(DiskFailed, match=remedy) as failed:
+        DirectoryLock(tmp_path)
+    assert ("POSIX" in str(failed.value)) == (number == errno.ENOLCK)
