@@ -306,8 +306,8 @@ class Audit(Protocol):
 
     @property
     def nodes(self) -> Sequence[int]:
-        """Ids of the voters, ascending: partition N is that of the Nth. Empty while the voters are
-        not known.
+        """Ids of the voters and of all registered controllers, ascending: partition N is that of
+        the Nth. Empty while the voters are not known.
         """
         ...
 

@@ -132,9 +132,7 @@ class OwnQuorum:
             written=self._written,
             cleaned=self._cleaned,
         )
-        self.audit = (
-            None if audit is None else AuditLogWriter(audit, lambda: raft.voters.nodes, reports)
-        )
+        self.audit = None if audit is None else AuditLogWriter(audit, self._audit_nodes, reports)
         self.controller = ActingController(
             lambda serving: _controller(config, serving, bootstrap, log.cluster_id, raft),
             self.driver,
@@ -212,6 +210,12 @@ class OwnQuorum:
             on_response(response)
 
         self.driver.handle_request(describe_quorum(), _DESCRIBE_VERSION, self.listener, respond)
+
+    def _audit_nodes(self) -> Iterable[int]:
+        """Return the voters and the registered controllers: a voter that is removed stays
+        registered, so that the audit topic keeps its partition and the numbers of the others.
+        """
+        return self.raft.voters.nodes.keys() | self.image.controllers.keys()
 
     def _check_logins(self) -> None:
         """Report once, as the leader, which alone knows the whole log, that no super user can log

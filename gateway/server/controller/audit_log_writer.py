@@ -42,11 +42,11 @@ class AuditLogWriter:
     """``gateway.ports.Audit``; :meth:`run` is the task. Everything else is called on the loop."""
 
     def __init__(
-        self, partition: AuditPartition, voters: Callable[[], Iterable[int]], reports: Reports
+        self, partition: AuditPartition, nodes: Callable[[], Iterable[int]], reports: Reports
     ) -> None:
-        """``voters``: ids of the quorum's nodes, as far as they are known."""
+        """``nodes``: ids of the quorum's nodes, as far as they are known."""
         self.partition = partition
-        self._voters = voters
+        self._nodes = nodes
         self._reports = reports
         self._waiting: list[tuple[list[Change], Callable[[], None]]] = []
         self._threads = 0  # threads that change files; changes wait meanwhile
@@ -58,7 +58,7 @@ class AuditLogWriter:
     @property
     def nodes(self) -> Sequence[int]:
         """As in ``gateway.ports.Audit``."""
-        return sorted(self._voters())
+        return sorted(self._nodes())
 
     def record(self, changes: list[Change], then: Callable[[], None]) -> None:
         """Write entries for ``changes``, which were committed together. ``then`` is called when

@@ -39,7 +39,7 @@ def test_failures_say_what_where_and_what_helps(tmp_path: Path) -> None:
     disk = Disk()
     with pytest.raises(
         DiskFailed,
-        match=r"cannot open .*/nowhere/file: No such file or directory; is it the directory that was",
+        match=r"cannot open .*/nowhere/file: No such file or directory; is it the directory",
     ) as caught:
         disk.open(tmp_path / "nowhere" / "file")
     assert caught.value.errno == errno.ENOENT
