@@ -25,9 +25,8 @@ from kwire.header import decode_response_header, encode_request_header
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.registry import response_type
-from tests.waiting import PATIENCE_S, until_async
+from tests.waiting import PATIENCE_S
 
-until = until_async  # for tests that do not import it from tests.waiting
 HEARTBEAT = 12
 #: The answer of the handler below says which request it answers.
 ECHO = Handler(

@@ -50,8 +50,7 @@ async def until_read(client: Client) -> dict[str, Any]:
     """The answer of /api/now once the whole log is folded."""
     return await until_async(
         lambda: get(client, "/api/now"),
-        "the fold of the whole log",
-        lambda now: now["changes"] and now["changes"]["offset"] == now["log"]["end"],
+        holds=lambda now: now["changes"] and now["changes"]["offset"] == now["log"]["end"],
     )
 
 
