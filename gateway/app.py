@@ -137,11 +137,11 @@ async def _run(
         if not source.listens_before_loaded:
             await nursery.start(supervisor.follow, source)
         await _start_groups(nursery, groups, coordinating)
-        await nursery.start(serve_listeners)
+        connections = await nursery.start(serve_listeners)
         if source.listens_before_loaded:
             await nursery.start(supervisor.follow, source)
         if workers is not None:
-            await nursery.start(workers.run)
+            await nursery.start(workers.run, connections)
         tables = server_context.dispatcher.tables()
         nursery.start_soon(import_first_use_modules, [h for one in tables for h in one.values()])
         is_started = True

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from gateway.app import endpoints_of, listener_auths_of_config
-from gateway.config import Config, ConfigError, Listener
+from gateway.config import Config, ConfigError
 from gateway.handlers.topic_index import TopicIndex
 from gateway.handlers.worker_table import worker_handlers
 from gateway.ports import Authorizer, Endpoint, Partition
-from gateway.server.clients.bound_listener import bind_listeners
+from gateway.server.clients.bound_listener import BoundListener
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
 from gateway.server.collector import settle_collector
@@ -35,6 +35,7 @@ from gateway.server.workers.link import Link
 from gateway.server.workers.messages import (
     CountsSent,
     CountsWanted,
+    Draining,
     Failed,
     NodeState,
     Ready,
@@ -50,7 +51,6 @@ from gateway.server.workers.worker_counts import counts_of
 if TYPE_CHECKING:
     from gateway.groups.events import Event, Result
     from gateway.ports import Completable
-    from gateway.server.clients.bound_listener import BoundListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,12 @@ def _leaves(group: BaseExceptionGroup[ConfigError]) -> list[BaseException]:
     ]
 
 
+def _inherited(name: str, host: str, port: int, descriptor: int) -> BoundListener:
+    sock = socket.socket(fileno=descriptor)
+    sock.setblocking(False)
+    return BoundListener(name, sock, host, port)
+
+
 async def _stop_at_signal(signals: AsyncIterator[int], stop: trio.Event) -> None:
     async for _ in signals:
         stop.set()
@@ -214,9 +220,11 @@ class _Worker:
             node = self._node = FollowedNode(start, self._reports, stack)
             for state in self._early:
                 node.told(state)
-            listeners = [Listener(*one) for one in start.listeners]
+            bound = [_inherited(*one) for one in start.listeners]
+            for one in bound:
+                stack.callback(one.sock.close)
             purgatory = Purgatory()
-            endpoints = endpoints_of(config, listeners)
+            endpoints = endpoints_of(config, bound)
             views = view_topics_of(config, node.partition, self._reports, purgatory.advanced)
             services = WorkerServices(
                 config, node, start.takes_changes, purgatory, endpoints, views=views
@@ -241,16 +249,15 @@ class _Worker:
                 await nursery.start(_follow, node)
                 if views is not None:
                     nursery.start_soon(views.run, self._context.counts.views)
-                bound = bind_listeners(config, ports=listeners)
-                for one in bound:
-                    stack.callback(one.sock.close)
                 nursery.start_soon(self._serve, bound, nursery.cancel_scope)
                 nursery.start_soon(import_first_use_modules, list(table.values()))
 
     async def _serve(self, bound: list[BoundListener], scope: trio.CancelScope) -> None:
         assert self._context is not None
         async with trio.open_nursery() as nursery:
-            await nursery.start(run_server, self._context, bound, self._stop)
+            await nursery.start(
+                run_server, self._context, bound, self._stop, lambda: self._link.send(Draining())
+            )
             settle_collector()
             self._link.send(Ready())
         scope.cancel()

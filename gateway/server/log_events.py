@@ -120,14 +120,14 @@ _CLIENTS: Final = (
         "The files have a corrupt batch or a torn tail, or cannot be read (file, position).",
     ),
     _event("source recovered", "info", "", "The source has no problem any more."),
+    _problem("worker silent", "The node accepts for a worker that does not answer (`error`)."),
     _problem("worker ended", "The process of a worker ended (`error`); another takes its place."),
     _event(
         "event loop held",
         "warning",
         f"{CONNECTION} {REQUEST} milliseconds task",
         "A step of this server took 50 ms of processor time or longer, while every other client "
-        "waited: `milliseconds`, `task`, and the request where there was one. Decoding a request "
-        "of `request.max.elements` is one step of 10 to 20 ms.",
+        "waited: `milliseconds`, `task`, and the request where there was one.",
     ),
     _bug("internal error", "The connection is closed.", f"{CONNECTION} {REQUEST} path"),
     _bug("source not read", "The log is read again."),

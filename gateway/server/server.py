@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.server.clients.bound_listener import accept
+from gateway.server.clients.bound_listener import accept, close_listeners
 from gateway.server.clients.connections import Connections
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def run_server(
                 task_status.started(connections)
                 await stop.wait()
                 acceptors.cancel_scope.cancel()
-            _close(bound_listeners)
+            close_listeners(bound_listeners)
             async with trio.open_nursery() as draining:
                 if stop_workers is not None:
                     draining.start_soon(stop_workers)
@@ -62,11 +62,4 @@ async def run_server(
     finally:
         trio.lowlevel.remove_instrument(server_context.turns)
         trio.lowlevel.remove_instrument(server_context.watchdog)
-        _close(bound_listeners)
-
-
-def _close(bound_listeners: Sequence[BoundListener]) -> None:
-    for bound_listener in bound_listeners:
-        if bound_listener.sock.fileno() >= 0:
-            trio.lowlevel.notify_closing(bound_listener.sock)
-            bound_listener.sock.close()
+        close_listeners(bound_listeners)

@@ -17,7 +17,7 @@ import trio
 from gateway.config import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from gateway.config import Config, Listener
     from gateway.server.clients.connections import Connections
@@ -125,3 +125,11 @@ async def accept(bound_listener: BoundListener, connections: Connections, report
             accepted += 1
             if accepted % _ACCEPTS_MAX == 0:
                 await trio.lowlevel.checkpoint()
+
+
+def close_listeners(bound_listeners: Iterable[BoundListener]) -> None:
+    """Close the sockets that are open; tasks that wait for them are told."""
+    for bound_listener in bound_listeners:
+        if bound_listener.sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(bound_listener.sock)
+            bound_listener.sock.close()

@@ -51,8 +51,6 @@ _TURNS_MAX: Final = 16
 _HELD_FREE: Final = 64 * KIB
 #: The reason of a cut where the peer had gone when its response was to be sent.
 _GONE: Final = "peer gone"
-#: What whoever reads the log can do about a request of too many elements.
-_MORE_ELEMENTS: Final = "; ask for less in one request, or raise request.max.elements"
 #: The reason for which idle connections are cut. Clients open new ones by themselves.
 _IDLE: Final = "connections.max.idle.ms"
 
@@ -347,8 +345,7 @@ class Connection:
         self._report_bad_request(error, fields)
 
     def _report_bad_request(self, error: DecodeError, fields: dict[str, Any]) -> None:
-        advice = _MORE_ELEMENTS if error.rule == "element-budget" else ""
-        text = escape(f"{error}{advice}", limit=ERROR_MAX)
+        text = escape(str(error), limit=ERROR_MAX)
         self._identity.report("bad request", rule=error.rule, error=text, **fields)
 
     def _count_memory(self) -> None:

@@ -63,6 +63,8 @@ class Malformed(Exception):
     def __init__(self, error: DecodeError, fields: dict[str, Any]) -> None:
         self.error = error
         self.fields = fields
+        if error.rule == "element-budget":
+            error.reason += "; ask for less in one request, or raise request.max.elements"
         super().__init__(error, fields)
 
 

@@ -44,15 +44,16 @@ class NodeState:
 class Start:
     """Node to worker, first: the facts with which the worker begins.
 
-    ``listeners`` are (name, host, port) with the ports that were picked. ``log_directory`` has the
-    files of the metadata partition where a quorum is behind it, and ``audit_directory`` those of
-    the audit partition, if there is one. ``log_dir`` as in ``gateway.ports.Partition``.
+    ``listeners`` are (name, host, port, descriptor) of sockets that the worker inherits.
+    ``log_directory`` has the files of the metadata partition where a quorum is behind it, and
+    ``audit_directory`` those of the audit partition, if there is one. ``log_dir`` as in
+    ``gateway.ports.Partition``.
     ``takes_changes``: the quorum is the node's own.
     """
 
     worker: int
     config: Config
-    listeners: tuple[tuple[str, str, int], ...]
+    listeners: tuple[tuple[str, str, int, int], ...]
     state: NodeState
     log_dir: str = ""
     log_directory: str | None = None
@@ -63,6 +64,11 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class Ready:
     """Worker to node: its listeners accept connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """Worker to node: its listeners accept no connections any more."""
 
 
 @dataclass(frozen=True, slots=True)

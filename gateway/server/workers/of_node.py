@@ -9,7 +9,8 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.config import MIB, Config
+from gateway.config import MIB, Config, Listener
+from gateway.server.clients.bound_listener import bind_listeners
 from gateway.server.workers.messages import NodeState, Start
 from gateway.sources.audit_partition import DIRECTORY as AUDIT_DIRECTORY
 from gateway.sources.followed_log import LogFacts
@@ -58,15 +59,17 @@ def workers_of(
     from gateway.server.workers.worker_processes import WorkerProcesses
 
     shared = set(shared_listeners(config))
-    listeners = tuple((one.name, one.host, one.port) for one in bound_listeners)
+    ports = [
+        Listener(one.name, one.host, one.port) for one in bound_listeners if one.name in shared
+    ]
     partition, audit = node.partition, node.audit
 
-    def start(worker: int) -> Start:
+    def start(worker: int, listeners: Sequence[BoundListener]) -> Start:
         has_quorum = node.quorum is not None
         return Start(
             worker,
             config,
-            tuple(one for one in listeners if one[0] in shared),
+            tuple((one.name, one.host, one.port, one.sock.fileno()) for one in listeners),
             node_state(node),
             partition.log_dir,
             os.path.join(partition.log_dir, CLUSTER_METADATA_PARTITION) if has_quorum else None,
@@ -74,7 +77,12 @@ def workers_of(
             takes_changes=node.controller is not None,
         )
 
-    workers = WorkerProcesses(server_context, start, lambda: node_state(node))
+    workers = WorkerProcesses(
+        server_context,
+        start,
+        lambda: node_state(node),
+        lambda: bind_listeners(config, ports=ports),
+    )
     partition.on_advance(workers.advanced)
     if audit is not None:
         audit.partition.on_advance(workers.advanced)

@@ -2,7 +2,8 @@
 
 The node is worker 1; the others are processes that it starts, each at the other end of a socket
 pair. A worker notices that the node has ended by the end of that connection, and ends, too. The
-node notices a worker that does not answer, kills it and starts another one.
+node notices a worker that does not answer, accepts its connections, and later kills it and starts
+another one. The sockets at which a worker listens are made here, so that they outlive it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from gateway.config import ConfigError
+from gateway.server.clients.bound_listener import close_listeners
 from gateway.server.workers.forwarded_requests import ForwardedRequests
 from gateway.server.workers.link import Link
 from gateway.server.workers.messages import (
@@ -26,6 +29,7 @@ from gateway.server.workers.messages import (
     CatchUp,
     CountsSent,
     CountsWanted,
+    Draining,
     Failed,
     NodeState,
     Ready,
@@ -34,9 +38,12 @@ from gateway.server.workers.messages import (
     Stop,
     Told,
 )
+from gateway.server.workers.stand_in import stand_in
 from gateway.server.workers.worker_counts import WorkerCounts, counts_of, total
 
 if TYPE_CHECKING:
+    from gateway.server.clients.bound_listener import BoundListener
+    from gateway.server.clients.connections import Connections
     from gateway.server.server_context import ServerContext
 
 #: The module that a worker runs.
@@ -46,6 +53,8 @@ _TICK_S: Final = 1.0
 #: A worker that has not answered for so long is killed, s. A worker answers between two steps of
 #: its event loop; only one that is suspended or broken takes so long.
 _SILENT_MAX_S: Final = 30.0
+#: The node accepts the connections of a worker that has not answered for so many intervals.
+_SILENT_TICKS: Final = 3
 #: Delay before a worker is replaced, s: first, and longest after several that ended early.
 _DELAY_S: Final = (0.05, 10.0)
 #: A worker that lived so long did not end early, s.
@@ -76,8 +85,13 @@ class _Running:
         self.link = link
         self.requests = ForwardedRequests(context, link.send)
         self.heard_at = trio.current_time()
+        self.is_draining = False
         self.problems: tuple[str, ...] = ()
         self.counted = trio.Event()
+
+    def is_silent(self) -> bool:
+        """Whether several questions in a row were not answered."""
+        return trio.current_time() - self.heard_at >= _SILENT_TICKS * _TICK_S
 
 
 class WorkerProcesses:
@@ -86,15 +100,20 @@ class WorkerProcesses:
     def __init__(
         self,
         context: ServerContext,
-        start: Callable[[int], Start],
+        start: Callable[[int, Sequence[BoundListener]], Start],
         state: Callable[[], NodeState],
+        listen: Callable[[], Sequence[BoundListener]],
     ) -> None:
-        """``start`` makes the first message to the worker of that number; ``state`` is the node's
-        state now.
+        """``start`` makes the first message to the worker of that number, which listens at these
+        sockets; ``state`` is the node's state now; ``listen`` opens the sockets of one worker.
         """
         self._context = context
         self._start = start
         self._state = state
+        self._listen = listen
+        self._listeners: dict[int, Sequence[BoundListener]] = {}
+        self._standing_in = trio.CancelScope()
+        self._changed = trio.Event()
         self._is_stopping = False
         self._running: dict[int, _Running] = {}
         self._all_ready = trio.Event()
@@ -108,16 +127,29 @@ class WorkerProcesses:
         """All processes, the node first."""
         return (self.node, *self.workers)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self,
+        connections: Connections,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
         """Keep all workers running until cancelled; started when all are ready. Raises ConfigError
         if one cannot start.
+
+        ``connections`` are the node's, which takes those of a worker that does not answer.
         """
-        async with trio.open_nursery() as nursery:
+        try:
             for worker in self.workers:
-                nursery.start_soon(self._keep, worker)
-            nursery.start_soon(self._tick)
-            await self._all_ready.wait()
-            task_status.started()
+                self._listeners[worker.number] = self._listen()
+            async with trio.open_nursery() as nursery:
+                for worker in self.workers:
+                    nursery.start_soon(self._keep, worker)
+                nursery.start_soon(self._stand_in, connections)
+                nursery.start_soon(self._tick)
+                await self._all_ready.wait()
+                task_status.started()
+        finally:
+            self._close_listeners()
 
     def advanced(self) -> None:
         """Tell all workers the node's state: a log has advanced."""
@@ -135,6 +167,7 @@ class WorkerProcesses:
     async def stop(self, timeout_s: float) -> None:
         """Have all workers drain, and return when they have ended; kill those that take longer."""
         self.replace_none()
+        self._close_listeners()
         for running in self._running.values():
             running.link.send(Stop())
         with trio.move_on_after(timeout_s + _STOP_GRACE_S):
@@ -163,6 +196,38 @@ class WorkerProcesses:
         self.node.counts = counts_of(self._context, end)
         return self.node.counts
 
+    # --- connections of workers that do not accept
+
+    async def _stand_in(self, connections: Connections) -> None:
+        with self._standing_in:
+            async with trio.open_nursery() as nursery:
+                for worker in self.workers:
+                    nursery.start_soon(
+                        stand_in,
+                        self._listeners[worker.number],
+                        connections,
+                        self._context.reports,
+                        partial(self._serves, worker),
+                        lambda: self._changed,
+                        _TICK_S,
+                    )
+
+    def _serves(self, worker: WorkerProcess) -> bool:
+        """Whether a worker accepts connections, as far as is known."""
+        running = self._running.get(worker.number)
+        if running is None or not worker.is_ready or running.is_draining:
+            return False
+        return not running.is_silent()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _close_listeners(self) -> None:
+        self._standing_in.cancel()
+        for bound_listeners in self._listeners.values():
+            close_listeners(bound_listeners)
+
     # --- one worker
 
     async def _keep(self, worker: WorkerProcess) -> None:
@@ -176,6 +241,8 @@ class WorkerProcesses:
             if trio.current_time() - began > _LIVED_S:
                 delay_s = _DELAY_S[0]
             await trio.sleep(delay_s)
+            if self._is_stopping:
+                return
             delay_s = min(2 * delay_s, _DELAY_S[1])
             worker.restarts += 1
 
@@ -184,13 +251,15 @@ class WorkerProcesses:
         cannot start at the start of the node.
         """
         ours, its = socket.socketpair()
+        bound_listeners = self._listeners[worker.number]
+        start = self._start(worker.number, bound_listeners)
         try:
             with its:
                 process = await trio.lowlevel.open_process(
                     [sys.executable, "-P", "-m", _MODULE, str(its.fileno())],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    pass_fds=(its.fileno(),),
+                    pass_fds=(its.fileno(), *(one.sock.fileno() for one in bound_listeners)),
                     env=_environment(os.environ, sys.path),
                 )
         except BaseException:
@@ -198,7 +267,7 @@ class WorkerProcesses:
             raise
         running = _Running(worker, Link(ours), self._context)
         worker.pid = process.pid
-        running.link.send(self._start(worker.number))
+        running.link.send(start)
         self._running[worker.number] = running
         if self._is_stopping:
             running.link.send(Stop())
@@ -234,20 +303,32 @@ class WorkerProcesses:
             case CountsSent(counts):
                 running.worker.counts = counts
                 running.counted.set()
+            case Draining():
+                running.is_draining = True
+                self._notify()
             case Ready():
                 running.worker.is_ready = True
+                self._notify()
                 if all(one.is_ready for one in self.workers):
                     self._all_ready.set()
             case Failed(problems):
                 running.problems = problems
 
     async def _watch(self, running: _Running, process: trio.Process) -> None:
-        """Kill a process that does not answer. While it loads the image, nothing is asked."""
+        """Report a process that does not answer, and kill it later. While it loads the image,
+        nothing is asked.
+        """
+        was_silent = False
         while True:
             await trio.sleep(_TICK_S)
             if not running.worker.is_ready:
                 running.heard_at = trio.current_time()
-            elif trio.current_time() - running.heard_at > _SILENT_MAX_S:
+            is_silent = running.is_silent()
+            if is_silent and not was_silent:
+                error = f"worker {running.worker.number}, process {process.pid}"
+                self._context.reports.report("worker silent", error=error)
+            was_silent = is_silent
+            if trio.current_time() - running.heard_at > _SILENT_MAX_S:
                 process.kill()
 
     async def _ended(self, running: _Running, process: trio.Process) -> int:
@@ -260,6 +341,7 @@ class WorkerProcesses:
         running.requests.cancel_all()
         running.counted.set()
         running.link.close()
+        self._notify()
         if process.returncode is None:
             process.kill()
         with trio.CancelScope(shield=True):

@@ -1,8 +1,8 @@
 """Runs the program that is graded: starts it, keeps what it prints, and ends all its processes.
 
-A process may leave the process group (``setsid``) and its parent (a second ``fork``). What it
-keeps is its environment, so each start has a mark of its own there, by which Linux shows the
-processes that are left (``/proc``). Elsewhere the process group alone is ended.
+A process may leave the process group (``setsid``) and its parent (a second ``fork``), but it keeps
+its environment. Each start has a mark of its own there, by which Linux shows the processes that are
+left (``/proc``). Elsewhere the process group alone is ended.
 """
 
 from __future__ import annotations

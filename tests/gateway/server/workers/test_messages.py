@@ -33,7 +33,7 @@ def test_start_has_the_whole_configuration() -> None:
         security={"sasl.enabled.mechanisms": "PLAIN"},
     )
     state = NodeState(LogFacts(5, 1, State.STALE), "cluster", audit=LogFacts(1, 0, State.READY))
-    start = Start(2, config, (("SASL", "127.0.0.1", 9092),), state)
+    start = Start(2, config, (("SASL", "127.0.0.1", 9092, 7),), state)
     assert decode(encode(start)[SIZE_BYTES:]) == start
 
 

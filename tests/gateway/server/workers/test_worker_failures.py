@@ -103,6 +103,60 @@ def test_suspended_worker_is_killed_and_replaced(
     run(main)
 
 
+def test_node_accepts_the_connections_of_a_worker_that_hangs_until_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before the worker is killed."""
+    monkeypatch.setattr(worker_processes, "_TICK_S", 0.1)
+    monkeypatch.setattr(worker_processes, "_SILENT_MAX_S", 1e9)
+
+    async def main() -> None:
+        async with served_workers(tmp_path) as served:
+            pid = served.pid()
+            os.kill(pid, signal.SIGSTOP)
+            # Queued at its socket before the node has noticed, and later.
+            for _ in range(2):
+                clients = await served.connections()
+                assert await survivors(clients) == clients
+                await close(clients)
+            assert served.pid() == pid
+            assert served.ready.reports.counts["worker silent"] == 1
+            os.kill(pid, signal.SIGCONT)
+            worker = served.workers.workers[0]
+
+            async def is_back() -> bool:
+                clients = await served.connections()
+                assert await survivors(clients) == clients
+                await served.workers.count()
+                mine = worker.counts.counts.connections.total()
+                await close(clients)
+                return 0 < mine < len(clients)
+
+            while not await is_back():
+                pass
+            assert served.workers.workers[0].restarts == 0
+
+    run(main)
+
+
+def test_connections_that_were_queued_at_a_worker_outlive_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The worker is gone before its silence is noticed.
+    monkeypatch.setattr(worker_processes, "_SILENT_TICKS", 1_000_000)
+
+    async def main() -> None:
+        async with served_workers(tmp_path) as served:
+            pid = served.pid()
+            os.kill(pid, signal.SIGSTOP)
+            clients = await served.connections()
+            os.kill(pid, signal.SIGKILL)
+            assert await survivors(clients) == clients
+            await close(clients)
+
+    run(main)
+
+
 def test_worker_that_cannot_start_ends_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
