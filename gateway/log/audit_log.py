@@ -31,6 +31,7 @@ from gateway.log.segment_index import TIME_ENTRY
 from gateway.log.write_guard import WriteGuard
 from gateway.sizes import MIB
 from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.open_file import read_regular
 from kwire.records import Record, encode_batch
 
 #: A batch holds no more than this of values, bytes, so that a reader need not take more at once.
@@ -314,7 +315,7 @@ class AuditLog:
         )
 
     def _salvage(self, base: int, end_offset: int | None) -> Salvaged:
-        return salvage((self.directory / segment_name(base)).read_bytes(), base, end_offset)
+        return salvage(read_regular(self.directory / segment_name(base)), base, end_offset)
 
     def _replace(self, base: int, salvaged: Salvaged) -> list[str]:
         """Replace a segment by its salvaged bytes. The original is copied first unless all of it
@@ -378,7 +379,7 @@ def _newest(segment: Path) -> int:
     file, the time of its last change.
     """
     with contextlib.suppress(FileNotFoundError):
-        entries = segment.with_suffix(TIME_INDEX_SUFFIX).read_bytes()
+        entries = read_regular(segment.with_suffix(TIME_INDEX_SUFFIX))
         # The last entry has the largest timestamp: ``seal`` added it.
         if len(entries) >= TIME_ENTRY.size:
             return int(TIME_ENTRY.unpack(entries[-TIME_ENTRY.size :])[0])

@@ -15,6 +15,7 @@ from typing import Final
 
 from gateway.log.disk import advice
 from gateway.log.errors import DiskFailed, LogLocked
+from kwire.metadata_log.open_file import open_regular
 
 FILE_NAME: Final = ".lock"
 #: The locks of this process, as (device, inode). POSIX locks do not exclude their own process, and
@@ -36,7 +37,7 @@ class DirectoryLock:
             if self._identity in _held:
                 raise LogLocked(_sentence(directory, "this process"))
             # Never deleted: a second process could lock a file without a name.
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = open_regular(str(path), os.O_RDWR | os.O_CREAT)
             self._lock(path)
         except OSError as error:
             remedy = advice(error, "the file system has to support POSIX locks")

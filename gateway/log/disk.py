@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.log.errors import DiskFailed, SyncFailed
+from kwire.metadata_log.open_file import open_regular
 
 #: Suffix of a file that will replace another one, as in Kafka.
 TEMPORARY: Final = ".tmp"
@@ -93,20 +94,24 @@ class Disk:
     # ---------------------------------------------------------------------------------------------
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and its missing parents, durably. An existing one is no error."""
+        """Make a directory and its missing parents, durably, for their owner alone. An existing
+        one is no error.
+        """
         with doing("make directory", path):
             if path.is_dir():
                 return
             # Parents first, each durable before its child: a crash must not leave a child whose
             # parent is lost.
             self.make_directory(path.parent)
-            path.mkdir(exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
         self.sync_directory(path.parent)
 
     def open(self, path: Path) -> DiskFile:
-        """Open for reading and writing; create an empty file if there is none."""
+        """Open for reading and writing; create an empty file if there is none, for its owner alone:
+        the log has keys of SCRAM users.
+        """
         with doing("open", path):
-            return DiskFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            return DiskFile(path, open_regular(str(path), os.O_RDWR | os.O_CREAT))
 
     def write(self, file: DiskFile, position: int, data: bytes | memoryview) -> None:
         """Write all of ``data`` at ``position``. After a failure a part of it may be in the

@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from kwire.metadata_log.open_file import open_regular, read_regular
+
 #: Name of the file in the log's directory.
 END_CHECKPOINT: Final = "synced-end-offset"
 _BYTES_MAX: Final = 32
@@ -21,9 +23,8 @@ _BYTES_MAX: Final = 32
 def read_end(directory: Path) -> int | None:
     """Return the end offset that was stored last, or None."""
     try:
-        with (directory / END_CHECKPOINT).open("rb") as file:
-            # A longer file is not one of this kind; it fails the test below.
-            text = file.read(_BYTES_MAX)
+        # A longer file is not one of this kind; it fails the test below.
+        text = read_regular(directory / END_CHECKPOINT, _BYTES_MAX)
     except OSError:
         return None
     return int(text) if text.endswith(b"\n") and text[:-1].isdigit() else None
@@ -36,7 +37,9 @@ def write_end(directory: Path, end_offset: int) -> None:
         # Without a sync: a power failure may leave an older offset, which only makes the warning
         # come less often.
         temporary = path.with_name(END_CHECKPOINT + ".tmp")
-        temporary.write_bytes(b"%d\n" % end_offset)
+        file = open_regular(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with open(file, "wb") as opened:
+            opened.write(b"%d\n" % end_offset)
         os.replace(temporary, path)
 
 

@@ -20,6 +20,7 @@ import crc32c
 
 from gateway.log.disk import Disk, DiskFile, doing
 from gateway.log.errors import LogDamaged
+from kwire.metadata_log.open_file import read_regular
 
 FILE_NAME: Final = "high-watermark"
 #: A torn write damages the sectors of one block at most (512 or 4096 bytes), so two slots in blocks
@@ -73,7 +74,7 @@ class HighWatermarkFile:
 
     def _read(self, problems: list[str]) -> list[int]:
         with doing("read", self._path):
-            data = self._path.read_bytes()[:_SIZE] if self._path.exists() else b""
+            data = read_regular(self._path, _SIZE) if self._path.exists() else b""
         # Each by itself: one slot that is damaged does not spoil the other.
         offsets = [parse_slot(data[at : at + BLOCK_BYTES]) for at in (0, BLOCK_BYTES)]
         # A shorter file, or one of zeros, is a new one whose first write was interrupted.

@@ -13,6 +13,7 @@ from typing import Final
 
 from gateway.sizes import MIB
 from kwire.errors import DecodeError
+from kwire.metadata_log.open_file import read_regular
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
 _BYTES_MAX: Final = 16 * MIB
@@ -22,8 +23,7 @@ def read_leader_epochs(path: Path) -> list[tuple[int, int]]:
     """Return (epoch, start offset) pairs, oldest first. Raises OSError, and DecodeError with the
     file as ``path``.
     """
-    with path.open("rb") as file:
-        data = file.read(_BYTES_MAX + 1)
+    data = read_regular(path, _BYTES_MAX + 1)
     try:
         return parse_leader_epochs(data)
     except DecodeError as error:

@@ -31,7 +31,7 @@ from gateway.log.segment_index import OFFSET_ENTRY, TIME_ENTRY
 from gateway.log.snapshot_writer import snapshot_fault
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name
-from kwire.metadata_log.open_file import OpenFile
+from kwire.metadata_log.open_file import OpenFile, read_regular
 from kwire.metadata_log.snapshot_id import SnapshotId
 
 _ANEW: Final = (
@@ -209,8 +209,8 @@ def _last_entries(path: Path, base: int, following: int) -> _Entries | None:
     offsets.
     """
     try:
-        index = path.with_suffix(INDEX_SUFFIX).read_bytes()
-        times = path.with_suffix(TIME_INDEX_SUFFIX).read_bytes()
+        index = read_regular(path.with_suffix(INDEX_SUFFIX))
+        times = read_regular(path.with_suffix(TIME_INDEX_SUFFIX))
     except FileNotFoundError:
         return None
     # A sealed segment has at least one time entry: ``seal`` adds it.

@@ -16,6 +16,7 @@ import javaproperties
 
 from gateway.sizes import KIB
 from kwire.errors import DecodeError
+from kwire.metadata_log.open_file import read_regular
 from kwire.uuid import Uuid
 
 FILE_NAME: Final = "meta.properties"
@@ -37,9 +38,8 @@ def read_meta_properties(path: Path) -> MetaProperties:
     """Read the file. Raises OSError, and DecodeError with the file as ``path`` for anything that
     Kafka would not start with.
     """
-    with path.open("rb") as file:
-        # One byte more than allowed shows that the file is larger.
-        data = file.read(_BYTES_MAX + 1)
+    # One byte more than allowed shows that the file is larger.
+    data = read_regular(path, _BYTES_MAX + 1)
     try:
         return parse_meta_properties(data)
     except DecodeError as error:

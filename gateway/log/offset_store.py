@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from gateway.log.end_checkpoint import read_end, remove_end, write_end
 from gateway.sizes import MIB
 from kwire.errors import DecodeError
+from kwire.metadata_log.open_file import open_regular
 from kwire.records import Header, Record, RecordBatch, decode_batch, encode_batch
 
 #: Directory below the server's own, and the segment in it: Kafka's names.
@@ -89,7 +90,8 @@ class OffsetStore:
         self._end_written_ms = -_END_INTERVAL_MS
         self._size = 0
         self._file = -1
-        directory.mkdir(parents=True, exist_ok=True)
+        for missing in (*reversed(directory.parents), directory):
+            missing.mkdir(mode=0o700, exist_ok=True)
         # Before the first read: another process could be rewriting the file.
         self._lock = _lock(directory)
         try:
@@ -220,7 +222,7 @@ class OffsetStore:
             os.unlink(self._path.with_name(SEGMENT + CLEANED))
         # Before the open, which creates it.
         is_new = not self._path.exists()
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = open_regular(str(self._path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
         data = self._path.read_bytes()
         # Read as a whole: compaction keeps the file within a few times the live records.
         end, damages = self._read(data)

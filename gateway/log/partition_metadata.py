@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kwire.errors import DecodeError
+from kwire.metadata_log.open_file import read_regular
 from kwire.uuid import Uuid
 
 FILE_NAME: Final = "partition.metadata"
@@ -18,8 +19,7 @@ _LINES: Final = re.compile(r"version: *(\S+)\n+topic_id: *(\S+)\s*", re.ASCII)
 
 def read_topic_id(path: Path) -> Uuid:
     """Return the topic id. Raises OSError, and DecodeError with the file as ``path``."""
-    with path.open("rb") as file:
-        data = file.read(_BYTES_MAX)
+    data = read_regular(path, _BYTES_MAX)
     try:
         return parse_topic_id(data)
     except DecodeError as error:

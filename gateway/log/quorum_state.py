@@ -15,6 +15,7 @@ from gateway.log.errors import ElectionGoesBack
 from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.messages.quorum_state_data import QuorumStateData
+from kwire.metadata_log.open_file import read_regular
 
 FILE_NAME: Final = "quorum-state"
 #: A thousand voters take about 15 KB.
@@ -23,9 +24,8 @@ _BYTES_MAX: Final = MIB
 
 def read_quorum_state(path: Path) -> tuple[int, QuorumStateData]:
     """Return (data version, state). Raises OSError, and DecodeError with the file as ``path``."""
-    with path.open("rb") as file:
-        # One byte more than allowed shows that the file is larger.
-        data = file.read(_BYTES_MAX + 1)
+    # One byte more than allowed shows that the file is larger.
+    data = read_regular(path, _BYTES_MAX + 1)
     try:
         return parse_quorum_state(data)
     except DecodeError as error:

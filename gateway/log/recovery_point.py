@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from gateway.log.disk import Disk, DiskFile, doing
+from kwire.metadata_log.open_file import read_regular
 
 FILE_NAME: Final = "recovery-point"
 #: One block for each slot, because a torn write damages one block at most.
@@ -125,8 +126,7 @@ class RecoveryPointFile:
 
 
 def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_SLOTS * _SLOT_BYTES)
+    return read_regular(path, _SLOTS * _SLOT_BYTES)
 
 
 def format_slot(point: RecoveryPoint) -> bytes:

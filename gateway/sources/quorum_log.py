@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.log.errors import LogError, SnapshotNotNewer
@@ -41,6 +40,7 @@ from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.log_partition import EMPTY_LOG, LogPartition
 from gateway.sources.snapshot_locks import LockedSnapshotWriter, SnapshotBusy, SnapshotLocks
 from kwire.errors import DecodeError
+from kwire.metadata_log.open_file import OpenFile
 
 if TYPE_CHECKING:
     from gateway.log.raft_store import RaftStore
@@ -353,6 +353,6 @@ class QuorumLog(LogPartition):
 
     def read_snapshot(self, wanted: SnapshotRange) -> tuple[int, bytes]:
         """Return the size of the file, and its bytes from the position on. Raises OSError."""
-        with open(Path(self.store.directory) / wanted.id.file_name, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            return size, os.pread(file.fileno(), wanted.max_bytes, wanted.position)
+        file = OpenFile(os.path.join(self.store.directory, wanted.id.file_name))
+        size, _ = file.status()
+        return size, os.pread(file.fd, wanted.max_bytes, wanted.position)

@@ -12,6 +12,29 @@ import os
 import stat
 
 
+def open_regular(path: str, flags: int, mode: int = 0o600) -> int:
+    """Open a regular file, and return its descriptor: as ``os.open``, which it never waits in.
+    Raises OSError.
+    """
+    # Without O_NONBLOCK opening a named pipe waits for a writer, perhaps for ever.
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+    kind = os.fstat(fd).st_mode
+    # After the open and by the descriptor: the name may stand for another file by now.
+    if stat.S_ISREG(kind):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(kind):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, "a pipe or device, where a regular file is needed", path)
+
+
+def read_regular(path: os.PathLike[str] | str, most: int | None = None) -> bytes:
+    """Return the first ``most`` bytes of a regular file, all without it. Raises OSError."""
+    file = OpenFile(os.fspath(path))
+    size, _ = file.status()
+    return file.read(0, size if most is None else min(size, most))
+
+
 class OpenFile:
     """``fd``, ``path`` and ``identity`` (device, inode) of an open file, closed with its last
     reference.
@@ -24,14 +47,8 @@ class OpenFile:
         self.path = path
         # First, for ``__del__``, which also runs if the open fails.
         self.fd = -1
-        # Without O_NONBLOCK opening a named pipe waits for a writer, perhaps for ever.
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self.fd = open_regular(path, os.O_RDONLY)
         status = os.fstat(self.fd)
-        # After the open and by the descriptor: the name may stand for another file by now.
-        if stat.S_ISDIR(status.st_mode):
-            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "a pipe or device, where a regular file is needed", path)
         self.identity = (status.st_dev, status.st_ino)
 
     def read(self, position: int, length: int) -> bytes:

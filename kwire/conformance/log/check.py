@@ -24,6 +24,7 @@ from kwire.conformance.log.small_files import (
 from kwire.conformance.log.snapshots import compare, read_snapshot
 from kwire.conformance.outcome import Outcome, Report, Result
 from kwire.conformance.rule import Level
+from kwire.metadata_log.open_file import read_regular
 
 #: Called with (bytes read, bytes in all) after each file.
 Progress = Callable[[int, int], None]
@@ -78,7 +79,7 @@ class _Check:
         return None
 
     def _segment(self, segment: Segment, order: Order, replay: Replay | None) -> Replay | None:
-        data = segment.path.read_bytes()
+        data = read_regular(segment.path)
         is_last = segment == self.files.segments[-1]
         batches: list[tuple[int, int, int]] = []
         for batch in read_batches(self.findings, segment.path, data, may_be_torn=is_last):

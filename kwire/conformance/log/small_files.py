@@ -13,6 +13,7 @@ from typing import Any, Final
 from kwire.conformance.log import rules
 from kwire.conformance.log.findings import Findings
 from kwire.conformance.log.layout import Segment
+from kwire.metadata_log.open_file import read_regular
 from kwire.protocol import METADATA_TOPIC_ID
 
 _BYTES_MAX: Final = 1 << 20
@@ -134,7 +135,7 @@ def check_index(
 
     The file of the active segment is longer than its entries; what is not written is zeros.
     """
-    data = segment.index.read_bytes()
+    data = read_regular(segment.index)
     if more := len(data) % _ENTRY.size:
         findings.damaged(
             rules.OFFSET_INDEX, segment.index, len(data) - more,
@@ -160,5 +161,4 @@ def check_index(
 
 
 def _text(file: Path) -> str:
-    with file.open("rb") as opened:
-        return opened.read(_BYTES_MAX).decode("utf-8", "replace")
+    return read_regular(file, _BYTES_MAX).decode("utf-8", "replace")

@@ -11,6 +11,7 @@ from kwire.conformance.log.batches import ReadBatch, control_records, read_batch
 from kwire.conformance.log.findings import Findings
 from kwire.conformance.log.layout import Snapshot
 from kwire.conformance.log.metadata import Replay
+from kwire.metadata_log.open_file import read_regular
 
 _HEADER: Final = "SNAPSHOT_HEADER"
 _FOOTER: Final = "SNAPSHOT_FOOTER"
@@ -20,7 +21,7 @@ _PLACES_MAX: Final = 3
 
 def read_snapshot(findings: Findings, snapshot: Snapshot) -> Image | None:
     """Return the state of a snapshot, None where it cannot be read whole."""
-    data = snapshot.path.read_bytes()
+    data = read_regular(snapshot.path)
     batches = list(read_batches(findings, snapshot.path, data, may_be_torn=False))
     _check_frame(findings, snapshot, batches)
     replay = Replay(findings)
