@@ -143,6 +143,10 @@ class ListenerKeys:
         "HOST:PORT of /metrics, /livez, /readyz and /status over HTTP; port 0 picks a free "
         "port. Default: not served.",
     )
+    management_cluster_name: str | None = key(
+        None,
+        "What the page calls the cluster. Default: its id alone.",
+    )
     management_allowed_hosts: frozenset[str] = key(
         frozenset,
         "Host names that requests to the management listener may name, besides localhost and "

@@ -84,6 +84,7 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes], list[str]]
     cursor = ViewCursor(log.log_start_offset, log.snapshot_end)
     changes = ChangeIndex(ViewEncoder(log.cluster_id), bytes_max=1 << 62)
     _fold(log, cursor, changes)
+    newest = log.max_timestamp()
     facts = now_json(
         About(installed_version(), None, log.cluster_id, f"log directory {directory.name}"),
         round(1000 * time.time()),
@@ -92,6 +93,7 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes], list[str]]
         cursor.image.metadata_version,
         _leaders(log),
         followed(cursor, changes, 0),
+        latest=None if newest is None else newest.timestamp,
     )
     return facts, _texts(cursor, changes, tree(cursor.image)), [str(one) for one in log.problems]
 

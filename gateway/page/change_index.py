@@ -22,6 +22,7 @@ from gateway.page.rows import (
     line_of,
     row_of,
 )
+from gateway.page.tables import Tables
 from gateway.sizes import MIB
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import DELETED, UPDATED, Change
@@ -65,6 +66,7 @@ class ChangeIndex:
         self.last = -1
         #: Entities by kind, and ``fenced``, ``leaderless``, ``under_replicated``.
         self.counts: Counter[str] = Counter()
+        self.tables = Tables()
         self._encoder = encoder
         self._bytes_max = bytes_max
         self._blocks: list[Block] = []
@@ -76,6 +78,7 @@ class ChangeIndex:
     def add(self, change: Change) -> None:
         """Keep a change behind all others."""
         self._count(change)
+        self.tables.add(change)
         self._tail_offsets.append(change.offset)
         self._tail_rows.append(row_of(change))
         self._tail_lines.append(line_of(change, self._encoder))

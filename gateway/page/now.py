@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 
 class About(NamedTuple):
-    """The server, and where its log comes from. ``node`` is None in a report."""
+    """The server, and where its log comes from. ``node`` is None in a report; ``name`` is what
+    people call the cluster.
+    """
 
     version: str
     node: int | None
     cluster: str
     source: str
+    name: str | None = None
 
 
 class LogEnd(NamedTuple):
@@ -42,15 +45,18 @@ def now_json(
     changes: Mapping[str, Any] | None,
     *,
     available: bool = True,
+    latest: int | None = None,
     quorum: Mapping[str, Any] | None = None,
     problem: str | None = None,
 ) -> dict[str, Any]:
     """Return the document. ``level`` is that of metadata.version, 0 for none. ``available``: the
-    log leads to a state. ``quorum`` is described, or ``problem`` says why not.
+    log leads to a state. ``latest`` is the largest timestamp in it, ms. ``quorum`` is described, or
+    ``problem`` says why not.
     """
     return {
         **about._asdict(),
         "time": time_ms,
+        "latest": latest,
         "readiness": readiness,
         "log": log._asdict(),
         "metadataVersion": (release_of(level) or str(level)) if level else None,

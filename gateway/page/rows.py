@@ -4,12 +4,14 @@ A row is short, because the page holds all rows: ``[offset, number, time, kind, 
 ``offset`` and ``number`` are the two parts of the change's offset in the view topics, ``time`` is
 in ms since 1970, ``kind`` the position in ``KIND_NAMES``. A partition's row goes on with the leader
 before and after, the ISR before and after, and the replicas; a broker's with its state before and
-after. In full a change is the value of ``__cluster_metadata.changes``.
+after. The last member of a row says what changed; that of a partition only where leader and ISR do
+not. In full a change is the value of ``__cluster_metadata.changes``.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 from gateway.view_topics import CHANGES
@@ -24,6 +26,9 @@ KIND_NAMES: Final = tuple(kind.kind for kind in KINDS)
 _NUMBERS: Final = {kind.kind: number for number, kind in enumerate(KINDS)}
 #: States of a broker in a row.
 ABSENT, FENCED, ACTIVE, SHUTTING_DOWN = range(4)
+#: Characters of the text of a row that says what changed, and of one value in it.
+_TEXT_MAX: Final = 160
+_VALUE_MAX: Final = 60
 _NUMBER_MASK: Final = (1 << offsets.INDEX_BITS) - 1
 _json: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -41,8 +46,11 @@ def row_of(change: Change) -> bytes:
     ]
     if kind.kind == "partition":
         row += _partition(before, after)
+        if before is None or after is None or row[6] != row[7] or row[8] != row[9]:
+            return _json(row).encode("ascii")
     elif kind.kind == "broker":
         row += [broker_state(before), broker_state(after)]
+    row.append(what_changed(kind, before, after))
     return _json(row).encode("ascii")
 
 
@@ -84,6 +92,41 @@ def title(kind: Kind, state: State) -> str:
             return "producer ids"
         case _:
             return " ".join(map(str, kind.name(state)))
+
+
+def what_changed(kind: Kind, before: State | None, after: State | None) -> str:
+    """Return the fields that differ as text, ``retention.ms 1000 → 2000``; of an entity that is
+    new, its fields. Secrets are redacted.
+    """
+    if after is None:
+        return ""
+    was, now = ({} if state is None else kind.fields(state) for state in (before, after))
+    was, now = (
+        {name: value for name, value in one.items() if name not in (*kind.key_fields, "id")}
+        for one in (was, now)
+    )
+    text = ", ".join(_differences(was, now, is_new=before is None))
+    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}\u2026"
+
+
+def _differences(was: dict[str, Any], now: dict[str, Any], *, is_new: bool) -> Iterator[str]:
+    for name in {**was, **now}:
+        old, new = was.get(name), now.get(name)
+        if old == new:
+            continue
+        if isinstance(new, dict) and isinstance(old, dict | None):
+            yield from _differences(old or {}, new, is_new=is_new or old is None)
+        elif not is_new:
+            yield f"{name} {_short(old)} \u2192 {_short(new)}"
+        elif new not in ([], False, ""):
+            yield f"{name} {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else _json(value)
+    return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}\u2026"
 
 
 def broker_state(broker: Any) -> int:

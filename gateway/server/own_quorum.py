@@ -110,10 +110,9 @@ class OwnQuorum:
         self._log = log
         self._reports = reports
         self._find_lockout: _FindLockout | None = partial(lockout_of, config, how.security)
+        indexes = config.authorizer_class_name is not None
         self.loader = MetadataLoader(
-            log.store.directory,
-            index_acls=config.authorizer_class_name is not None,
-            counts_cluster=config.management_listener is not None,
+            log.store.directory, index_acls=indexes, counts_cluster=bool(config.management_listener)
         )
         self.authorizer = authorizer_of(config, self.loader, itself=_THIS_NODE.principal)
         how_often = SnapshotSettings(

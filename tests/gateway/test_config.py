@@ -32,6 +32,7 @@ OTHER = {
     "quorum.history": "false",
     "metadata.log.fsync": "false",
     "management.listener": "127.0.0.1:0",
+    "management.cluster.name": "payments",
     "management.allowed.hosts": "kwire.example,.svc.cluster.local",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin;User:CN=node",

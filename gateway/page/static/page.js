@@ -43,6 +43,8 @@ function span(ms) {
   return `${(ms / 86400e3).toFixed(1)} days`;
 }
 
+const counted = (count, one, more = `${one}s`) => `${number(count)} ${count === 1 ? one : more}`;
+
 const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -76,6 +78,9 @@ const server = {
   changes: (after) => ask("api/changes", { after }),
   change: (index) => ask("api/change", { offset: changes.place(index) }),
   state: (path, { at = "", start = 0, text = "" } = {}) => ask("api/state", { path: JSON.stringify(path), at, start, text }),
+  topics: (wanted) => ask("api/topics", wanted),
+  brokers: (wanted) => ask("api/brokers", wanted),
+  partitions: (wanted) => ask("api/partitions", wanted),
   difference: (before, after) => ask("api/difference", { before, after }),
   apis: () => ask("api/apis"),
   fields: (api, version) => ask("api/fields", { api, version }),
@@ -117,7 +122,56 @@ const report = {
     });
     return { path, offset: now.log.end, total: names.length, start, entries };
   },
+  /** The partitions in the tree, each with its topic's name. */
+  async all() {
+    const { topics } = await unpacked("tree");
+    return Object.entries((topics || {}).byName || {}).flatMap(([topic, node]) => Object.entries(node)
+      .filter(([, one]) => one !== null && typeof one === "object" && !Array.isArray(one))
+      .map(([partition, one]) => ({ ...one, topic, partition: Number(partition) })));
+  },
+  async topics(wanted) {
+    const tree = await unpacked("tree"), rows = new Map();
+    for (const name of Object.keys((tree.topics || {}).byName || {})) {
+      rows.set(name, { name, partitions: 0, factor: new Set(), leaders: new Set(), offline: 0, under: 0,
+        configs: (tree.configs || {})[`TOPIC:${name}`] || {} });
+    }
+    for (const one of await report.all()) {
+      const row = rows.get(one.topic);
+      row.partitions++;
+      row.factor.add(one.replicas.length);
+      if (one.leader < 0) row.offline++; else row.leaders.add(one.leader);
+      if (one.isr.length < one.replicas.length) row.under++;
+    }
+    return part([...rows.values()].map((row) => ({ ...row, factor: [...row.factor].sort(), leaders: row.leaders.size })), wanted);
+  },
+  async brokers(wanted) {
+    const { cluster } = await unpacked("tree"), all = await report.all();
+    const count = (holds) => all.filter(holds).length;
+    return part(Object.entries(cluster.brokers || {}).map(([name, one]) => ({
+      name, id: one.id, rack: one.rack, state: one.fenced ? 1 : one.inControlledShutdown ? 3 : 2,
+      address: one.listeners.map(({ host, port }) => `${host}:${port}`).join(", "),
+      partitions: count(({ replicas }) => replicas.includes(one.id)), leaders: count(({ leader }) => leader === one.id),
+      out: count(({ replicas, isr }) => replicas.includes(one.id) && !isr.includes(one.id)),
+    })), wanted);
+  },
+  async partitions({ topic = "", only = "", start = 0 }) {
+    const holds = topic ? (one) => one.topic === topic : only === "offline" ? (one) => one.leader < 0
+      : only === "under" ? (one) => one.isr.length < one.replicas.length : (one) => one.replicas.includes(Number(only));
+    const found = (await report.all()).filter(holds), { configs } = await unpacked("tree");
+    return { total: found.length, start, rows: found.slice(start, start + PAGE_ROWS), configs: (configs || {})[`TOPIC:${topic}`] || {} };
+  },
 };
+
+const PAGE_ROWS = 100;
+
+/** The part of a table that is wanted, as a server gives it. */
+function part(rows, { sort = "name", order = "", start = 0, text = "" }) {
+  const found = rows.filter(({ name }) => name.toLowerCase().includes(text.toLowerCase()));
+  const key = (row) => (sort === "configs" ? Object.keys(row.configs).length : Array.isArray(row[sort]) ? row[sort][0] : row[sort]);
+  const compare = (a, b) => (typeof key(a) === "number" ? key(a) - key(b) : 0) || String(key(a)).localeCompare(String(key(b)), "en", { numeric: true });
+  found.sort((a, b) => (order === "desc" ? -1 : 1) * compare(a, b));
+  return { total: found.length, start: Number(start), rows: found.slice(Number(start), Number(start) + PAGE_ROWS) };
+}
 
 const kept = new Map();
 
@@ -145,13 +199,15 @@ class Changes {
     this.kinds = new Set();
     this.names = [];
     this.numbers = new Map();
+    this.texts = []; // what changed: many changes have the same text
+    this.textNumbers = new Map();
     this.replicas = new ReplicaHistory();
     this.grow(4096);
   }
 
   grow(size) {
     for (const [name, type] of [["offset", Float64Array], ["part", Uint32Array], ["time", Float64Array],
-      ["kind", Uint8Array], ["op", Uint8Array], ["name", Uint32Array]]) {
+      ["kind", Uint8Array], ["op", Uint8Array], ["name", Uint32Array], ["text", Uint32Array]]) {
       const before = this[name];
       this[name] = new type(size);
       if (before) this[name].set(before);
@@ -162,17 +218,14 @@ class Changes {
     const index = this.count;
     if (index === this.offset.length) this.grow(2 * index);
     const [offset, part, time, kind, op, name] = row;
-    let known = this.numbers.get(name);
-    if (known === undefined) {
-      known = this.names.push(name) - 1;
-      this.numbers.set(name, known);
-    }
     this.offset[index] = offset;
     this.part[index] = part;
     this.time[index] = time;
     this.kind[index] = kind;
     this.op[index] = "cudr".indexOf(op);
-    this.name[index] = known;
+    this.name[index] = numbered(name, this.names, this.numbers);
+    const text = kind === partitionKind ? partitionText(row) : row[kind === brokerKind ? 8 : 6];
+    this.text[index] = numbered(text || "", this.texts, this.textNumbers);
     if (kind === partitionKind) this.replicas.partition(time, name, row);
     else if (kind === brokerKind) this.replicas.broker(time, name, row);
     if (time >= 0 && time < this.first) this.first = time;
@@ -195,18 +248,44 @@ class Changes {
     return low < this.count && this.offset[low] === offset ? low : -1;
   }
 
-  /** The first and the last time, ms. */
+  /** The first time and the last, ms: that of the log's last record, and a little more, so that what
+   * the last change began is seen.
+   */
   span() {
-    return this.first > this.latest ? [0, 1] : [this.first, Math.max(this.latest, this.first + 1)];
+    if (this.first > this.latest) return [0, 1];
+    const end = Math.max(this.latest, now.latest || 0, this.first + 1);
+    return [this.first, end + Math.max(1, (end - this.first) / 50)];
   }
 }
+
+/** The number of a text among those that are kept once. */
+function numbered(text, texts, numbers) {
+  let known = numbers.get(text);
+  if (known === undefined) numbers.set(text, known = texts.push(text) - 1);
+  return known;
+}
+
+const node = (id) => (id < 0 ? "none" : String(id));
+
+/** What changed in a partition. */
+function partitionText([, , , , , , wasLeader, leader, wasIsr, isr, replicas, other]) {
+  if (leader === null) return "";
+  if (wasLeader === null) return `leader ${node(leader)}, replicas ${replicas.join(" ")}`;
+  const told = [];
+  if (leader !== wasLeader) told.push(`leader ${node(wasLeader)} \u2192 ${node(leader)}`);
+  if (String(isr) !== String(wasIsr)) told.push(`ISR ${wasIsr.join(" ") || "empty"} \u2192 ${isr.join(" ") || "empty"}`);
+  return told.length ? `${told.join(", ")}; replicas ${replicas.join(" ")}` : other;
+}
+
+const FINE = 0, ONE_OUT = 1, MORE_OUT = 2, OFFLINE = 3; // troubles of a partition
 
 /** The lives of brokers, moves of leaders, and partitions that lacked replicas. */
 class ReplicaHistory {
   constructor() {
     this.brokers = new Map(); // name -> [time, state] of each change
     this.partitions = new Map(); // name -> changes, replicas that are out now, brokers that left or returned
-    this.moves = []; // times
+    this.moves = []; // times at which a leader moved to another broker
+    this.losses = []; // and at which a partition lost its leader
     this.flapping = new Map(); // broker -> how often it left an ISR and returned
   }
 
@@ -216,14 +295,18 @@ class ReplicaHistory {
   }
 
   partition(time, name, [, , , , , , leaderBefore, leaderAfter, isrBefore, isrAfter, replicas]) {
-    if (leaderBefore !== null && leaderAfter !== null && leaderBefore !== leaderAfter) this.moves.push(time);
+    if (leaderBefore >= 0 && leaderAfter !== null && leaderBefore !== null && leaderBefore !== leaderAfter) {
+      (leaderAfter < 0 ? this.losses : this.moves).push(time);
+    }
     const out = isrAfter === null ? [] : replicas.filter((id) => !isrAfter.includes(id));
+    const trouble = leaderAfter === null ? FINE : leaderAfter < 0 ? OFFLINE : Math.min(out.length, MORE_OUT);
     let partition = this.partitions.get(name);
     if (partition === undefined) {
-      if (out.length === 0) return;
+      if (trouble === FINE) return;
       this.partitions.set(name, partition = { changes: [], brokers: new Set() });
     }
-    partition.changes.push([time, out.length]);
+    partition.changes.push([time, trouble]);
+    partition.trouble = trouble;
     partition.out = out;
     partition.replicas = isrAfter === null ? 0 : replicas.length;
     if (isrBefore === null || isrAfter === null) return;
@@ -303,6 +386,7 @@ async function poll() {
     showHealth(null);
     showAbout();
     showQuorum();
+    showTimePass();
   } catch (error) {
     showHealth(error);
   }
@@ -331,6 +415,8 @@ function showHealth(error) {
 
 function showAbout() {
   const where = source.isLive ? `node ${now.node}, source ${now.source}` : now.source;
+  const title = now.name || "kwire";
+  if ($("title").textContent !== title) $("title").textContent = document.title = title;
   const text = `cluster ${now.cluster}, ${where}, offset ${number(now.log.end)}, kwire ${now.version}`;
   if ($("about").textContent !== text) $("about").textContent = text;
 }
@@ -342,25 +428,25 @@ function showQuorum() {
   const quorum = now.quorum, counts = now.changes ? now.changes.counts : {};
   const count = (name) => counts[name] || 0;
   const figures = [
-    ["leader", "leader", quorum && quorum.leader >= 0 ? quorum.leader : now.leaders[0] ? now.leaders[0].leader : null],
-    ["epoch", "epoch", quorum ? quorum.epoch : now.log.epoch],
-    ["end", "high watermark", now.log.end],
-    ["version", "metadata.version", now.metadataVersion],
-    ["topic", "topics", count("topic")],
-    ["partition", "partitions", count("partition")],
-    ["leaderless", "without a leader", count("leaderless")],
-    ["under_replicated", "under-replicated", count("under_replicated")],
-    ["broker", "brokers", count("broker")],
-    ["fenced", "fenced brokers", count("fenced")],
-    ["config", "resources with configs", count("config")],
-    ["acl", "ACLs", count("acl")],
-    ["user", "SCRAM users", count("user")],
-    ["quota", "quotas", count("quota")],
-    ["token", "delegation tokens", count("token")],
+    ["leaderless", "offline partitions", count("leaderless"), { view: "topics", only: "offline" }],
+    ["under_replicated", "under-replicated", count("under_replicated"), { view: "topics", only: "under" }],
+    ["fenced", "fenced brokers", count("fenced"), { view: "brokers", sort: "state" }],
+    ["leader", "controller", quorum && quorum.leader >= 0 ? quorum.leader : now.leaders[0] ? now.leaders[0].leader : null, { view: "quorum", to: "leaders" }],
+    ["epoch", "epoch", quorum ? quorum.epoch : now.log.epoch, { view: "quorum", to: "leaders" }],
+    ["end", "high watermark", now.log.end, { view: "timeline" }],
+    ["version", "metadata version", now.metadataVersion, { view: "state", path: "features" }],
+    ["topic", "topics", count("topic"), { view: "topics" }],
+    ["partition", "partitions", count("partition"), { view: "topics", sort: "partitions", order: "desc" }],
+    ["broker", "brokers", count("broker"), { view: "brokers" }],
+    ["config", "resources with configs", count("config"), { view: "state", path: "configs" }],
+    ["acl", "ACLs", count("acl"), { view: "state", path: "acls" }],
+    ["user", "SCRAM users", count("user"), { view: "state", path: "scram" }],
+    ["quota", "quotas", count("quota"), { view: "state", path: "clientQuotas" }],
+    ["token", "delegation tokens", count("token"), { view: "state", path: "delegationToken" }],
   ];
   const bad = new Set(["leaderless", "under_replicated", "fenced"]);
-  $("figures").replaceChildren(...figures.map(([key, label, value]) => el("div",
-    { "data-figure": key, class: bad.has(key) && value > 0 ? "problem" : null },
+  $("figures").replaceChildren(...figures.map(([key, label, value, link]) => el("a",
+    { "data-figure": key, class: bad.has(key) && value > 0 ? "problem" : null, href: `#${new URLSearchParams(link)}` },
     el("b", {}, typeof value === "number" ? (key === "leader" ? String(value) : number(value)) : value || "none"), el("span", {}, label))));
   const problem = now.available ? now.quorumProblem : "The log begins after offset 0, and is served without a snapshot: there is no state.";
   $("quorum-problem").textContent = problem || "";
@@ -387,12 +473,142 @@ function showReplicas(quorum) {
   }));
 }
 
+// ---------------------------------------------------------------------------- tables of topics and brokers
+
+const BROKER_STATES = ["not registered", "fenced", "active", "shutting down"];
+const STATE_CLASSES = ["problem", "problem", "", "warned"];
+const link = (text, to, kind = null) => el("a", { href: `#${new URLSearchParams(to)}`, class: kind }, text);
+const ids = (some) => some.join(" ") || "none";
+const changesOf = (name) => link("changes", { view: "timeline", name });
+const nodeLink = (id) => (id < 0 ? el("span", { class: "problem" }, "none") : link(String(id), { view: "topics", only: id }));
+
+/** The columns of the tables: key, label, cell of a row, class. Without a key a column is not sorted. */
+const COLUMNS = {
+  topics: [
+    ["name", "Topic", (row) => link(row.name, { view: "topics", topic: row.name })],
+    ["partitions", "Partitions", (row) => number(row.partitions), "number"],
+    ["factor", "Replicas", (row) => row.factor.join(", ") || "0", "number"],
+    ["leaders", "Leaders", (row) => number(row.leaders), "number optional"],
+    ["offline", "Offline", (row) => (row.offline ? el("b", { class: "problem" }, number(row.offline)) : "0"), "number"],
+    ["under", "Under-replicated", (row) => (row.under ? el("b", { class: "warned" }, number(row.under)) : "0"), "number optional"],
+    ["configs", "Configs", (row) => configText(row.configs), "configs"],
+    [null, "", (row) => changesOf(row.name), "optional"],
+  ],
+  brokers: [
+    ["name", "Broker", (row) => link(String(row.id), { view: "topics", only: row.id })],
+    ["state", "State", (row) => el("span", { class: STATE_CLASSES[row.state] }, BROKER_STATES[row.state])],
+    ["rack", "Rack", (row) => row.rack || el("span", { class: "dim" }, "none")],
+    ["partitions", "Replicas", (row) => number(row.partitions), "number"],
+    ["leaders", "Leads", (row) => number(row.leaders), "number"],
+    ["out", "Out", (row) => (row.out ? el("b", { class: "warned" }, number(row.out)) : "0"), "number"],
+    [null, "Address", (row) => row.address, "optional"],
+    [null, "", (row) => changesOf(`broker ${row.id}`), "optional"],
+  ],
+  partitions: [
+    [null, "Partition", (row) => link(`${row.topic}-${row.partition}`, { view: "timeline", name: `${row.topic}-${row.partition}` })],
+    [null, "Leader", (row) => nodeLink(row.leader), "number"],
+    [null, "Replicas", (row) => ids(row.replicas)],
+    [null, "ISR", (row) => ids(row.isr)],
+    [null, "ELR", (row) => ids(row.elr), "optional"],
+    [null, "", (row) => trouble(row)],
+  ],
+};
+
+function configText(configs) {
+  const names = Object.entries(configs).flatMap(([name, value], i) => [i ? ", " : "", el("code", {}, `${name}=${value}`)]);
+  return el("span", {}, ...names);
+}
+
+function trouble({ leader, isr, replicas }) {
+  if (leader < 0) return el("b", { class: "problem" }, `offline, ${isr.length} of ${replicas.length} in the ISR`);
+  if (isr.length < replicas.length) return el("span", { class: "warned" }, `${isr.length} of ${replicas.length} in the ISR`);
+  return null;
+}
+
+const table = { wanted: {}, asked: "", last: null, at: 0 }; // what the link wants, and what is shown
+
+/** Shows the table of the present section; ``again``: when there were changes since it was shown. */
+async function showTable(again = false) {
+  const view = current.view, wanted = table.wanted;
+  if (!["topics", "brokers"].includes(view) || !now || !now.changes) return;
+  const asked = JSON.stringify([view, wanted]), last = now.changes.last;
+  if (again && asked === table.asked && (last === table.last || Date.now() - table.at < 2000)) return;
+  Object.assign(table, { asked, last, at: Date.now() });
+  const isList = view === "topics" && Boolean(wanted.topic || wanted.only);
+  try {
+    const found = await source[isList ? "partitions" : view](wanted);
+    if (asked === table.asked) fillTable(view, isList ? "partitions" : view, wanted, found);
+  } catch (error) {
+    $(`${view}-said`).textContent = error.message;
+  }
+}
+
+function fillTable(view, kind, wanted, found) {
+  const sort = wanted.sort || "name", columns = COLUMNS[kind];
+  $(`${view}-table`).tHead.replaceChildren(el("tr", {}, ...columns.map(([key, label, , how = ""]) => {
+    const isSorted = key === sort && kind !== "partitions";
+    const order = isSorted && wanted.order !== "desc" ? "desc" : isSorted || ["name", "rack", "state"].includes(key) ? "" : "desc";
+    const sorting = () => go({ ...wanted, view, sort: key, order, start: 0 });
+    return el("th", { class: how, "aria-sort": isSorted ? (wanted.order === "desc" ? "descending" : "ascending") : null },
+      key === null ? label : el("button", { type: "button", on: { click: sorting } }, label));
+  })));
+  $(`${view}-table`).tBodies[0].replaceChildren(...found.rows.map((row) => el("tr", {},
+    ...columns.map(([, , cell, how = ""]) => el("td", { class: how }, cell(row))))));
+  const end = found.start + found.rows.length, to = (start) => ({ ...wanted, view, start });
+  $(`${view}-said`).textContent = found.total > found.rows.length
+    ? `${number(found.start + 1)} to ${number(end)} of ${number(found.total)} ${kind}` : counted(found.total, kind.slice(0, -1));
+  $(`${view}-pages`).replaceChildren(
+    ...(found.start > 0 ? [link("\u2190 before", to(Math.max(0, found.start - PAGE_ROWS)))] : []),
+    ...(end < found.total ? [link("next \u2192", to(end))] : []));
+  if (view === "topics") aboutTopics(wanted, found);
+}
+
+/** The heading of the section of topics: what the list is of. */
+function aboutTopics({ topic, only }, found) {
+  const lists = { offline: "Offline partitions", under: "Under-replicated partitions" };
+  $("topics-title").textContent = topic ? `Topic ${topic}` : only ? lists[only] || `Partitions on broker ${only}` : "Topics";
+  $("topics-text").parentElement.hidden = Boolean(topic || only);
+  for (const one of document.querySelectorAll(".chips a")) {
+    const { only: its } = Object.fromEntries(new URLSearchParams(one.hash.slice(1)));
+    if (!topic && its === only) one.setAttribute("aria-current", "true"); else one.removeAttribute("aria-current");
+  }
+  const changes = topic ? ["Changes: ", link("of the topic and its partitions", { view: "timeline", name: topic }), ", ",
+    link("of its configs", { view: "timeline", name: `TOPIC:${topic}` })]
+    : only && !lists[only] ? [link("Changes of the broker", { view: "timeline", name: `broker ${only}` })] : [];
+  const configs = topic ? Object.entries(found.configs).map(([name, value]) => el("li", {}, el("code", {}, `${name}=${value}`))) : [];
+  $("topics-about").replaceChildren(el("p", {}, ...changes), el("ul", {}, ...configs));
+}
+
+/** Goes to a place of the page by its link. */
+function go(to) {
+  const given = Object.entries(to).filter(([, value]) => value !== "" && value !== undefined && value !== 0);
+  location.hash = `#${new URLSearchParams(given)}`;
+}
+
+function startTables() {
+  for (const view of ["topics", "brokers"]) {
+    let wait = null;
+    $(`${view}-form`).addEventListener("submit", (event) => event.preventDefault());
+    $(`${view}-text`).addEventListener("input", () => {
+      clearTimeout(wait);
+      wait = setTimeout(() => {
+        table.wanted = { ...table.wanted, text: $(`${view}-text`).value, start: 0 };
+        showTable();
+        writeHash();
+      }, 200);
+    });
+  }
+  watchers.push(() => showTable(true));
+  setInterval(() => { if (document.visibilityState === "visible") showTable(true); }, 1000);
+}
+
 // ---------------------------------------------------------------------------- timeline
 
-const LANE_HEIGHT = 22, ROW_HEIGHT = 24;
+const LANE_HEIGHT = 22, AXIS_HEIGHT = 16;
+const ROW_HEIGHT = matchMedia("(max-width: 600px)").matches ? 44 : 24; // as page.css has it
 const ROWS_MAX = 1e6; // browsers lay out no element that is higher than some 30 million pixels
 const MINUTE_MS = 60e3, HOUR_MS = 3600e3, DAY_MS = 86400e3;
-const timeline = { from: null, to: null, name: "", found: new Uint32Array(0), selected: -1, lanes: [] };
+const timeline = { from: null, to: null, name: "", found: new Uint32Array(0), seen: 0, selected: -1, lanes: [] };
 
 /** The span that is shown: chosen, or all. */
 function timelineSpan() {
@@ -406,26 +622,29 @@ function filterTimeline() {
   const [from, to] = timelineSpan(), all = timeline.from === null;
   const found = new Uint32Array(changes.count);
   let count = 0;
-  for (let i = 0; i < changes.count; i++) {
+  for (let i = changes.count - 1; i >= 0; i--) { // the newest first
     if (matches[changes.name[i]] && (all || (changes.time[i] >= from && changes.time[i] <= to))) found[count++] = i;
   }
+  // Who reads further down stays there; who is at the top sees what is new.
+  const more = timeline.found.length && changes.count > timeline.seen ? count - timeline.found.length : 0;
   timeline.found = found.subarray(0, count);
+  timeline.seen = changes.count;
   timeline.lanes = LANES.map(([label, kinds]) => [label, kinds.map((kind) => now.kinds.indexOf(kind))])
     .filter(([, kinds]) => kinds.some((kind) => changes.kinds.has(kind)));
   drawLanes();
   const start = parseInt(now.changes ? now.changes.start : "0", 10);
   $("found").textContent = `${number(count)} of ${number(changes.count)} changes`
-    + (count > ROWS_MAX ? `; the first ${number(ROWS_MAX)} are in the list` : "")
+    + (count > ROWS_MAX ? `; the newest ${number(ROWS_MAX)} are in the list` : "")
     + (start > 0 ? `; those before offset ${number(start)} are no longer kept` : "");
   $("span").textContent = changes.count ? `${clock(from)} to ${clock(to)} UTC (${span(to - from)})` : "";
   $("list-space").style.height = `${Math.min(count, ROWS_MAX) * ROW_HEIGHT}px`;
+  if (more > 0 && $("list").scrollTop > 0) $("list").scrollTop += more * ROW_HEIGHT;
   drawList();
 }
 
 function drawLanes() {
   const lanes = timeline.lanes;
-  $("lane-names").replaceChildren(...lanes.map(([label]) => el("div", {}, label)));
-  const { context, width, height } = drawing($("canvas"), Math.max(1, lanes.length) * LANE_HEIGHT);
+  const { context, width, height } = drawing($("canvas"), Math.max(1, lanes.length) * LANE_HEIGHT + AXIS_HEIGHT);
   const columns = Math.max(1, Math.floor(width)), [from, to] = timelineSpan();
   const lane = new Int8Array(now.kinds.length).fill(-1);
   lanes.forEach(([, kinds], y) => kinds.forEach((kind) => { if (kind >= 0) lane[kind] = y; }));
@@ -439,6 +658,10 @@ function drawLanes() {
     ops[cell] |= 1 << changes.op[i];
     counts[cell]++;
   }
+  const totals = lanes.map((_, y) => counts.subarray(y * columns, (y + 1) * columns).reduce((sum, one) => sum + one, 0));
+  $("lane-names").replaceChildren(...lanes.map(([label], y) => el("div", { title: `${label}: ${number(totals[y])} changes` },
+    label, el("b", { class: "dim" }, ` ${number(totals[y])}`))));
+  if (changes.count) drawAxis(context, from, to, width, height - AXIS_HEIGHT, true);
   const [created, updated, deleted, read] = ["--good", "--accent", "--bad", "--soft"].map(colour);
   for (let cell = 0; cell < ops.length; cell++) {
     if (!ops[cell]) continue;
@@ -449,6 +672,23 @@ function drawLanes() {
   if (timeline.selected >= 0) {
     context.fillStyle = colour("--ink");
     context.fillRect((changes.time[timeline.selected] - from) * scale, 0, 1, height);
+  }
+}
+
+/** Draws times below what a canvas shows, as far apart as their texts need; ``grid``: with lines above them. */
+function drawAxis(context, from, to, width, top, grid = false) {
+  const sizes = [1e3, 5e3, 15e3, 30e3, MINUTE_MS, 2 * MINUTE_MS, 5 * MINUTE_MS, 15 * MINUTE_MS, HOUR_MS, 3 * HOUR_MS, 12 * HOUR_MS, DAY_MS, 7 * DAY_MS,
+    30 * DAY_MS, 90 * DAY_MS, 365 * DAY_MS, 3650 * DAY_MS];
+  const size = sizes.find((one) => (to - from) / one * 76 <= width) || 36500 * DAY_MS;
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "bottom";
+  for (let time = Math.ceil(from / size) * size; time <= to; time += size) {
+    const x = Math.round((time - from) / (to - from) * (width - 1)), text = clock(time);
+    context.fillStyle = colour("--line");
+    context.fillRect(x, grid ? 0 : top, 1, grid ? top + 4 : 4);
+    context.fillStyle = colour("--soft");
+    const label = size >= DAY_MS ? text.slice(0, 10) : size >= MINUTE_MS ? text.slice(11, 16) : text.slice(11);
+    if (x + context.measureText(label).width + 3 < width) context.fillText(label, x + 3, top + AXIS_HEIGHT);
   }
 }
 
@@ -464,6 +704,7 @@ function drawList() {
       on: { click: () => select(position) } },
       el("span", { class: "time" }, time), el("span", { class: `op-${OPS[op]}` }, SIGNS[op]),
       el("span", { class: "what" }, now.kinds[changes.kind[i]]), el("span", { class: "name" }, changes.names[changes.name[i]]),
+      el("span", { class: "change" }, changes.texts[changes.text[i]] || (OPS[op] === "d" ? "deleted" : OPS[op] === "c" ? "created" : "")),
       el("span", { class: "offset" }, String(changes.offset[i])));
     row.style.top = `${position * ROW_HEIGHT}px`;
     rows.push(row);
@@ -547,6 +788,7 @@ function startTimeline() {
   $("earlier").addEventListener("click", () => move(-0.5));
   $("later").addEventListener("click", () => move(0.5));
   $("all").addEventListener("click", () => look(null, null));
+  $("newest").addEventListener("click", () => { $("list").scrollTop = 0; drawList(); });
   const keys = { ArrowLeft: () => move(-0.2), ArrowRight: () => move(0.2), "+": () => zoom(0.5), "=": () => zoom(0.5),
     "-": () => zoom(2), Home: () => look(null, null) };
   canvas.addEventListener("keydown", (event) => {
@@ -600,7 +842,6 @@ function pick(x, y) {
 // ---------------------------------------------------------------------------- replicas and brokers
 
 const STRIPS_MAX = 60;
-const BROKER_STATES = ["not registered", "fenced", "active", "shutting down"];
 const BROKER_COLOURS = ["--line", "--bad", "--good", "--warn"];
 
 function drawReplicas() {
@@ -608,18 +849,20 @@ function drawReplicas() {
   const byNumber = ([a], [b]) => a.localeCompare(b, "en", { numeric: true });
   showStrips($("lifelines"), from, to, paint, [...changes.replicas.brokers].sort(byNumber).map(([label, values]) => {
     const fenced = values.filter(([, one], i) => one === 1 && i > 0 && values[i - 1][1] > 1).length;
-    return { label, values, note: `${BROKER_STATES[values.at(-1)[1]]}, times fenced: ${number(fenced)}` };
+    return { label, values, note: BROKER_STATES[values.at(-1)[1]] + (fenced ? `, was fenced ${number(fenced)}\u00d7` : ""), to: { view: "timeline", name: label } };
   }));
-  drawMoves(changes.replicas.moves, from, to);
+  drawMoves(changes.replicas, from, to);
   drawHeat(changes.replicas, from, to);
 }
 
 /** Shows strips: a label, a canvas with a colour for each value, from its time to the next, a note. */
 function showStrips(into, from, to, paint, strips) {
   const canvases = strips.map(({ label, note }) => el("canvas", { role: "img", "aria-label": `${label}: ${note}`, title: note }));
-  into.replaceChildren(...strips.flatMap(({ label, note, run }, i) => [
-    run ? el("button", { class: "link label", title: label, on: { click: run } }, label) : el("span", { class: "label" }, label),
-    canvases[i], el("span", { class: "note" }, note)]));
+  const axis = el("canvas", { class: "axis", "aria-hidden": "true" });
+  into.replaceChildren(...strips.flatMap(({ label, note, to: place, kind }, i) => [
+    el("a", { class: "label", title: label, href: `#${new URLSearchParams(place)}` }, label),
+    canvases[i], el("span", { class: `note ${kind || ""}`, title: note }, note)]),
+  ...(strips.length ? [el("span", { class: "label" }), axis, el("span", { class: "note" })] : []));
   const all = canvases.length ? canvases[0].clientWidth : 0;
   strips.forEach(({ values }, i) => {
     const { context, width, height } = drawing(canvases[i], 14, all);
@@ -630,20 +873,33 @@ function showStrips(into, from, to, paint, strips) {
       context.fillRect(left, 0, Math.max(1, right - left), height);
     });
   });
+  if (all && changes.count) drawAxis(drawing(axis, AXIS_HEIGHT, all).context, from, to, all, 0);
 }
 
-/** Bars of the leader moves in every minute, hour or day: as many as can be told apart. */
-function drawMoves(moves, from, to) {
-  const [unit, size] = to - from <= 3 * HOUR_MS ? ["a minute", MINUTE_MS] : to - from <= 60 * DAY_MS ? ["an hour", HOUR_MS] : ["a day", DAY_MS];
-  const first = Math.floor(from / size), counts = new Uint32Array(Math.floor(to / size) - first + 1);
-  for (const time of moves) counts[Math.max(0, Math.floor(time / size) - first)]++;
-  const most = counts.reduce((a, b) => Math.max(a, b), 0);
-  $("moves-total").textContent = `${number(moves.length)} moves, at most ${number(most)} in ${unit}`;
-  const { context, width, height } = drawing($("moves"), 80), step = width / counts.length;
-  context.fillStyle = colour("--accent");
-  counts.forEach((count, i) => {
-    if (count) context.fillRect(i * step, height - (height - 4) * count / most, Math.max(1, step - 1), (height - 4) * count / most);
+/** Bars of the leaders that moved or were lost in every minute, hour or day: as many as can be told apart. */
+function drawMoves({ moves, losses }, from, to) {
+  const units = [["a second", 1e3], ["10 seconds", 10e3], ["a minute", MINUTE_MS], ["an hour", HOUR_MS]];
+  const [unit, size] = units.find(([, one]) => (to - from) / one <= 240) || ["a day", DAY_MS];
+  const first = Math.floor(from / size), length = Math.floor(to / size) - first + 1;
+  const [moved, lost] = [moves, losses].map((times) => {
+    const counts = new Uint32Array(length);
+    for (const time of times) counts[Math.max(0, Math.floor(time / size) - first)]++;
+    return counts;
   });
+  const most = moved.reduce((a, b, i) => Math.max(a, b + lost[i]), 0);
+  $("moves-total").textContent = `${counted(moves.length, "move")} to another broker, ${counted(losses.length, "loss", "losses")} of a leader`
+    + (most ? `; at most ${number(most)} in ${unit}` : "");
+  const { context, width, height } = drawing($("moves"), 80 + AXIS_HEIGHT + 2), step = width / length, floor = height - AXIS_HEIGHT;
+  if (changes.count) drawAxis(context, from, to, width, floor);
+  for (let i = 0; i < length && most; i++) {
+    const [a, b] = [moved[i], lost[i]].map((count) => (count ? Math.max(1, (floor - 14) * count / most) : 0));
+    context.fillStyle = colour("--accent");
+    context.fillRect(i * step, floor - a, Math.max(1, step - 1), a);
+    context.fillStyle = colour("--bad");
+    context.fillRect(i * step, floor - a - b, Math.max(1, step - 1), b);
+  }
+  context.fillStyle = colour("--soft");
+  if (most) context.fillText(`${number(most)} in ${unit}`, 3, 13);
 }
 
 function drawHeat(history, from, to) {
@@ -652,20 +908,31 @@ function drawHeat(history, from, to) {
   const ranked = [...flapping].sort((a, b) => b[1].left - a[1].left || a[0] - b[0]);
   const rank = new Map(ranked.map(([id], i) => [id, i]));
   const rows = [...partitions].map(([label, one]) => ({ label, one, rank: Math.min(...[...one.brokers].map((id) => rank.get(id)), Infinity) }))
-    .sort((a, b) => a.rank - b.rank || b.one.changes.length - a.one.changes.length);
-  const lacking = rows.filter(({ one }) => one.out.length > 0).length;
-  $("heat-total").textContent = `${number(rows.length)} partitions lacked a replica at some time, ${number(lacking)} lack one now`
-    + (rows.length > STRIPS_MAX ? `; the first ${STRIPS_MAX} are drawn` : "");
+    .sort((a, b) => (b.one.trouble === OFFLINE) - (a.one.trouble === OFFLINE) || a.rank - b.rank || b.one.changes.length - a.one.changes.length);
+  const lacking = rows.filter(({ one }) => one.out.length > 0).length, offline = rows.filter(({ one }) => one.trouble === OFFLINE).length;
+  $("heat-total").replaceChildren(...(offline ? [link(`${counted(offline, "partition is", "partitions are")} offline`, { view: "topics", only: "offline" }, "problem"), ", "] : []),
+    link(counted(lacking, "lacks a replica", "lack a replica"), { view: "topics", only: "under" }), `, ${number(rows.length)} were offline or lacked one at some time`
+    + (rows.length > STRIPS_MAX ? `; the first ${STRIPS_MAX} are drawn` : ""));
   $("flapping").hidden = ranked.length === 0;
   $("flapping").tBodies[0].replaceChildren(...ranked.slice(0, STRIPS_MAX).map(([id, one]) => el("tr", { "data-node": id },
-    el("td", {}, String(id)), el("td", { class: "number" }, number(one.left)), el("td", { class: "number" }, number(one.returned)),
+    el("td", {}, nodeLink(id)), el("td", { class: "number" }, number(one.left)), el("td", { class: "number" }, number(one.returned)),
     el("td", { class: "number" }, number(out.get(id) || 0)))));
-  const [warn, bad] = [colour("--warn"), colour("--bad")];
-  const paint = (lacks) => (lacks > 1 ? bad : lacks === 1 ? warn : "transparent");
-  showStrips($("heat"), from, to, paint, rows.slice(0, STRIPS_MAX).map(({ label, one }) => ({
-    label, values: one.changes, run: () => open({ view: "timeline", name: label }),
-    note: one.replicas ? `${one.replicas - one.out.length} of ${one.replicas} in the ISR` : "deleted",
+  const paints = ["transparent", colour("--warn"), colour("--more"), colour("--bad")];
+  showStrips($("heat"), from, to, (state) => paints[state], rows.slice(0, STRIPS_MAX).map(({ label, one }) => ({
+    label, values: one.changes, to: { view: "timeline", name: label }, kind: one.trouble === OFFLINE ? "offline" : "",
+    note: one.replicas ? `${one.trouble === OFFLINE ? "offline, " : ""}${one.replicas - one.out.length} of ${one.replicas} in the ISR` : "deleted",
   })));
+}
+
+let drawnUntil = 0; // the last time that is drawn, ms
+
+/** Draws what reaches to the present again when that has moved by the width of a line. */
+function showTimePass() {
+  const [from, to] = changes.span();
+  if (Math.abs(to - drawnUntil) < (to - from) / 400) return;
+  drawnUntil = to;
+  if (timeline.from === null) redrawTimeline();
+  redrawReplicas();
 }
 
 const redrawReplicas = inFrame(() => { if (current.view === "replicas" && now) drawReplicas(); });
@@ -697,6 +964,12 @@ async function showState() {
     said.className = "problem";
     said.textContent = error.message;
   }
+}
+
+/** Shows the state now with one of its entries open. */
+async function openPath(name) {
+  await showState();
+  [...document.querySelectorAll("#tree > ul > li > button")].find((one) => one.textContent === name)?.click();
 }
 
 /** The entries of an answer as a list; objects open when they are asked for. */
@@ -864,7 +1137,7 @@ function startWire() {
 
 // ---------------------------------------------------------------------------- sections and links
 
-const VIEWS = ["quorum", "timeline", "replicas", "state", "wire"];
+const VIEWS = ["quorum", "topics", "brokers", "timeline", "replicas", "state", "wire"];
 const current = { view: "quorum" };
 
 function show(view) {
@@ -877,16 +1150,11 @@ function show(view) {
   }
   if (!now) return;
   if (view === "quorum") showQuorum();
+  showTable();
   if (view === "timeline") redrawTimeline();
   if (view === "replicas") redrawReplicas();
   if (view === "state" && !$("tree").firstChild) showState();
   if (view === "wire") showWire();
-}
-
-function open({ view, name = "" }) {
-  timeline.name = $("name").value = name;
-  show(view);
-  writeHash();
 }
 
 /** Writes what is shown into the link of the page: a copy of the link shows the same. A browser
@@ -907,6 +1175,9 @@ function writeHashNow() {
     if (timeline.from !== null) { hash.set("from", Math.round(timeline.from)); hash.set("to", Math.round(timeline.to)); }
   }
   if (current.view === "state" && $("state-at").value) hash.set("at", $("state-at").value);
+  if (["topics", "brokers"].includes(current.view)) {
+    for (const [name, value] of Object.entries(table.wanted)) if (value) hash.set(name, value);
+  }
   history.replaceState(null, "", `#${hash}`);
 }
 
@@ -921,8 +1192,16 @@ function readHash() {
     [timeline.from, timeline.to] = hash.has("from") && from < to ? [from, to] : [null, null];
     wanted = hash.get("at");
   }
-  if (view === "state") $("state-at").value = hash.get("at") || "";
+  if (view === "state") {
+    $("state-at").value = hash.get("at") || "";
+    if (hash.has("path")) openPath(hash.get("path"));
+  }
+  if (view === "topics" || view === "brokers") {
+    table.wanted = Object.fromEntries([...hash].filter(([name]) => ["topic", "only", "text", "sort", "order", "start"].includes(name)));
+    if (document.activeElement !== $(`${view}-text`)) $(`${view}-text`).value = table.wanted.text || "";
+  }
   show(view);
+  if (hash.get("to") === "leaders") $("leader-table").scrollIntoView();
 }
 
 let wanted = null; // the place of the change that the link names, until it is there
@@ -937,10 +1216,11 @@ function showWanted() {
 
 function start() {
   startTimeline();
+  startTables();
   startState();
   startWire();
   for (const view of VIEWS) {
-    $(`tab-${view}`).addEventListener("click", () => { show(view); writeHash(); });
+    $(`tab-${view}`).addEventListener("click", () => { table.wanted = {}; show(view); writeHash(); });
     $(`tab-${view}`).addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;

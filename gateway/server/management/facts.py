@@ -59,6 +59,7 @@ class Facts:
     listeners: Mapping[str, str]
     partition: Partition
     server_context: ServerContext
+    cluster_name: str | None = None  #: what people call the cluster
     groups: Callable[[], Mapping[str, int]] = dict  #: consumer groups by state
     group_usage: Callable[[], Usage] = Usage
     group_refusals: Callable[[], Mapping[str, int]] = dict  #: refused requests by the limit's key

@@ -20,6 +20,7 @@ from gateway.page.now import About, LogEnd, now_json
 from gateway.page.quorum import described
 from gateway.page.rows import offset_text, parse_offset
 from gateway.page.state_browser import NoSuchPath, browse, differences
+from gateway.page.tables import Tables, Wanted
 from gateway.server.management.http_connections import Answer, RequestBody
 from gateway.server.management.page_log import PageLog
 from gateway.server.management.requester import requester_of
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
     from gateway.ports import Quorum
     from gateway.server.management.facts import Facts
     from gateway.sources.audit_partition import AuditPartition
+    from kwire.cluster import Image
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
 #: Rows of one response, about: some 300 KB.
 _ROWS_MAX: Final = 5000
+#: The last row of a table that a page may begin with: a filter leads to those behind.
+_START_MAX: Final = 100_000
 _BODY_BYTES_MAX: Final = 80 * KIB
 #: The longest wait for the leader's answer, and the time for which it is shown again, s.
 _DESCRIBED_S: Final = 1.0
@@ -74,6 +78,9 @@ class PageApi:
             "/api/now": self._now,
             "/api/changes": self._changes,
             "/api/change": self._change,
+            "/api/topics": self._topics,
+            "/api/brokers": self._brokers,
+            "/api/partitions": self._partitions,
             "/api/state": self._state,
             "/api/difference": self._difference,
             "/api/apis": self._apis,
@@ -117,12 +124,18 @@ class PageApi:
         follower = await self._log.follow()
         facts, partition = self._facts.at_one_moment(), self._facts.partition
         quorum, problem = await self._quorum_now()
-        level = facts.metadata_version() or 0
+        level, newest = facts.metadata_version() or 0, partition.max_timestamp()
         if follower is not None:
             level = follower.cursor.image.metadata_version
         return _json(
             now_json(
-                About(facts.version, facts.node_id, partition.cluster_id, facts.source),
+                About(
+                    facts.version,
+                    facts.node_id,
+                    partition.cluster_id,
+                    facts.source,
+                    facts.cluster_name,
+                ),
                 round(1000 * facts.wall()),
                 readyz(facts)[1],
                 LogEnd(
@@ -132,6 +145,7 @@ class PageApi:
                 await self._log.leaders(),
                 None if follower is None else follower.shown,
                 available=self._log.available,
+                latest=None if newest is None else newest.timestamp,
                 quorum=quorum,
                 problem=problem,
             )
@@ -161,6 +175,27 @@ class PageApi:
             at, time = change["source"]["offset"], change["ts_ms"]
             change["who"] = await requester_of(self._audit, at, time)
         return _json(change)
+
+    async def _topics(self, query: _Query) -> Answer:
+        return await self._table(lambda image, tables: tables.topics(image, _wanted(query)))
+
+    async def _brokers(self, query: _Query) -> Answer:
+        return await self._table(lambda image, tables: tables.brokers(image, _wanted(query)))
+
+    async def _partitions(self, query: _Query) -> Answer:
+        asked = {name: query.get(name, "") for name in ("topic", "only")}
+        start = _wanted(query).start
+        return await self._table(
+            lambda image, tables: tables.partitions(image, **asked, start=start)
+        )
+
+    async def _table(self, rows: Callable[[Image, Tables], dict[str, Any]]) -> Answer:
+        """A part of a table of the state as it is folded now."""
+        follower = await self._log.follow()
+        if follower is None:
+            return _json({"total": 0, "start": 0, "rows": []})
+        image, tables = follower.cursor.image, follower.changes.tables
+        return await self._made(partial(rows, image, tables))
 
     async def _state(self, query: _Query) -> Answer:
         image = await self._log.state(self._offset(query, "at"))
@@ -261,6 +296,14 @@ def _file(request: h11.Request, name: str) -> Answer:
     if etag.encode() in known:
         return Answer(304, b"", content_type, more, cache="no-cache")
     return Answer(200, data, content_type, more, cache="no-cache")
+
+
+def _wanted(query: _Query) -> Wanted:
+    start = int(query.get("start") or "0")
+    if not 0 <= start <= _START_MAX:
+        raise BadRequest(f"start is a number up to {_START_MAX}")
+    is_descending = query.get("order") == "desc"
+    return Wanted(query.get("sort") or "name", is_descending, start, query.get("text", ""))
 
 
 def _parsed(text: str | bytes) -> Any:

@@ -63,6 +63,7 @@ async def start_management(
         listeners=ready.listeners(),
         partition=services.partition,
         server_context=server_context,
+        cluster_name=config.management_cluster_name,
         groups=groups.count_by_state,
         group_usage=lambda: groups.usage,
         group_refusals=lambda: groups.refusals,

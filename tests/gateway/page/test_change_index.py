@@ -8,7 +8,15 @@ import pytest
 
 from gateway.page import change_index
 from gateway.page.change_index import ChangeIndex
-from gateway.page.rows import KIND_NAMES, line_of, offset_text, parse_offset, row_of
+from gateway.page.rows import (
+    KIND_NAMES,
+    line_of,
+    offset_text,
+    parse_offset,
+    row_of,
+    what_changed,
+)
+from gateway.views.kinds import BY_KIND
 from kwire.cluster import Image
 from tests.gateway.page.sample_log import ENCODER, changes, index, state
 
@@ -102,3 +110,28 @@ def test_offsets_pass_through_their_text(offset: int) -> None:
 
 def test_no_offset_has_no_text() -> None:
     assert offset_text(-1) == ""
+
+
+def test_rows_say_what_changed() -> None:
+    texts = {
+        (KIND_NAMES[row[3]], row[4], row[-1])
+        for row in map(json.loads, all_rows(index(), 5000))
+        if isinstance(row[-1], str)
+    }
+    kinds = {kind for kind, op, text in texts if op in "cu" and text}
+    assert {"config", "broker", "feature", "user", "quota"} <= kinds
+    changed = {text for kind, op, text in texts if kind == "config" and op == "u"}
+    assert any(" \u2192 " in text for text in changed)
+    assert all(len(text) <= 160 for _, _, text in texts)
+
+
+def test_row_of_a_value_that_is_long_or_secret_is_short_and_redacted() -> None:
+    kind = BY_KIND["config"]
+    secret, plain, new = "ssl.keystore.password", "log.retention.ms", "num.io.threads"
+    before = (4, "1", {secret: "geheim", plain: "1"})
+    after = (4, "1", {secret: "secret", plain: "9" * 500, new: "8"})
+    text = what_changed(kind, before, after)
+    assert "geheim" not in text and "secret" not in text
+    assert text.startswith(f"{plain} 1 \u2192 999") and len(text) <= 160 and new in text
+    assert what_changed(kind, None, before) == f"{plain} 1, {secret} (redacted)"
+    assert what_changed(kind, before, None) == ""

@@ -167,32 +167,6 @@ def test_bad_requests_are_refused_with_a_sentence(target: str, status: int) -> N
     with_page(talk)
 
 
-ODD = [
-    "[" * 2500, "9" * 5000, "-" + "9" * 30, "1.", "1.x", ".", "NaN", "null", "[null]",
-    '["' + "x" * 4000 + '"]', '["\\ud800"]', "\0", "\u0661", "1e9", " 7", "",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/api/state", "path"), ("/api/state", "at"), ("/api/state", "start"),
-        ("/api/state", "text"),
-        ("/api/difference", "before"), ("/api/difference", "after"), ("/api/changes", "after"),
-        ("/api/change", "offset"), ("/api/fields", "api"), ("/api/fields", "version"),
-    ],
-)  # fmt: skip
-def test_odd_parameter_is_refused_or_answered(path: str, name: str) -> None:
-    async def talk(client: Client) -> None:
-        await until_read(client)
-        for value in ODD:
-            query = {"api": 18, "version": 0, name: value}
-            reply = await client.get(f"{path}?{urlencode(query)}")
-            assert reply.status in (200, 400, 404), (value, reply.body)
-
-    with_page(talk)
-
-
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"])
 @pytest.mark.parametrize("path", ["/", "/api/now", "/page.js"])
 def test_other_methods_are_405(path: str, method: str) -> None:
