@@ -139,13 +139,13 @@ def test_newest_change_is_the_first_and_says_what_changed(
     chromium.open(url(server, "#view=timeline"))
     wait_for_all(chromium)
     create(server, "last", partitions=1)
-    row = wait_for(chromium, seen("row.textContent.includes('last-0')"))
+    row = once(chromium, seen("row.textContent.includes('last-0')"))
     assert "leader " in row and "replicas " in row
-    wait_for(chromium, "timeline.found[0] === changes.count - 1")
+    once(chromium, "timeline.found[0] === changes.count - 1")
     lost = chromium.evaluate("changes.replicas.losses.length + changes.replicas.moves.length")
     for fence, text in ((True, "fenced false \u2192 true"), (False, "fenced true \u2192 false")):
         brokers.heartbeat(FIRST_ID, fence=fence)
-        wait_for(chromium, seen(f"row.textContent.includes('{text}')"))
+        once(chromium, seen(f"row.textContent.includes('{text}')"))
     assert (
         chromium.evaluate("changes.replicas.losses.length + changes.replicas.moves.length") > lost
     )
@@ -159,18 +159,18 @@ def test_tables_lead_from_topics_to_partitions_and_brokers(
     wait_for_all(chromium)
     chromium.evaluate("document.querySelector('[data-figure=topic]').click()")
     names = sorted(image(server).topic_ids)
-    wait_until(lambda: [row[0] for row in cells(chromium, "topics")] == names)
+    until(lambda: [row[0] for row in cells(chromium, "topics")] == names)
     chromium.evaluate("document.querySelectorAll('#topics-table th button')[1].click()")
-    wait_until(lambda: cells(chromium, "topics")[0][:3] == ["orders", "12", "3"])
+    until(lambda: cells(chromium, "topics")[0][:3] == ["orders", "12", "3"])
     chromium.evaluate("document.querySelector('#topics-table tbody a').click()")
-    wait_until(lambda: [row[0] for row in cells(chromium, "topics")] == [
+    until(lambda: [row[0] for row in cells(chromium, "topics")] == [
         f"orders-{number}" for number in range(12)
     ])  # fmt: skip
     chromium.evaluate("document.querySelector('#topics-table tbody td:nth-child(2) a').click()")
-    wait_for(chromium, "$('topics-title').textContent.startsWith('Partitions on broker ')")
+    once(chromium, "$('topics-title').textContent.startsWith('Partitions on broker ')")
     chromium.evaluate("document.getElementById('tab-brokers').click()")
     ids = [str(id) for id in sorted(image(server).brokers)]
-    wait_until(lambda: [row[0] for row in cells(chromium, "brokers")] == ids)
+    until(lambda: [row[0] for row in cells(chromium, "brokers")] == ids)
     assert sum(int(row[3]) for row in cells(chromium, "brokers")) > 36
     assert chromium.errors == []
 
@@ -184,9 +184,9 @@ def test_offline_partitions_are_listed_and_red(
     try:
         chromium.open(url(server))
         wait_for_all(chromium)
-        wait_for(chromium, "$('figures').firstChild.matches('.problem[data-figure=leaderless]')")
+        once(chromium, "$('figures').firstChild.matches('.problem[data-figure=leaderless]')")
         chromium.evaluate("document.querySelector('[data-figure=leaderless]').click()")
-        wait_until(lambda: any(row[0] == "fragile-0" for row in cells(chromium, "topics")))
+        until(lambda: any(row[0] == "fragile-0" for row in cells(chromium, "topics")))
         assert all(row[5].startswith("offline, ") for row in cells(chromium, "topics"))
     finally:
         for id in range(FIRST_ID, FIRST_ID + 3):

@@ -258,7 +258,9 @@ def _check(request: h11.Request) -> None:
 def _other_protocol(start: bytes) -> str | None:
     """A sentence about the first bytes of a connection that are no HTTP; None of all others."""
     what = "a request of Kafka's protocol" if start[:1] == b"\0" else foreign_protocol(start)
-    return None if what is None else f"{what} came to the management port, which serves http://"
+    if what is None or what.startswith("an HTTP"):
+        return None
+    return f"{what} came to the management port, which serves http://"
 
 
 def _refusal(error: h11.RemoteProtocolError, wrong: str | None) -> Answer:
