@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import struct
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 import trio
+import trio.testing
 
 from gateway.config import Config, Listener
 from gateway.gateway_port import Gateway
@@ -161,11 +163,14 @@ def handler(handle: Callable[[Any, Context], Any]) -> Handler:
     return Handler(HEARTBEAT, "heartbeat", range(5), handle)
 
 
-def run(main: Callable[[], Any]) -> None:
-    """Run a test with ``trio.run``, for no longer than it may wait for several conditions."""
+def run(main: Callable[[], Any], clock: trio.testing.MockClock | None = None) -> None:
+    """Run a test with ``trio.run``, for no longer than it may wait for several conditions.
+
+    A test that sets a ``clock`` forward has no limit here.
+    """
 
     async def bounded() -> None:
-        with trio.fail_after(4 * PATIENCE_S):
+        with trio.fail_after(math.inf if clock else 4 * PATIENCE_S):
             await main()
 
-    trio.run(bounded)
+    trio.run(bounded, clock=clock)

