@@ -78,7 +78,9 @@ def when(condition: Callable[[Any], Any], change: Change) -> Change:
 
 
 class Slow(Fault):
-    """The responses of one API come late."""
+    """The responses of one API come late: not long before the time of the rule is over."""
+
+    time_s = 5.0
 
     def __init__(self, api: int, seconds: float) -> None:
         self._api, self._seconds = api, seconds

@@ -41,6 +41,7 @@ class FirstFrameOnly(Fault):
     """Of several requests in one segment the server sees the first one."""
 
     loses_responses = True
+    time_s = 4.0
 
     def received(self, data: bytes) -> bytes | None:
         if len(data) < 4:
@@ -74,6 +75,7 @@ class Lost(Fault):
     """The responses of one API are lost."""
 
     loses_responses = True
+    time_s = 4.0
 
     def __init__(self, api: int) -> None:
         self._api = api

@@ -17,6 +17,7 @@ from kwire.header import decode_request_header, peek, response_header_version
 from kwire.message import Message
 from kwire.protocol import ApiKey
 from kwire.registry import request_type, response_type
+from tests.waiting import PATIENCE_S
 
 _CHUNK: Final = 1 << 16
 _FRAME_MAX: Final = 1 << 24
@@ -29,6 +30,8 @@ class Fault:
     hides_close = False
     #: A response is missing, so that the rule ends by its time.
     loses_responses = False
+    #: The time that the rule has, s.
+    time_s = PATIENCE_S
 
     def received(self, data: bytes) -> bytes | None:
         """Return the bytes of one ``recv`` from the client; None closes the connection."""

@@ -25,9 +25,9 @@ from tests.conformance_faults.read_faults import (
     METADATA_FAULTS,
 )
 from tests.conformance_faults.topic_faults import CONFIG_FAULTS, TOPIC_FAULTS
+from tests.waiting import PATIENCE_S
 from tools.gateway_process import gateway
 
-_TIMEOUT_S = 5.0
 _AT_A_TIME = 8
 _FAULTS: list[Row] = [
     *METADATA_FAULTS,
@@ -71,11 +71,11 @@ def run_with_and_without(server: str, row: Row) -> tuple[Result, Result]:
     assert rule is not None, rule_id
     host, _, port = server.rpartition(":")
     plain = open_plain(host, int(port))
-    session = open_session(Target(server, plain, plain), _TIMEOUT_S)
+    session = open_session(Target(server, plain, plain), PATIENCE_S)
     right = run_rule(session, rule)
     with Proxy(server, fault) as proxy:
         faulty = open_plain("127.0.0.1", proxy.port)
-        session.target = Target(proxy.address, faulty, faulty)
+        session.target, session.timeout_s = Target(proxy.address, faulty, faulty), fault.time_s
         wrong = run_rule(session, rule)
     session.target = Target(server, plain, plain)
     session.clean_up()

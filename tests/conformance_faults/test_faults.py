@@ -19,10 +19,9 @@ from kwire.header import peek
 from kwire.protocol import ApiKey
 from tests.conformance_faults.faults import FAULTS
 from tests.conformance_faults.proxy import Fault, Proxy
+from tests.waiting import PATIENCE_S
 from tools.gateway_process import gateway
 
-#: Enough for a loaded machine, and short enough to wait for answers that never come.
-_TIMEOUT_S = 4.0
 #: Faults that are tried at a time: most of them wait.
 _AT_A_TIME = 8
 
@@ -40,7 +39,7 @@ def _run(server: str, rule_id: str, fault: Fault) -> Result:
     host, _, port = server.rpartition(":")
     plain = open_plain(host, int(port))
     # The versions are asked without the fault: it is the rule that has to find it.
-    session = open_session(Target(server, plain, plain), _TIMEOUT_S)
+    session = open_session(Target(server, plain, plain), fault.time_s)
     with Proxy(server, fault) as proxy:
         faulty = open_plain("127.0.0.1", proxy.port)
         session.target = Target(proxy.address, faulty, faulty)
@@ -96,7 +95,7 @@ def test_rules_that_need_an_unreadable_answer_are_blocked_by_the_rule_about_it(
 ) -> None:
     host, _, port = server.rpartition(":")
     plain = open_plain(host, int(port))
-    session = open_session(Target(server, plain, plain), _TIMEOUT_S)
+    session = open_session(Target(server, plain, plain), PATIENCE_S)
     graded = [rule for rule in server_rules() if rule.api is api or rule.family == "fetch"]
     with Proxy(server, _OfOneApi(api, change)) as proxy:
         faulty = open_plain("127.0.0.1", proxy.port)

@@ -19,12 +19,9 @@ from tests.conformance_faults.controller_faults import BROKER_FAULTS, CONTROLLER
 from tests.conformance_faults.proxy import Fault, Proxy
 from tests.conformance_faults.quorum_faults import ELECTION_FAULTS, QUORUM_FAULTS
 from tests.conformance_faults.quorum_state_faults import DESCRIBE_FAULTS, SNAPSHOT_FAULTS
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tools.gateway_process import gateway
 
-_TIMEOUT_S = 6.0
-#: A rule that waits for the end of a session wants more.
-_SESSION_TIMEOUT_S = 15.0
 _AT_A_TIME = 8
 _TOGETHER = (*QUORUM_FAULTS, *DESCRIBE_FAULTS, *SNAPSHOT_FAULTS, *CONTROLLER_FAULTS, *BROKER_FAULTS)
 _FAULTS = (*_TOGETHER, *ELECTION_FAULTS)
@@ -93,8 +90,7 @@ def _run(server: str, rule_id: str, fault: Fault) -> Result:
     assert rule is not None, rule_id
     host, _, port = server.rpartition(":")
     plain = open_plain(host, int(port))
-    timeout_s = _SESSION_TIMEOUT_S if rule_id.endswith(".session-ends") else _TIMEOUT_S
-    session = open_session(Target(server, plain, plain), timeout_s)
+    session = open_session(Target(server, plain, plain), PATIENCE_S)
     with Proxy(server, fault) as proxy:
         faulty = open_plain("127.0.0.1", proxy.port)
         session.target = Target(proxy.address, faulty, faulty)

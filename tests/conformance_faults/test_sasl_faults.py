@@ -19,6 +19,7 @@ from kwire.conformance.session import Target
 from tests.conformance_faults.changes import Row
 from tests.conformance_faults.connection_faults import SASL_FAULTS
 from tests.conformance_faults.proxy import Proxy
+from tests.waiting import PATIENCE_S
 from tools.gateway_process import gateway
 from tools.kafka_security import (
     ADMIN,
@@ -28,7 +29,6 @@ from tools.kafka_security import (
     sasl_server_properties,
 )
 
-_TIMEOUT_S = 5.0
 _AT_A_TIME = 8
 _LISTENER = "SASL_PLAINTEXT://127.0.0.1:0"
 
@@ -58,7 +58,7 @@ def _run(server: str, row: Row) -> tuple[Result, Result]:
     _, rule_id, fault = row
     rule = find_rule(rule_id)
     assert rule is not None, rule_id
-    session = open_session(_target(server), _TIMEOUT_S)
+    session = open_session(_target(server), PATIENCE_S)
     right = run_rule(session, rule)
     with Proxy(server, fault) as proxy:
         session.target = _target(proxy.address)
@@ -87,7 +87,7 @@ def test_every_rule_of_sasl_has_a_fault() -> None:
 
 
 def test_rules_run_on_authenticated_connections(server: str) -> None:
-    session = open_session(_target(server), _TIMEOUT_S)
+    session = open_session(_target(server), PATIENCE_S)
     rules = select(server_rules(), patterns=["framing", "api-versions", "metadata"])
     report = run_rules(session, rules, Options())
     assert [result.sentence for result in report.failures()] == []

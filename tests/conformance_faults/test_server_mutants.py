@@ -23,12 +23,12 @@ from kwire.conformance.session import Target
 from tests.conformance_faults.live_server import Listeners, live_follower, live_server
 from tests.conformance_faults.mutants import MUTANTS, put_in
 from tests.gateway.server.own_nodes import lone_config
+from tests.waiting import PATIENCE_S
 
-_TIMEOUT_S = 5.0
 #: The time of a rule that waits in vain, s.
 _WAIT_S = 1.5
-#: The time of a rule without a mutant, s: a loaded machine needs more.
-_GOOD_TIMEOUT_S = 20.0
+#: The times of rules that let the server wait nearly as long, s.
+_TIMES_S = {"fetch.error-does-not-wait": 10.0}
 _AT_A_TIME = 8
 
 
@@ -64,7 +64,7 @@ def _run(listeners: Listeners, rule: Rule, timeout_s: float) -> Result:
 def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The first server imports modules, which would hold the event loop of a mutant."""
     with live_server(_config(tmp_path_factory.mktemp("first"))) as listeners:
-        _run(listeners, _rule("framing.size-zero"), _TIMEOUT_S)
+        _run(listeners, _rule("framing.size-zero"), PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -72,7 +72,9 @@ def test_a_mutant_is_found_by_its_rule(tmp_path: Path, name: str) -> None:
     mutant = MUTANTS[name]
     rule = _rule(mutant.rule)
     with put_in(name), _live(tmp_path, mutant.at_follower) as listeners:
-        result = _run(listeners, rule, _WAIT_S if mutant.waits else _TIMEOUT_S)
+        result = _run(
+            listeners, rule, _WAIT_S if mutant.waits else _TIMES_S.get(rule.id, PATIENCE_S)
+        )
     wanted = Outcome.TIMEOUT if mutant.waits else Outcome.FAIL
     assert result.outcome is wanted, f"{result.outcome.value}: {result.sentence}"
     assert result.sentence
@@ -85,8 +87,8 @@ def test_a_server_without_a_mutant_keeps_the_rules(tmp_path: Path, at_follower: 
     with _live(tmp_path, at_follower) as listeners:
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
             together = [rule for rule in rules if not rule.alone]
-            found = list(pool.map(lambda rule: _run(listeners, rule, _GOOD_TIMEOUT_S), together))
-        found += [_run(listeners, rule, _GOOD_TIMEOUT_S) for rule in rules if rule.alone]
+            found = list(pool.map(lambda rule: _run(listeners, rule, PATIENCE_S), together))
+        found += [_run(listeners, rule, PATIENCE_S) for rule in rules if rule.alone]
     broken = [f"{one.rule.id}: {one.sentence}" for one in found if one.outcome is not Outcome.PASS]
     assert broken == []
 

@@ -14,8 +14,8 @@ from kwire.conformance.runner import run_rule
 from kwire.conformance.session import Session
 from tests.conformance_faults.wrong_forms import WRONG_FORMS, answers, closes, offered
 from tests.kwire.conformance.scripted import Script, bare_server
+from tests.waiting import PATIENCE_S
 
-_TIMEOUT_S = 5.0
 _AT_A_TIME = 4
 
 
@@ -24,7 +24,7 @@ def _run(script: Script) -> list[Result]:
     with bare_server(script) as target:
 
         def run(rule: Rule) -> Result:
-            return run_rule(Session(target, offered(rule), _TIMEOUT_S, Probe), rule)
+            return run_rule(Session(target, offered(rule), PATIENCE_S, Probe), rule)
 
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
             return list(pool.map(run, rules))

