@@ -43,9 +43,9 @@ _PARKED_NOISE, _BUFFERED_NOISE = 4, 64 * 1024
 
 @contextlib.contextmanager
 def attacked_quorum(
-    properties: Mapping[str, str] | None = None, **options: Any
+    properties: Mapping[str, str] | None = None, *, nodes: int = 3, **options: Any
 ) -> Iterator[OwnCluster]:
-    """Three ``kwire serve`` processes that vote, with a management port each, and a leader.
+    """``kwire serve`` processes that vote, with a management port each, and a leader.
 
     ``properties`` are every node's; ``options`` as :func:`tools.own_quorum.own_quorum` takes them.
     """
@@ -58,7 +58,7 @@ def attacked_quorum(
         "controller.quorum.request.timeout.ms": "6000",
         **(properties or {}),
     }
-    with own_quorum(3, properties=given, **{"before": BEFORE, **options}) as cluster:
+    with own_quorum(nodes, properties=given, **{"before": BEFORE, **options}) as cluster:
         cluster.wait_for_leader()
         for node in cluster.nodes:
             wait_until_ready(node)
