@@ -52,8 +52,10 @@ def open_log(path: str | os.PathLike[str], *, snapshot_prefix: bool = True) -> L
             f"{given} does not exist: give the __cluster_metadata-0 directory or its parent"
         ) from None
     except OSError as error:
+        # Of too many segments the text says itself what to do.
+        advice = "" if error.errno == errno.EMFILE else "; check its permissions"
         raise SourceError(
-            f"cannot read {error.filename or given}: {error.strerror}; check its permissions"
+            f"cannot read {error.filename or given}: {error.strerror}{advice}"
         ) from None
     log_dir = (
         place.parent.parent

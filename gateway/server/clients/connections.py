@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import re
-import resource
 import socket
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +16,7 @@ import trio
 
 from gateway.config import SourceKind
 from gateway.handlers.context import Peer
+from gateway.open_files import FILES_RESERVED, open_files, open_files_limit
 from gateway.security.ssl_principal import ANONYMOUS
 from gateway.server.clients.connection import Connection
 from gateway.server.connection_quotas import ConnectionQuotas
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.server.server_context import ServerContext
 
-#: File descriptors that are not given to connections: segments of logs, snapshots and connections
-#: to other nodes need some later, and a connection that makes way for another one is not closed yet
-#: when the other one is accepted.
-_FILES_RESERVED: Final = 128
 #: An address of a peer on the same host, as Linux writes it.
 _LOCAL: Final = re.compile(r"(::ffff:)?127\.|::1$")
 #: The congestion control for such a peer. There is no path to probe, and the pacing of BBR, the
@@ -147,27 +142,9 @@ def connection_limit(config: Config) -> int:
 
     Raises that limit as far as the process may.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    reserved = _FILES_RESERVED + _open_files()
-    wanted = config.max_connections + reserved
-    unlimited = resource.RLIM_INFINITY
-    if soft != unlimited and soft < wanted:
-        raised = wanted if hard == unlimited else min(wanted, hard)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (
-        config.max_connections
-        if soft == unlimited
-        else max(1, min(config.max_connections, soft - reserved))
-    )
-
-
-def _open_files() -> int:
-    """The number of file descriptors of this process; 0 where the system has no /proc."""
-    with contextlib.suppress(OSError):
-        return len(os.listdir("/proc/self/fd"))
-    return 0
+    reserved = FILES_RESERVED + open_files()
+    limit = open_files_limit(config.max_connections + reserved)
+    return max(1, min(config.max_connections, limit - reserved))
 
 
 def _prepare(sock: socket.socket, host: str, config: Config) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 from pathlib import Path
 from typing import Any
@@ -125,14 +126,39 @@ def test_a_path_that_will_not_do(node: Path, spoil: Any, path: str, sentence: st
 
 
 def test_errors_of_the_system_are_sentences(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: str, flags: int) -> int:
-        raise PermissionError(13, "Permission denied", path)
+    real = os.open
+
+    def refuse(path: Any, *arguments: Any, **options: Any) -> int:
+        if str(path).endswith(".log"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *arguments, **options)
 
     monkeypatch.setattr("kwire.metadata_log.open_file.os.open", refuse)
     with pytest.raises(
         SourceError, match=r"cannot read .*\.log: Permission denied; check its permissions"
     ):
         open_log(node)
+
+
+@pytest.mark.parametrize("hard", [400, 100_000])
+def test_many_segments_raise_the_limit_of_open_files_or_tell_it(
+    hard: int, node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hard limit is the most that the process may set; the true one is left as it is."""
+    limits = [(300, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: limits.append(pair))
+    partition = node / "__cluster_metadata-0"
+    for number in range(1, 600):
+        (partition / f"{number:020}.log").touch()
+    if hard == 400:
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(SourceError, match=r"600 segments to open.*may have 400.*ulimit -n\)?"):
+            open_log(node)
+        assert len(os.listdir("/proc/self/fd")) < before + 100
+    else:
+        assert open_log(node).log_dir == str(node)
+    assert 300 < limits[-1][0] <= hard
 
 
 def test_a_segment_that_goes_while_it_is_opened(
