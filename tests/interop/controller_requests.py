@@ -136,6 +136,15 @@ REQUESTS: Final[list[tuple[str, Message]]] = [
             timeout_ms=10_000,
         ),
     ),
+    (
+        "configured with blanks that only Java's trim leaves",
+        create(
+            configured("f", ("retention.ms", "\xa086400000")),
+            configured("g", ("cleanup.policy", "compact,\u2003delete")),
+            configured("l", ("leader.replication.throttled.replicas", "0:101,\xa01:101")),
+            timeout_ms=10_000,
+        ),
+    ),
     ("configured with null", create(configured("f", ("retention.ms", None)), timeout_ms=10_000)),
     (
         "tiered storage",
@@ -173,6 +182,9 @@ REQUESTS: Final[list[tuple[str, Message]]] = [
     ("append a wrong element", alter((TOPIC, "a", [("cleanup.policy", APPEND, "never")]))),
     ("unknown operation", alter((BROKER, "1", [("num.io.threads", 7, "5")]))),
     ("null", alter((TOPIC, "a", [("retention.ms", SET, None)]))),
+    ("a blank beyond ASCII", alter((TOPIC, "a", [("retention.ms", SET, "\u30005")]))),
+    ("digits of another script", alter((TOPIC, "a", [("flush.ms", SET, "\u0665")]))),
+    ("control characters around", alter((TOPIC, "a", [("preallocate", SET, "\0True\x1f")]))),
     ("unknown key", alter((TOPIC, "a", [("retention", SET, "5")]))),
     ("unknown topic", alter((TOPIC, "zz", [("retention.ms", SET, "5")]))),
     ("unknown topic and wrong value", alter((TOPIC, "zz", [("retention.ms", SET, "x")]))),
