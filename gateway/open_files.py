@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import sys
@@ -33,3 +34,19 @@ def open_files() -> int:
     with contextlib.suppress(OSError):
         return len(os.listdir("/proc/self/fd"))
     return 0
+
+
+def make_room(more: int, what: str, path: str) -> None:
+    """Raise the limit for so many files more, which are ``what`` in ``path``. Raises OSError if it
+    stays too low.
+    """
+    if more <= FILES_RESERVED:
+        return
+    wanted = open_files() + more + FILES_RESERVED
+    limit = open_files_limit(wanted)
+    if limit < wanted:
+        reason = (
+            f"{more} {what} to open, and the process may have {limit} files open: raise that limit"
+            f" to {wanted} (ulimit -n, LimitNOFILE of systemd)"
+        )
+        raise OSError(errno.EMFILE, reason, path)

@@ -10,7 +10,6 @@ little: a rename still needs a listing.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from gateway.log.listing import Listing, LogStart, list_directory, log_start, su
 from gateway.log.log_view import LogView, SegmentSlice, epochs_of, slice_of
 from gateway.log.problem import Problem
 from gateway.log.snapshot import has_footer
-from gateway.open_files import FILES_RESERVED, open_files, open_files_limit
+from gateway.open_files import make_room
 from gateway.sizes import MIB
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import OpenFile
@@ -135,7 +134,8 @@ class DirectoryFollower:
         known = {index.base_offset: index for index in self._segments}
         segments = []
         listed = _segments_from(listing.segments, start.offset)
-        self._make_room(len(listed) - len(self._segments))
+        # Each stays open, so that a reader can finish when it was deleted.
+        make_room(len(listed) - len(self._segments), "segments", self._directory)
         for base_offset, inode in listed:
             index = known.get(base_offset)
             if (
@@ -156,21 +156,6 @@ class DirectoryFollower:
             one: index for one, index in self._snapshots.items() if one in listing.snapshots
         }
         self._segments, self._listing, self._log_start, self._dirty = segments, listing, start, True
-
-    def _make_room(self, more: int) -> None:
-        """Raise the limit of open files for that many more segments. Raises OSError if it stays too
-        low: each segment is kept open, so that a reader can finish when it was deleted.
-        """
-        if more <= FILES_RESERVED:
-            return
-        wanted = open_files() + more + FILES_RESERVED
-        limit = open_files_limit(wanted)
-        if limit < wanted:
-            reason = (
-                f"{more} segments to open, and the process may have {limit} files open: raise that"
-                f" limit to {wanted} (ulimit -n, LimitNOFILE of systemd)"
-            )
-            raise OSError(errno.EMFILE, reason, self._directory)
 
     # --- scanning
     # ---------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import pytest
@@ -242,3 +243,19 @@ def test_garbage_after_a_request_does_not_change_its_response() -> None:
     received = say(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n\x00\xffgarbage\r\n\r\n")
     assert received.startswith(b"HTTP/1.1 200 ")
     assert b"HTTP/1.1 400 " in received
+
+
+def test_pages_leave_no_reference_cycle() -> None:
+    async def talk(client: Client) -> None:
+        for page in PAGES:
+            await client.get(page)
+        gc.collect()
+        gc.disable()
+        try:
+            for page in PAGES * 5:
+                await client.get(page)
+            assert gc.collect() < len(PAGES)
+        finally:
+            gc.enable()
+
+    with_client(talk)
