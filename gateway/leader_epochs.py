@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from typing import Final
 
+#: Epochs above that of the last record of a log that no election can have reached: with one each
+#: second it takes half a year, and an elected leader writes a record at once.
+OUT_OF_REACH: Final = 1 << 24
 #: (epoch, offset of its first record), both ascending.
 Entries = Sequence[tuple[int, int]]
 

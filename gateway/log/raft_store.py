@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from gateway.leader_epochs import OUT_OF_REACH
 from gateway.log import meta_properties, quorum_state
 from gateway.log.control_records import read_control_records, read_snapshot_head
 from gateway.log.disk import Disk, doing
@@ -197,13 +198,12 @@ class RaftStore:
             state.voted_directory_id = voted_directory_id
         else:
             state.current_voters = list(self._static_voters)
-        if self._log.quorum_state is not None:
-            quorum_state.check_moves_forward(
-                self.directory / quorum_state.FILE_NAME, self._log.quorum_state[1], state
-            )
-            # Not the same state in another version of the file: after an upgrade of kraft.version
-            # it is rewritten.
-            if self._log.quorum_state == (version, state):
+        old = self._log.quorum_state
+        # The core gives up an epoch out of reach at its start.
+        if old is not None and old[1].leader_epoch <= self._log.last_epoch + OUT_OF_REACH:
+            quorum_state.check_moves_forward(self.directory / quorum_state.FILE_NAME, old[1], state)
+            # Not in another version of the file: an upgrade of kraft.version rewrites it.
+            if old == (version, state):
                 return
         with self._guard.several_steps():
             self._log.write_quorum_state(state, version)

@@ -59,7 +59,9 @@ def leader_only(node: Node, epoch: int) -> ErrorCode:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > node.epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    answers = isinstance(node.role, Leader) or (node.is_relay and node.leader_id != NO_NODE)
+    answers = isinstance(node.role, Leader) or (
+        node.is_relay and node.leader_id != NO_NODE and node.is_answered
+    )
     return ErrorCode.NONE if answers else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

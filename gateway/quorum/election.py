@@ -13,6 +13,7 @@ from typing import Any
 
 from gateway.quorum import checks, requests, responses, transitions
 from gateway.quorum.effects import ElectionState, Failure, FailureKind
+from gateway.quorum.epoch_bounds import request_believed
 from gateway.quorum.events import Requested
 from gateway.quorum.node import EPOCH_MAX, NO_NODE, Node
 from gateway.quorum.partition import Position
@@ -47,8 +48,8 @@ class Election:
     def on_vote_request(self, asked: Requested) -> None:
         """Answer a Vote request.
 
-        The node moves to a newer epoch even if it does not grant the vote (Raft 5.1): otherwise a
-        candidate with a short log could never be told of the epoch that it has to beat.
+        The node moves to a newer epoch, if it believes it, even if it does not grant the vote (Raft
+        5.1): otherwise a candidate with a short log could never be told of the epoch to beat.
         """
         node = self._node
         request = asked.message
@@ -65,6 +66,10 @@ class Election:
         if error:
             return responses.vote(node, asked, error)
         epoch, candidate_id = partition.replica_epoch, partition.replica_id
+        log_end = Position(partition.last_offset, partition.last_offset_epoch)
+        if not request_believed(node, candidate_id, epoch):
+            node.doubt(f"a Vote of node {candidate_id}", epoch)
+            return responses.vote(node, asked, ErrorCode.UNKNOWN_LEADER_EPOCH)
         # Also for a pre-vote: it names the epoch in which the sender is, and not the one that it
         # would begin.
         if epoch > node.epoch:
@@ -74,12 +79,7 @@ class Election:
         if not checks.is_meant_for(node, request.voter_id, partition.voter_directory_id):
             return responses.vote(node, asked, ErrorCode.INVALID_VOTER_KEY)
         directory_id = partition.replica_directory_id
-        granted = self._grants(
-            candidate_id,
-            directory_id,
-            Position(partition.last_offset, partition.last_offset_epoch),
-            partition.pre_vote,
-        )
+        granted = self._grants(candidate_id, directory_id, log_end, partition.pre_vote)
         # A granted pre-vote is stored nowhere and binds to nothing (KIP-996), so a node may grant
         # several in one epoch.
         if granted and not partition.pre_vote:

@@ -202,9 +202,9 @@ class Following:
 
     def _leader_answered(self, role: Follower) -> None:
         """Begin the fetch timeout anew. Until it ends, this node refuses pre-votes (KIP-996)."""
-        node = self._node
-        heard_at = node.now - node.distance.silent_s  # by a relay, if there is one
+        node, heard_at = self._node, self._node.now - self._node.distance.silent_s  # by a relay
         role.fetched, role.ended, role.successor = True, False, False
+        node.answered()
         role.fetch_until = heard_at + role.timeout_s
         if heard_at > -math.inf:
             node.leader_answered_at = max(node.leader_answered_at or heard_at, heard_at)

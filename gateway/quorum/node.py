@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gateway.address import Address
+from gateway.leader_epochs import OUT_OF_REACH
 from gateway.quorum import error_messages, voters
 from gateway.quorum.effects import (
     AbandonSnapshot,
@@ -122,6 +123,12 @@ class Node(NodeState):
         self.measures.protocol_violations += 1
         self.report_once("protocol violation", sender=sender, reason=reason)
 
+    def doubt(self, sender: str, epoch: int) -> None:
+        """Count and report an epoch that this node does not believe; the caller keeps its own."""
+        self.measures.protocol_violations += 1
+        proven = self.log.last_epoch
+        self.report_once("epoch not believed", sender=sender, named=epoch, proven=proven)
+
     def stop(self, reason: str) -> None:
         """Stop for good: only an operator can decide how to continue."""
         self.stopped = True
@@ -135,6 +142,7 @@ class Node(NodeState):
         """Append whole batches; ``batches``: (epoch, base offset) of each."""
         # The core's view of the log changes now and the disk later. Only ``log.flushed`` says what
         # is durable, and only that is acknowledged and committed (KAFKA-10533).
+        self.answered()
         token = self.next_token()
         base_offset = self.log.end_offset
         self.log.append(token, end_offset, batches)
@@ -202,6 +210,20 @@ class Node(NodeState):
             replace(self.election, leader_id=leader_id) if same else ElectionState(epoch, leader_id)
         )
         self._enter(Unattached(election_at, retries), state)
+
+    def answered(self) -> None:
+        """Note that a leader has answered this node in its epoch.
+
+        An epoch that no election can have reached needs a record in the log, too.
+        """
+        if not self.is_answered and self.epoch <= self.log.last_epoch + OUT_OF_REACH:
+            self.answered_epoch = self.epoch
+            self._persist(self.election)
+
+    def step_back(self, epoch: int) -> None:
+        """Give up the epoch of this observer, in which no leader has answered, for ``epoch``."""
+        assert not self.is_answered and epoch >= self.proven_epoch, "a leader was in that epoch"
+        self._enter(Unattached(math.inf), ElectionState(epoch))
 
     def become_follower(
         self,
@@ -306,7 +328,12 @@ class Node(NodeState):
     def _persist(self, state: ElectionState) -> None:
         """Set ``election``, and store it unless the disk has it already."""
         assert 0 <= state.epoch <= EPOCH_MAX, "an epoch is a positive int32"
+        if state.epoch != self.election.epoch:
+            self.epoch_since = self.now
         self.election = state
+        # A false epoch on disk would outlive the peer that named it.
+        if not self.is_answered:
+            return
         # One sync less for each repetition. Messages name ``state_token``, so none leaves before
         # the state that it speaks of is durable.
         if state != self._stored:

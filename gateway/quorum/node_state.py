@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gateway.address import Address
+from gateway.leader_epochs import OUT_OF_REACH
 from gateway.quorum.effects import Effect, ElectionState
 from gateway.quorum.leader_distance import LEADER
 from gateway.quorum.measures import Measures
@@ -28,6 +29,9 @@ NO_NODE: Final = -1
 #: An epoch is an int32. A node in the last one keeps its role; Kafka's would wrap around below
 #: zero.
 EPOCH_MAX: Final = (1 << 31) - 1
+#: A voter that stored an epoch out of reach begins so far above its last record: no election has
+#: been there, so that no vote is forgotten, and the others believe it.
+_RESTART_AT: Final = OUT_OF_REACH >> 1
 #: Addresses that are remembered from responses; a hostile peer may name any number.
 _ADDRESSES_MAX: Final = 64
 
@@ -66,7 +70,7 @@ class NodeState:
         self.leader_endpoints: Mapping[str, Address] = {}  #: of the leader last followed
         #: Addresses of nodes that responses named, in addition to those in the voter set.
         self.addresses: dict[int, Address] = {}
-        self.election = _first_state(stored, self.log.last_epoch)
+        self._remember(stored)
         snapshot = self.log.latest_snapshot
         # A snapshot holds committed records only (KIP-630), so its end is a lower bound that is
         # left when the high watermark itself was lost with the machine's power.
@@ -90,12 +94,23 @@ class NodeState:
         self.voters_changed: Callable[[], None] = _nothing_changed
         self.role: Role = Unattached(math.inf)
         self.election_began = math.inf  #: when this node first campaigned since the last leader
-        # A missing ``quorum-state`` file means epoch 0 (``QuorumState.initialize``).
-        self._stored = stored.election or ElectionState(0)
         self._announced: tuple[int, int] | None = None
         self._effects: list[Effect] = []
         # Events that are not repeated before there is progress.
         self._reported: set[tuple[str, ...]] = set()
+
+    def _remember(self, stored: Stored) -> None:
+        """Take the epoch and the vote that the disk has, if that epoch can be believed."""
+        observes = self.settings.observer is not None
+        self.election = _first_state(stored, self.log.last_epoch, observes=observes)
+        # A missing ``quorum-state`` file means epoch 0 (``QuorumState.initialize``).
+        self._stored = stored.election or ElectionState(0)
+        #: The epoch of quorum-state, above that of ``election`` if it is not believed.
+        self.refused_epoch = self._stored.epoch
+        #: The newest epoch in which a leader has answered this observer. One above that and above
+        #: that of its log is only named by peers: it is not stored, and may be given up.
+        self.answered_epoch = self.log.last_epoch
+        self.epoch_since = self.now  #: when this node moved to its epoch
 
     # --- identities ---
 
@@ -108,6 +123,16 @@ class NodeState:
     def leader_id(self) -> int:
         """The leader of ``epoch``, -1 while unknown."""
         return self.election.leader_id
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the epoch of this node is more than a word of its peers: a voter's always is."""
+        return self.settings.observer is None or self.epoch <= self.proven_epoch
+
+    @property
+    def proven_epoch(self) -> int:
+        """The newest epoch that a record or the answer of a leader proves."""
+        return max(self.answered_epoch, self.log.last_epoch)
 
     @property
     def voters(self) -> VoterSet:
@@ -216,7 +241,7 @@ class NodeState:
         self.addresses[id] = Address(host, port)
 
 
-def _first_state(stored: Stored, last_epoch: int) -> ElectionState:
+def _first_state(stored: Stored, last_epoch: int, *, observes: bool) -> ElectionState:
     """Return the election state at start."""
     state = stored.election
     # An observer's log may have a newer epoch than its quorum-state, which was lost or is an older
@@ -225,6 +250,10 @@ def _first_state(stored: Stored, last_epoch: int) -> ElectionState:
     # (``QuorumState.initialize``).
     if state is None or state.epoch < last_epoch:
         return ElectionState(last_epoch)
+    # An earlier release, or Kafka's, believed a peer that named such an epoch. Without a record in
+    # the log there is no measure.
+    if state.epoch > last_epoch + OUT_OF_REACH and stored.end_offset:
+        return ElectionState(last_epoch if observes else last_epoch + _RESTART_AT)
     return state
 
 

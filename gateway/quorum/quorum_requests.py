@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.quorum import checks, responses, transitions
+from gateway.quorum.epoch_bounds import request_believed
 from gateway.quorum.events import Requested
-from gateway.quorum.node import EPOCH_MAX, Node
+from gateway.quorum.node import Node
 from gateway.quorum.roles import Follower, Nominee
 from kwire.messages.begin_quorum_epoch_request import BeginQuorumEpochRequest
 from kwire.messages.begin_quorum_epoch_response import BeginQuorumEpochResponse
@@ -83,9 +84,11 @@ class QuorumRequests:
         error = checks.voter_only(node, leader_id, epoch)
         if error:
             return error
-        if epoch > EPOCH_MAX or not transitions.maybe_transition(
-            node, epoch, leader_id, checks.addresses(endpoints)
-        ):
+        # A later election gives this node the epoch, if it is real, by a response of its peers.
+        if not request_believed(node, leader_id, epoch):
+            node.doubt(f"a request of node {leader_id}", epoch)
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if not transitions.maybe_transition(node, epoch, leader_id, checks.addresses(endpoints)):
             node.protocol_violation(
                 f"node {leader_id}",
                 f"it says that it leads epoch {epoch}, which {node.leader_id} leads",

@@ -142,6 +142,8 @@ class Raft(RaftStatus):
             state.leader_id != NO_NODE and (address := node.address_of(state.leader_id)) is not None
         ):
             node.become_follower(state.epoch, state.leader_id, {node.settings.listener: address})
+        if node.refused_epoch > state.epoch:
+            node.doubt("quorum-state of this node", node.refused_epoch)
         # No role was entered, so nothing has announced the epoch that the disk remembers.
         node.announce_leader()
         # As in ``KafkaRaftClient.initialize``.

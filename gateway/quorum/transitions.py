@@ -13,6 +13,7 @@ from gateway.address import Address
 from gateway.error_text import error_with_code
 from gateway.quorum.checks import is_consistent_leader
 from gateway.quorum.effects import AbandonSnapshot
+from gateway.quorum.epoch_bounds import answer_believed
 from gateway.quorum.node import EPOCH_MAX, NO_NODE, Node
 from gateway.quorum.roles import Follower, Leader, Unattached
 from kwire.protocol import ErrorCode
@@ -73,6 +74,11 @@ def handle_common_response(
         if error and node.settings.observer is not None:
             node.report_once("request refused", sender=sender, error=error_with_code(error))
         node.back_off()
+        if leader_id != NO_NODE:
+            _doubt_named_epoch(node, sender, epoch)
+        return False
+    if epoch > node.epoch and not answer_believed(node, epoch):
+        node.doubt(sender, epoch)
         return False
     # The response names a leader with this observer's replica id, which is therefore a voter's.
     if node.settings.observer is not None and node.is_self(leader_id):
@@ -103,6 +109,19 @@ def handle_common_response(
         node.protocol_violation(sender, error_with_code(error))
     # A response of a newer epoch answers a request of an older one, so only its epoch counts.
     return error == ErrorCode.NONE and not moved
+
+
+def _doubt_named_epoch(node: Node, sender: str, epoch: int) -> None:
+    """Go back to the ``epoch`` of a quorum whose leader is known, where this observer follows an
+    epoch in which no leader has answered it for a fetch timeout.
+    """
+    if (
+        not node.is_answered
+        and epoch >= node.proven_epoch
+        and node.now >= node.epoch_since + node.settings.fetch_timeout_s
+    ):
+        node.doubt(f"a peer other than {sender}", node.epoch)
+        node.step_back(epoch)
 
 
 def _given_endpoints(node: Node, leader_id: int, endpoints: Iterable[Any]) -> dict[str, Address]:

@@ -209,6 +209,7 @@ _QUORUM: Final = (
         "sender reason",
         "A node sent a message that the protocol does not allow. It is counted and ignored.",
     ),
+    _event("epoch not believed", "error", "sender named proven", "No election reaches `named`."),
     _event("cluster id unknown", "info", "reason", "A controller did not give the cluster id."),
     _event("voters unknown", "info", "reason", "A controller did not give the voters."),
     _event(
@@ -267,10 +268,7 @@ _QUORUM: Final = (
         "log repaired",
         "The end of the log held an unfinished write at start, which was removed.",
     ),
-    _failure(
-        "log not written",
-        "A write failed, for example because the disk is full. The server tries again.",
-    ),
+    _failure("log not written", "A write failed, often of a full disk. The server tries again."),
     _failure("log not cleaned", "Retention could not delete files."),
     _event("log cleaned", "info", "deleted", "Retention deleted the files in `deleted`."),
     _failure(

@@ -71,6 +71,11 @@ class DriverMeasures:
         """Note the problem that an event of the raft core describes, if it describes one."""
         if event == "access denied":
             self.problem = str(fields["reason"])
+        elif event == "epoch not believed":
+            self.problem = (
+                f"{fields['sender']} names epoch {fields['named']}, which no election can have"
+                f" reached after epoch {fields['proven']}, that of the last record."
+            )
         elif event == "protocol violation" or (
             # A refusal by a node that does not lead is no news while the leader does not answer.
             event == "request refused" and self.problem is None

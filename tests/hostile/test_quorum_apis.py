@@ -8,7 +8,6 @@ handlers refuse others.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -238,52 +237,6 @@ def test_row_47_requests_replayed_after_a_restart_are_fenced(tmp_path: Path) -> 
             for message, version in captured * 2:
                 assert await outcome(node, message, version) == FENCED
             assert node.state() == before
-
-    run(main)
-
-
-def test_row_35_node_in_the_last_epoch_stays_there_and_serves(tmp_path: Path) -> None:
-    """``epoch + 1`` of an int32 would be negative."""
-
-    async def main() -> None:
-        async with lone_node(tmp_path, cluster_id=CLUSTER_ID) as node:
-            await node.create("orders")
-            shown = node.log.high_watermark
-            vote = spoil(VoterRequests(node, CLUSTER_ID).vote(), replica_epoch=EPOCH_MAX)
-            assert await outcome(node, vote, 2) == 0
-            await until_async(lambda: not node.quorum.controller.is_active, "the leader resigns")
-            await trio.sleep(0.7)  # longer than an election timeout
-            assert node.raft.epoch == EPOCH_MAX
-            assert await outcome(node, vote, 2) == 0
-            assert node.log.high_watermark == shown
-            await assert_served(node)
-            _check_quorum_state(tmp_path)
-        async with own_node(lone_config(tmp_path)) as node:
-            assert (node.raft.epoch, node.log.high_watermark) == (EPOCH_MAX, shown)
-            await assert_served(node)
-
-    run(main)
-
-
-def _check_quorum_state(data_dir: Path) -> None:
-    state = json.loads((data_dir / "__cluster_metadata-0" / "quorum-state").read_bytes())
-    assert 0 <= state["leaderEpoch"] <= EPOCH_MAX
-
-
-def test_vote_of_an_unknown_id_in_a_newer_epoch_costs_only_an_election(
-    tmp_path: Path,
-) -> None:
-    async def main() -> None:
-        async with lone_node(tmp_path, cluster_id=CLUSTER_ID) as node:
-            await node.create("orders")
-            epoch = node.raft.epoch
-            assert await outcome(node, VoterRequests(node, CLUSTER_ID).vote(epoch=7), 2) == 0
-            await until_async(
-                lambda: node.raft.epoch > epoch + 6 and node.quorum.controller.is_active,
-                "an election",
-            )
-            assert await node.create("payments") == 0
-            await until_async(lambda: node.topics == {"orders", "payments"}, "both topics")
 
     run(main)
 

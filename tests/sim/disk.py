@@ -187,6 +187,10 @@ class Disk:
             self.log.clean(oldest.end_offset)
             self.view.clean(oldest.end_offset)
 
+    def spoil_epoch(self, epoch: int) -> None:
+        """Write an epoch that no node of this release believes, between two processes."""
+        self.election = ElectionState(epoch)
+
     def _perform(self, effect: DiskEffect) -> Event | None:
         if isinstance(effect, Append):
             for batch in self._parser.batches(effect.data):

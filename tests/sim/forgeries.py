@@ -99,6 +99,42 @@ def vote(world: World, random: Random, node: Node) -> None:
     world.ask(node, request, 2 if part.pre_vote else random.randint(0, 2), "a forged Vote")
 
 
+def of_epoch(world: World, random: Random, node: Node, epoch: int, sender: int) -> None:
+    """A Vote, BeginQuorumEpoch or EndQuorumEpoch in an epoch that no election has reached."""
+    request: Message
+    kind = random.randrange(3)
+    if kind == 0:
+        vote_part = vote_request.PartitionData(
+            partition_index=0,
+            replica_epoch=epoch,
+            replica_id=sender,
+            last_offset_epoch=epoch - 1,
+            last_offset=10_000,
+            pre_vote=random.random() < 0.5,
+        )
+        vote_topic = vote_request.TopicData(
+            topic_name=CLUSTER_METADATA_TOPIC, partitions=[vote_part]
+        )
+        request = VoteRequest(cluster_id=world.cluster_id, topics=[vote_topic])
+    elif kind == 1:
+        begin_part = begin_quorum_epoch_request.PartitionData(
+            partition_index=0, leader_id=sender, leader_epoch=epoch
+        )
+        begin_topic = begin_quorum_epoch_request.TopicData(
+            topic_name=CLUSTER_METADATA_TOPIC, partitions=[begin_part]
+        )
+        request = BeginQuorumEpochRequest(cluster_id=world.cluster_id, topics=[begin_topic])
+    else:
+        end_part = end_quorum_epoch_request.PartitionData(
+            partition_index=0, leader_id=sender, leader_epoch=epoch
+        )
+        end_topic = end_quorum_epoch_request.TopicData(
+            topic_name=CLUSTER_METADATA_TOPIC, partitions=[end_part]
+        )
+        request = EndQuorumEpochRequest(cluster_id=world.cluster_id, topics=[end_topic])
+    world.ask(node, request, request.VERSIONS[-1], f"a request of epoch {epoch}")
+
+
 def begin(world: World, random: Random, node: Node) -> None:
     """A BeginQuorumEpoch that names a second leader for an epoch, or one of the epoch before."""
     known = node.raft.leader_id

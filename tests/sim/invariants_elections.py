@@ -71,6 +71,8 @@ class ElectionInvariants(History):
         """``quorum-state`` was replaced, 2, 3: epochs never fall, with one vote and one leader in
         each, over all restarts.
         """
+        if node.settings.observer is not None:
+            return  # it gives no vote, and may go back to the epoch of its log
         states = node.disk.elections
         for n in range(max(1, node.disk.elections_checked), len(states)):
             before, after = states[n - 1], states[n]
@@ -140,6 +142,8 @@ class ElectionInvariants(History):
 
     def message_leaves(self, node: Node, epoch: int) -> None:
         """A message leaves the node, 3: the sender's epoch in it is on disk."""
+        if node.settings.observer is not None:
+            return  # it stores an epoch once a leader has answered in it
         disk = node.disk
         known = max(disk.election.epoch if disk.election else 0, disk.log.last_epoch)
         require(

@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway.quorum import checks, election, node_state, quorum_requests, transitions
-from gateway.quorum import node as raft_node
+from gateway.quorum import checks, election, epoch_bounds, node_state, quorum_requests, transitions
 from gateway.quorum.effects import ElectionState
 from gateway.quorum.election import Election
 from gateway.quorum.leader_role import LeaderRole
@@ -109,11 +108,41 @@ def a_second_leader_of_an_epoch_is_believed() -> Context:
     return patched(transitions, maybe_transition=follow)
 
 
-@mutant("reading of QuorumState.transitionToCandidate")
-def epochs_go_on_after_the_last() -> Context:
-    """Epochs are not kept below 2^31."""
-    modules = (node_state, raft_node, election, quorum_requests, transitions)
-    return together(*(patched(module, EPOCH_MAX=1 << 40) for module in modules))
+@mutant("reading of KafkaRaftClient.handleVoteRequest")
+def any_epoch_of_a_request_is_believed() -> Context:
+    """A request raises the epoch to any number, as in Kafka."""
+    believed = lambda node, sender_id, epoch: True  # noqa: E731
+    return together(
+        patched(election, request_believed=believed),
+        patched(quorum_requests, request_believed=believed),
+    )
+
+
+@mutant("KIP-853")
+def unknown_senders_are_never_believed() -> Context:
+    """A voter that this node does not know yet raises its epoch never."""
+    believed = epoch_bounds.request_believed
+
+    def known_only(node: Any, sender_id: int, epoch: int) -> bool:
+        return epoch <= node.epoch or (
+            sender_id in node.voters.nodes and believed(node, sender_id, epoch)
+        )
+
+    return together(
+        patched(election, request_believed=known_only),
+        patched(quorum_requests, request_believed=known_only),
+    )
+
+
+@mutant("an obvious mistake")
+def an_epoch_out_of_reach_on_disk_is_believed() -> Context:
+    """A node begins in the epoch that is on its disk, whatever that is."""
+    return patched(
+        node_state,
+        _first_state=lambda stored, last_epoch, observes: (
+            stored.election or ElectionState(last_epoch)
+        ),
+    )
 
 
 @mutant("KAFKA-10817, 12440, 13528")

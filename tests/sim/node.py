@@ -11,6 +11,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from gateway.leader_epochs import OUT_OF_REACH
 from gateway.quorum.effects import Effect, Reply, Report, Send
 from gateway.quorum.events import Event, ImageLacks, Installed, Requested, Tick
 from gateway.quorum.raft import Raft
@@ -113,7 +114,7 @@ class Node:
         self.raft = Raft(self.settings, stored, random=random, now=now, wall_ms=wall_ms)
         self.epoch, self.high_watermark = self.raft.epoch, self.raft.high_watermark
         require(
-            stored.election is None or self.epoch >= stored.election.epoch,
+            stored.election is None or self.epoch >= min(stored.election.epoch, OUT_OF_REACH >> 1),
             "3: node {} starts in epoch {}",
             self.id,
             self.epoch,
@@ -190,6 +191,8 @@ class Node:
         raft, checker = self.raft, self.world.checker
         epoch, high_watermark, role = raft.epoch, raft.high_watermark, raft.role
         if epoch != self.epoch:
+            if self.settings.observer is not None and epoch >= self.raft.log.last_epoch:
+                self.epoch = min(self.epoch, epoch - 1)  # no leader had answered it in the other
             require(epoch > self.epoch, "3: node {}: epoch {} after {}", self.id, epoch, self.epoch)
             require(epoch < 1 << 31, "3: node {}: epoch {}", self.id, epoch)
             self.epoch = epoch

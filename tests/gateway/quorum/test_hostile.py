@@ -238,7 +238,7 @@ def test_every_number_of_topics_and_partitions() -> None:
                     assert len(answers) == 1
 
 
-def test_requests_from_the_last_epoch_make_no_negative_one() -> None:
+def test_requests_from_the_last_epoch_raise_no_epoch() -> None:
     world = _quorum(False, random.Random(2))
     last = 2**31 - 1
     for id in (1, 2, 3):
@@ -253,5 +253,5 @@ def test_requests_from_the_last_epoch_make_no_negative_one() -> None:
         )
         world.request(id, vote, 2)
     world.run(60)
-    assert {member.raft.epoch for member in world.up() if member.raft} == {last}
-    assert {member.raft.role for member in world.up() if member.raft} == {"unattached"}
+    assert max(member.raft.epoch for member in world.up() if member.raft) < 100
+    assert "leader" in {member.raft.role for member in world.up() if member.raft}

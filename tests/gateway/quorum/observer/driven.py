@@ -120,7 +120,8 @@ class Driven:
                     assert self.shown < high_watermark <= self.log.end_offset
                     self.shown = high_watermark
                 case Persist(_, state, _):
-                    assert state.epoch >= self.epoch
+                    # Lower than the stored one after a restart, in which no leader answered.
+                    assert state.epoch >= self.raft.log.last_epoch
                     self.epoch = state.epoch
                 case LearnClusterId(_, cluster_id):
                     self.cluster_id = cluster_id

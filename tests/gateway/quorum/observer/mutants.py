@@ -15,7 +15,6 @@ from unittest import mock
 
 from gateway.quorum import (
     batches,
-    node_state,
     transitions,
 )
 from gateway.quorum.backoff import Backoff
@@ -169,17 +168,6 @@ def batches_with_a_wrong_checksum_are_taken() -> Any:
     (KAFKA-18723).
     """
     return patched(batches, "iter_batches", lambda data, **checks: iter_batches(data))
-
-
-@mutant
-def epoch_forgotten_at_the_start() -> Any:
-    """After a failure of the disk, or a crash, only the log is asked for the epoch."""
-    first = node_state._first_state
-    return patched(
-        node_state,
-        "_first_state",
-        lambda stored, last_epoch: first(replace(stored, election=None), last_epoch),
-    )
 
 
 @mutant

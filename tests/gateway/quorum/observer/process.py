@@ -230,13 +230,18 @@ class Process:
             case Advance(high_watermark):
                 self._show(high_watermark)
             case Persist(_, state, _):
-                require(state.epoch >= self.remembered[0], "the leader epoch never goes back")
+                require(state.epoch >= self.log.last_epoch, "the epoch is not below the log's")
                 require(
                     state.leader_id in (-1, self.quorum.leaders.get(state.epoch)),
                     "the leader remembered is the epoch's",
                 )
                 require(state.voted_id == -1, "an observer votes for nobody")
                 self.remembered = (state.epoch, state.leader_id)
+            case LeaderChanged(epoch, leader_id):
+                require(
+                    leader_id in (-1, self.quorum.leaders.get(epoch)),
+                    "the leader named is the epoch's",
+                )
             case LearnClusterId(_, cluster_id):
                 require(self.cluster_id is None, "a cluster id is learned once")
                 self.cluster_id = cluster_id
@@ -245,13 +250,14 @@ class Process:
                     raise Stopped
                 raise Violation(f"stopped without need: {reason}")
             case _:
-                require(
-                    isinstance(effect, Report | LeaderChanged), f"an observer never wants {effect}"
-                )
+                require(isinstance(effect, Report), f"an observer never wants {effect}")
 
     def check(self) -> None:
         """After all effects of an event."""
-        require(self.remembered[0] >= self.raft.epoch, "an epoch is remembered when it is known")
+        require(
+            self.remembered[0] >= self.raft.epoch or not self.raft._node.is_answered,
+            "an epoch is remembered when a leader has answered in it",
+        )
         require(
             self.shown == self.raft.high_watermark,
             "what the observer calls committed is what is shown",

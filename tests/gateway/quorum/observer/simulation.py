@@ -266,10 +266,6 @@ class Simulation:
             asked = request.topics[0].partitions[0]
             behind = max(self.process.log.flushed_end, 1 if self.history else 0)
             require(asked.fetch_offset <= behind, "what a Fetch acknowledges is on disk")
-            require(
-                asked.current_leader_epoch <= self.process.remembered[0],
-                "a Fetch is of an epoch remembered",
-            )
         if not voter.reachable and not self._calm:
             self._fail(life, send, FailureKind.UNREACHABLE)
         elif not self._happens(self.faults.lose_request):
