@@ -19,8 +19,11 @@ from tests.hostile.target import Target, attacked
 from tests.waiting import PATIENCE_S
 from tests.work import counting
 
-#: Modules that measure no time. All others run alone.
+#: Modules without a quorum of processes, in which one that waits for a processor would cause an
+#: election. All others run alone.
 _BESIDE_OTHERS: Final = (
+    "test_checklist",
+    "test_connections",
     "test_fuzz_server",
     "test_longest_strings",
     "test_lying_leader",

