@@ -37,6 +37,7 @@ FOREIGN: Final = {
     "spark-pipelines": "needs Spark: tests/interop/test_spark_pipelines.py runs the project",
     "$SPARK_HOME/bin/": "needs Spark: tests/interop/test_spark_standalone.py runs the programs",
     "export": "goes with them",
+    "openssl": "makes certificates: tests/interop/test_first_hour.py",
     "spark-submit": "needs Spark: tests/interop/test_spark.py submits the examples",
     "rm": "deletes the log of a stopped Kafka node: tests/interop/test_own_snapshots.py",
     "cp": "goes with rm",

@@ -96,10 +96,7 @@ class ObservedQuorum:
             counts_cluster=config.management_listener is not None,
         )
         self.authorizer = authorizer_of(config, self.loader)
-        how_often = SnapshotSettings(
-            config.metadata_log_max_record_bytes_between_snapshots,
-            config.metadata_log_max_snapshot_interval_ms,
-        )
+        how_often = snapshot_settings(config)
         snapshots = SnapshotGenerator(
             store.directory, how_often, log.new_snapshot, now=trio.current_time()
         )
@@ -255,6 +252,14 @@ def log_settings(config: Config) -> LogSettings:
         retention_bytes=config.metadata_max_retention_bytes,
         retention_ms=config.metadata_max_retention_ms,
         fsync=config.metadata_log_fsync,
+    )
+
+
+def snapshot_settings(config: Config) -> SnapshotSettings:
+    """How often snapshots are written, from the configuration."""
+    return SnapshotSettings(
+        config.metadata_log_max_record_bytes_between_snapshots,
+        config.metadata_log_max_snapshot_interval_ms,
     )
 
 

@@ -43,7 +43,7 @@ from gateway.server.controller.audit_log_writer import AuditLogWriter
 from gateway.server.controller.changes import Changes
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
-from gateway.server.observed_quorum import log_settings
+from gateway.server.observed_quorum import log_settings, snapshot_settings
 from gateway.server.own_security import check_security, data_dir, formats_itself, lockout_of
 from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
@@ -54,7 +54,7 @@ from gateway.server.stored import stored
 from gateway.sources.audit_partition import AuditPartition
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
-from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
+from gateway.sources.snapshot_generator import SnapshotGenerator
 from gateway.wall_clock import wall_ms
 from kwire.cluster.image import METADATA_VERSION
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
@@ -115,10 +115,7 @@ class OwnQuorum:
             log.store.directory, index_acls=indexes, counts_cluster=bool(config.management_listener)
         )
         self.authorizer = authorizer_of(config, self.loader, itself=_THIS_NODE.principal)
-        how_often = SnapshotSettings(
-            config.metadata_log_max_record_bytes_between_snapshots,
-            config.metadata_log_max_snapshot_interval_ms,
-        )
+        how_often = snapshot_settings(config)
         snapshots = SnapshotGenerator(
             log.store.directory, how_often, log.new_snapshot, now=trio.current_time()
         )

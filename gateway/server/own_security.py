@@ -22,6 +22,7 @@ from gateway.security.listeners import (
     own_principal,
     read_listeners,
 )
+from gateway.security.sasl_client import PLAIN
 from gateway.server.observed_quorum import upstream_security
 from kwire.cluster.tree import SCRAM_MECHANISMS
 
@@ -57,12 +58,25 @@ def check_security(config: Config) -> tuple[ClientSecurity, list[str]]:
         raise ConfigError(f"data.dir: {error}") from None
     if not is_new or joins:  # the log of the quorum has the users
         return security, []
-    problem = lockout_of(config, security, ((one.mechanism, one.name) for one in first or ()))
-    if problem is None:
-        return security, []
-    if len(config.controller_quorum_voters) > 1:  # the other voters may have a log with users
-        return security, [problem]
-    raise ConfigError(problem)
+    users = ((one.mechanism, one.name) for one in first or ())
+    found = (_scram_among_nodes(config, security), lockout_of(config, security, users))
+    problems = [problem for problem in found if problem is not None]
+    # Other static voters may have a log with users already.
+    if problems and len(config.controller_quorum_voters) <= 1:
+        raise ConfigError(*problems)
+    return security, problems
+
+
+def _scram_among_nodes(config: Config, security: ClientSecurity) -> str | None:
+    """Return why the first nodes of a quorum cannot log in to each other; None where they can."""
+    nodes = config.controller_quorum_voters or config.controller_quorum_bootstrap_servers
+    if security.sasl is None or security.sasl.mechanism == PLAIN or len(nodes) < 2:
+        return None
+    return (
+        f"sasl.mechanism.controller.protocol: {security.sasl.mechanism}: the first nodes of a"
+        " quorum cannot log in to each other by it, because its users are in the log on which the nodes"
+        " have to agree first: use PLAIN over TLS, or certificates"
+    )
 
 
 def lockout_of(

@@ -132,6 +132,26 @@ def test_check_config_warns_where_other_static_voters_may_have_the_users(tmp_pat
     assert code == 0 and f"kwire serve: warning: super.users: {LOCKED}" in said
 
 
+def test_check_config_names_scram_among_the_first_nodes(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    jaas = f'{module} username="node" password="x";'
+    both = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "SASL_PLAINTEXT"}
+    lines = {
+        "data.dir": str(tmp_path / "data"),
+        "cluster.id": CLUSTER_ID,
+        "controller.quorum.voters": "1@127.0.0.1:9093,2@127.0.0.1:9094",
+        "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        "listener.security.protocol.map": ",".join(f"{a}:{b}" for a, b in both.items()),
+        "listener.name.controller.sasl.enabled.mechanisms": MECHANISM,
+        f"listener.name.controller.{MECHANISM.lower()}.sasl.jaas.config": jaas,
+        "sasl.mechanism.controller.protocol": MECHANISM,
+    }
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    code, said = check(file)
+    assert code == 0 and "the first nodes of a quorum cannot log in to each other by it" in said
+
+
 def test_leader_reports_that_no_super_user_can_log_in(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path, 3, **SECURED) as quorum:
