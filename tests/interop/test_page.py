@@ -142,13 +142,9 @@ def test_newest_change_is_the_first_and_says_what_changed(
     row = once(chromium, seen("row.textContent.includes('last-0')"))
     assert "leader " in row and "replicas " in row
     once(chromium, "timeline.found[0] === changes.count - 1")
-    lost = chromium.evaluate("changes.replicas.losses.length + changes.replicas.moves.length")
     for fence, text in ((True, "fenced false \u2192 true"), (False, "fenced true \u2192 false")):
         brokers.heartbeat(FIRST_ID, fence=fence)
         once(chromium, seen(f"row.textContent.includes('{text}')"))
-    assert (
-        chromium.evaluate("changes.replicas.losses.length + changes.replicas.moves.length") > lost
-    )
 
 
 def test_tables_lead_from_topics_to_partitions_and_brokers(
@@ -188,6 +184,7 @@ def test_offline_partitions_are_listed_and_red(
         chromium.evaluate("document.querySelector('[data-figure=leaderless]').click()")
         until(lambda: any(row[0] == "fragile-0" for row in cells(chromium, "topics")))
         assert all(row[5].startswith("offline, ") for row in cells(chromium, "topics"))
+        assert chromium.evaluate("changes.replicas.losses.length") >= 6
     finally:
         for id in range(FIRST_ID, FIRST_ID + 3):
             brokers.heartbeat(id, fence=False)

@@ -153,6 +153,7 @@ def _look_for_markup(chromium: Browser, page: str) -> None:
         chromium.open(f"{page}#view={view}", width=400)
         once(chromium, f"now && changes.count === {4 * len(NAMES) + 1}")
         if view == "timeline":
+            once(chromium, "timeline.found.length === changes.count")
             for position in range(4 * len(NAMES) + 1):
                 chromium.evaluate(f"select({position})")
                 once(chromium, "document.querySelector('#detail table') !== null")
