@@ -21,6 +21,7 @@ from tests.hostile.bystander import (
     listener_port,
     with_listener,
 )
+from tests.waiting import PATIENCE_S
 from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
@@ -89,7 +90,9 @@ def test_many_changes_of_acls_between_two_requests_leave_others_undisturbed(
 
     def attack() -> None:
         names = [f"changed-{next(rounds)}-{number}" for number in range(8)]
-        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=30) as admin:
+        with WireClient(
+            cluster.wait_for_leader().broker_address, timeout_s=4 * PATIENCE_S
+        ) as admin:
             for name in names:
                 creations = [_on_topic(name, f"User:u{number}") for number in range(9_000)]
                 answer = admin.call(CreateAclsRequest(creations=creations), 3)

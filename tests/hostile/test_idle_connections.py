@@ -39,8 +39,8 @@ def test_voter_that_restarts_while_idle_connections_fill_the_leader_joins_again(
     leader = cluster.wait_for_leader()
     restarted, other = (node for node in cluster.nodes if node is not leader)
     port = leader.broker_port if listener == "client" else leader.controller_port
-    # The idle connections are there before the bystander: while they come, they displace others that
-    # have not sent a request yet.
+    # The idle connections are there before the bystander: while they come, they displace others
+    # that have not sent a request yet.
     with idle_connections(port, 3 * LIMIT), bystander(cluster, [leader, other]) as seen:
         cluster.kill_node(restarted)
         cluster.start_node(restarted)

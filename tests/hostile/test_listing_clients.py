@@ -12,7 +12,7 @@ import pytest
 
 from tests.gateway.controller.cluster import create
 from tests.hostile.bystander import assert_others_undisturbed, attacked_quorum
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tools.own_quorum import OwnCluster
 from tools.process import memory_mib
 from tools.wire_client import WireClient
@@ -43,7 +43,7 @@ def make(cluster: OwnCluster, *names: str) -> None:
     topics = [
         {"name": name, "num_partitions": PARTITIONS, "replication_factor": 1} for name in names
     ]
-    with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as admin:
+    with WireClient(cluster.wait_for_leader().broker_address, timeout_s=4 * PATIENCE_S) as admin:
         answer = admin.call(create(*topics, timeout_ms=60_000), 7)
     assert {topic.error_code for topic in answer.topics} == {0}
 

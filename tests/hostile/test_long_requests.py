@@ -12,7 +12,7 @@ import pytest
 
 from tests.gateway.controller.cluster import made
 from tests.hostile.bystander import assert_others_undisturbed, attacked_quorum, status
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
 
@@ -29,7 +29,9 @@ CHANGES, STOPPED = 40, 300
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[OwnCluster]:
     with attacked_quorum() as cluster:
-        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as admin:
+        with WireClient(
+            cluster.wait_for_leader().broker_address, timeout_s=4 * PATIENCE_S
+        ) as admin:
             admin.call(created("t", TOPICS), 7)
         yield cluster
 
@@ -167,7 +169,9 @@ def test_long_request_disturbs_no_other_client(cluster: OwnCluster, name: str) -
     request = make()
 
     def attack() -> None:
-        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client:
+        with WireClient(
+            cluster.wait_for_leader().broker_address, timeout_s=4 * PATIENCE_S
+        ) as client:
             client.call(request, version)
 
     assert_others_undisturbed(cluster, attack, memory_mib=128)
@@ -177,7 +181,9 @@ def test_flood_of_changed_quotas_disturbs_no_other_client(cluster: OwnCluster) -
     rates = itertools.count(1)
 
     def attack() -> None:
-        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client:
+        with WireClient(
+            cluster.wait_for_leader().broker_address, timeout_s=4 * PATIENCE_S
+        ) as client:
             for _ in range(CHANGES):
                 client.call(alter_quotas(1_000, float(next(rates))), 1)
 
@@ -188,7 +194,9 @@ def test_flood_of_changed_configs_disturbs_no_other_client(cluster: OwnCluster) 
     values = itertools.count(1001)
 
     def attack() -> None:
-        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client:
+        with WireClient(
+            cluster.wait_for_leader().broker_address, timeout_s=4 * PATIENCE_S
+        ) as client:
             for _ in range(CHANGES // 4):  # each is four times as long
                 name = "IncrementalAlterConfigsRequest"
                 client.call(configured(name, retention_ms=next(values), config_operation=0), 1)

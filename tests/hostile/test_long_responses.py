@@ -18,6 +18,7 @@ from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsReq
 from kwire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.messages.metadata_request import MetadataRequest
 from tests.hostile.bystander import assert_others_undisturbed, attacked_quorum
+from tests.waiting import PATIENCE_S
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
 
@@ -45,7 +46,7 @@ def cluster() -> Iterator[OwnCluster]:
 def bytes_of_all(address: str) -> int:
     """The size of a Metadata response of all topics, which is read and not decoded."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=60) as sock:
+    with socket.create_connection((host, int(port)), timeout=4 * PATIENCE_S) as sock:
         sock.sendall(
             frame(
                 encode_request_header(3, 12, 1, "attacker"), MetadataRequest(topics=None).encode(12)
@@ -93,7 +94,9 @@ def test_configurations_of_many_groups_leave_others_undisturbed(cluster: OwnClus
     )
 
     def attack() -> None:
-        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as client:
+        with WireClient(
+            cluster.wait_for_leader().broker_address, timeout_s=4 * PATIENCE_S
+        ) as client:
             answer: Any = client.call(request, 4)
         refused = [result for result in answer.results if result.error_code]
         assert len(answer.results) == NAMES

@@ -9,6 +9,7 @@ import pytest
 
 from tests.gateway.controller.cluster import create, made
 from tests.hostile.bystander import assert_others_undisturbed, attacked_quorum
+from tests.waiting import PATIENCE_S
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
 
@@ -20,7 +21,9 @@ RESOURCES_PER_REQUEST, TOPIC = 1_500, 2
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[OwnCluster]:
     with attacked_quorum() as cluster:
-        with WireClient(cluster.wait_for_leader().broker_address, timeout_s=60) as admin:
+        with WireClient(
+            cluster.wait_for_leader().broker_address, timeout_s=4 * PATIENCE_S
+        ) as admin:
             for first in range(0, TOPICS, TOPICS_PER_REQUEST):
                 names = [f"t{number}" for number in range(first, first + TOPICS_PER_REQUEST)]
                 topics = [
@@ -71,7 +74,7 @@ def test_description_of_many_topics_disturbs_no_other_client(
 ) -> None:
     def ask(number: int, found: list[int]) -> None:
         address = cluster.nodes[number % len(cluster.nodes)].broker_address
-        with WireClient(address, timeout_s=60) as client:
+        with WireClient(address, timeout_s=4 * PATIENCE_S) as client:
             found.append(describe(client, number % 3 * RESOURCES_PER_REQUEST))
 
     def attack() -> None:

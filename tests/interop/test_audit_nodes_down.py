@@ -16,7 +16,7 @@ from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.interop.test_own_quorum_upgrade import directory_of
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tools.gateway_process import KWIRE
 from tools.kafka_files import Node
 from tools.own_quorum import QUICK, OwnCluster, own_quorum
@@ -44,7 +44,7 @@ def replicas(node: Node) -> list[list[int]]:
 def tailed(node: Node) -> tuple[int, list[tuple[int, str]], str]:
     """Exit status, partition and topic of each entry, and standard error of ``kwire tail``."""
     arguments = ["tail", "-b", node.broker_address, "--topic", AUDIT_TOPIC, "--until-end"]
-    done = subprocess.run([*KWIRE, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*KWIRE, *arguments], capture_output=True, text=True, timeout=PATIENCE_S)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     entries = [
         (one["partition"], resource["name"])

@@ -23,6 +23,7 @@ from tests.gateway.handlers.test_authorization import LISTENERS, SecuredWorld, i
 from tests.gateway.handlers.world import build
 from tests.interop.clients import need_java
 from tests.interop.conftest import FIGURES
+from tests.waiting import PATIENCE_S
 from tools.kafka import Cluster, kafka
 from tools.kafka_security import (
     ADMIN,
@@ -111,7 +112,7 @@ def create_topics(place: Place) -> None:
     for future in admin.create_topics(
         [NewTopic(name, 1, 1) for name in (TOPIC, OTHER_TOPIC)]
     ).values():
-        future.result(30)
+        future.result(PATIENCE_S)
 
 
 async def ask(

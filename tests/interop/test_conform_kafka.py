@@ -29,6 +29,7 @@ from tests.conformance_faults.kafka_faults import (
 from tests.conformance_faults.test_broker_faults import run_with_and_without
 from tests.interop.conform_cards import PROPERTIES, check, report_of
 from tests.interop.quorum import need_kafka, observing
+from tests.waiting import PATIENCE_S
 from tools.gateway_process import gateway
 from tools.kafka import Cluster, kafka
 from tools.kafka_security import properties_text, secured
@@ -98,7 +99,7 @@ def test_a_controller_keeps_the_rules_that_end_epochs_and_register_brokers(
     cluster: Cluster,
 ) -> None:
     check(report_of(cluster.controllers, *_KRAFT, destructive=True), _VERSION, least=195)
-    assert cluster.wait_for_leader(timeout_s=10).node_id == cluster.nodes[0].node_id
+    assert cluster.wait_for_leader(timeout_s=PATIENCE_S).node_id == cluster.nodes[0].node_id
     check(report_of(cluster.bootstrap, "describe-quorum", "topics"), _VERSION, least=36)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.documented import blocks, commands
 from tests.interop.clients import missing
+from tests.waiting import PATIENCE_S
 from tools.gateway_process import KWIRE, Gateway, gateway
 
 pytestmark = pytest.mark.interop
@@ -45,7 +46,7 @@ def test_documented_command_succeeds_and_prints(server: Gateway, command: tuple[
         words[:1] = KWIRE
     elif shutil.which(words[0]) is None:
         missing(f"{words[0]} is not on the PATH")
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 

@@ -16,6 +16,7 @@ from tests.interop.clients import need_clients
 from tests.interop.reading import Record
 from tests.interop.truth import Log, log_of
 from tests.shared import needs_shared
+from tests.waiting import PATIENCE_S
 from tools import java, java_tools
 from tools.gateway_process import gateway
 
@@ -77,12 +78,12 @@ def test_confluent_kafka_finds_offsets(served: Served) -> None:
     consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": "offsets"})
     try:
         bounds = consumer.get_watermark_offsets(
-            TopicPartition(CLUSTER_METADATA_TOPIC, 0), timeout=10
+            TopicPartition(CLUSTER_METADATA_TOPIC, 0), timeout=PATIENCE_S
         )
         assert bounds == (served.log.start_offset, served.log.end_offset)
         for timestamp in times(served):
             [found] = consumer.offsets_for_times(
-                [TopicPartition(CLUSTER_METADATA_TOPIC, 0, timestamp)], timeout=10
+                [TopicPartition(CLUSTER_METADATA_TOPIC, 0, timestamp)], timeout=PATIENCE_S
             )
             assert found.offset == served.first_at(timestamp).offset
     finally:
@@ -99,7 +100,9 @@ def test_kcat_finds_offsets(served: Served) -> None:
             "-t",
             f"{CLUSTER_METADATA_TOPIC}:0:{timestamp}",
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        )
         assert done.stdout.split() == [
             CLUSTER_METADATA_TOPIC,
             "[0]",

@@ -15,6 +15,7 @@ from tests.interop.conftest import FIGURES, READ
 from tests.interop.own import create_by_java, in_files, topics_in
 from tests.interop.quorum import offsets_of, wait_for_end
 from tests.interop.reading import Record, digest, first_difference
+from tests.waiting import PATIENCE_S
 from tools import java, java_tools
 from tools.gateway_process import gateway
 from tools.own_quorum import OwnCluster, own_quorum
@@ -46,7 +47,7 @@ def by_confluent_kafka(bootstrap: str, topic: str) -> None:
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])[topic].result(10)
-    assert topic in admin.list_topics(timeout=10).topics
+    assert topic in admin.list_topics(timeout=PATIENCE_S).topics
 
 
 def test_quorum_of_one_is_ready_from_nothing(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.interop.own import create_by_java, dump
 from tests.interop.own_kafka import with_non_electable
 from tests.interop.quorum import files_of, offsets_of, wait_for_segments
 from tests.interop.test_quorum_observed import status
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tools import java, java_tools
 from tools.java import JavaError
 from tools.java_tools import retried
@@ -72,7 +72,7 @@ def quorum(cluster: Cluster, *arguments: str, config: Path | None = None) -> str
     ]
     # The client asks a leader that has just resigned again and again for a minute: it looks for the
     # new one only after NOT_CONTROLLER, and DescribeQuorum has NOT_LEADER_OR_FOLLOWER.
-    return java_tools.run_tool(java.METADATA_QUORUM, [*where, *arguments], timeout_s=10)
+    return java_tools.run_tool(java.METADATA_QUORUM, [*where, *arguments], timeout_s=PATIENCE_S)
 
 
 def voters(cluster: Cluster) -> dict[int, str]:

@@ -37,6 +37,7 @@ from tests.interop.clients import need_java
 from tests.interop.quorum import make_topics
 from tests.kwire.cluster.kafka_state import state_of
 from tests.shared import needs_shared
+from tests.waiting import PATIENCE_S
 from tools import java, java_tools
 from tools.admin import Admin
 from tools.kafka import Cluster, Node, kafka
@@ -95,7 +96,7 @@ def shell(path: Path) -> str:
         )
         try:
             time.sleep(patience_s)
-            tree, _ = process.communicate("tree /image\nexit\n", timeout=60)
+            tree, _ = process.communicate("tree /image\nexit\n", timeout=PATIENCE_S)
         finally:
             process.kill()
         if "acls:" in tree and "offset -1, epoch -1" not in tree:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.clients import missing
+from tests.waiting import PATIENCE_S
 from tools.check.links import broken_links
 from tools.loop_reports import loop_reports
 
@@ -207,7 +208,7 @@ def test_installed_command_serves_the_log_to_itself(installed: Path, tmp_path: P
         assert len(lines) > 900
     finally:
         server.terminate()
-        loop_reports.read("kwire serve", server.communicate(timeout=30)[1])
+        loop_reports.read("kwire serve", server.communicate(timeout=PATIENCE_S)[1])
     assert server.returncode == 0
 
 

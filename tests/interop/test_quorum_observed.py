@@ -42,6 +42,7 @@ from tests.interop.quorum import (
 )
 from tests.interop.reading import Reader, digest, first_difference
 from tests.interop.truth import Batch
+from tests.waiting import PATIENCE_S
 from tools import java, java_tools
 from tools.gateway_process import KWIRE, Gateway, gateway
 from tools.kafka import Cluster, kafka
@@ -232,7 +233,7 @@ def kwire_quorum(*arguments: str) -> str:
 def run(*arguments: str) -> str:
     """The output of a kwire command, which must succeed."""
     done = subprocess.run(
-        [*KWIRE, *arguments], capture_output=True, text=True, check=False, timeout=60
+        [*KWIRE, *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

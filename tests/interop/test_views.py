@@ -19,6 +19,7 @@ from tests.interop.conftest import READ
 from tests.interop.reading import Record, digest, first_difference
 from tests.interop.session import Decision, read_with_every_client
 from tests.shared import needs_shared
+from tests.waiting import PATIENCE_S
 from tools.gateway_process import gateway
 
 pytestmark = needs_shared
@@ -84,7 +85,7 @@ def test_clients_follow_a_view_of_a_live_quorum(tmp_path: Path) -> None:
 
         def created(*names: str) -> int:
             for future in admin.create_topics([NewTopic(name, 3, 1) for name in names]).values():
-                future.result(30)
+                future.result(PATIENCE_S)
             return len(names)
 
         count = created("orders", "payments")
@@ -102,13 +103,13 @@ def test_clients_follow_a_view_of_a_live_quorum(tmp_path: Path) -> None:
             assert sorted(told[:2]) == [("orders", False), ("payments", False)], way
             assert told[2:] == [("refunds", False), ("orders", True)], way
         assert len({digest(one.records) for one in outcomes.values()}) == 1
-        names = set(admin.list_topics(timeout=10).topics)
+        names = set(admin.list_topics(timeout=PATIENCE_S).topics)
         assert names == {"__cluster_metadata", "__cluster_metadata_audit", "payments", "refunds"}
-        by_name = admin.list_topics(view_topic("topics"), timeout=10).topics
+        by_name = admin.list_topics(view_topic("topics"), timeout=PATIENCE_S).topics
         assert by_name.keys() == {view_topic("topics")}
 
 
 def deleted(admin: Any, name: str) -> int:
     for future in admin.delete_topics([name]).values():
-        future.result(30)
+        future.result(PATIENCE_S)
     return 1

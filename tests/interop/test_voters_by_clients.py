@@ -10,6 +10,7 @@ import pytest
 
 from tests.interop.clients import need_java
 from tests.interop.test_own_quorum_upgrade import directory_of, newcomer, voters
+from tests.waiting import PATIENCE_S
 from tools import java, java_tools
 from tools.java import JavaError
 from tools.java_tools import retried
@@ -30,7 +31,7 @@ def dynamic() -> Iterator[OwnCluster]:
 
 def through(node: Node, *arguments: str) -> str:
     where = ["--bootstrap-server", node.broker_address]
-    return java_tools.run_tool(java.METADATA_QUORUM, [*where, *arguments], timeout_s=10)
+    return java_tools.run_tool(java.METADATA_QUORUM, [*where, *arguments], timeout_s=PATIENCE_S)
 
 
 def follower(cluster: OwnCluster) -> Node:

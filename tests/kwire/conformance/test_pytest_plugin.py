@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kwire.conformance.scripted import server as scripted
+from tests.waiting import PATIENCE_S
 from tools.gateway_process import gateway
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -31,7 +32,7 @@ def run(where: Path, *arguments: str) -> tuple[int, str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr

@@ -52,6 +52,7 @@ from kwire.protocol import ApiKey, ErrorCode
 from kwire.records import Record, encode_batch
 from kwire.registry import response_type
 from kwire.uuid import Uuid
+from tests.waiting import PATIENCE_S
 
 _TOPIC = "t"
 _ID = Uuid(b"kwire-conform-id")
@@ -71,7 +72,7 @@ def exchange(cluster: Cluster, api: ApiKey, version: int, request: Message) -> A
     host, _, port = cluster.bootstrap.rpartition(":")
     head = encode_request_header(api, version, 9, "test")
     splitter = FrameSplitter(1 << 20)
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         connection.sendall(frame(head, request.encode(version)))
         while (data := splitter.next_frame()) is None:
             piece = connection.recv(65536)
@@ -236,7 +237,7 @@ def test_a_request_behind_an_answer_is_the_only_one_in_flight(cluster: Cluster) 
     head = encode_request_header(ApiKey.METADATA, 8, 9, "test")
     request = frame(head, MetadataRequest(topics=[]).encode(8))
     splitter = FrameSplitter(1 << 20)
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         for _ in range(300):
             connection.sendall(request)
             while splitter.next_frame() is None:
