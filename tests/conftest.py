@@ -132,13 +132,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("speed")]
 
 
+#: The folder, and the word in other files, of the tests that a run of these markers selects.
+_SELECTED: Final = {"interop": ("interop", "interop"), "speed or alone": ("hostile", "mark.speed")}
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Pass over files without interoperability tests in a run of those alone: each process of the
-    run would import and parametrize twelve thousand tests to select some hundred.
+    """Pass over files without tests of the markers of a run: each of its processes would import and
+    parametrize twelve thousand tests to select some hundred.
     """
-    if config.option.markexpr != "interop" or not collection_path.match("test_*.py"):
+    if (selected := _SELECTED.get(config.option.markexpr)) is None:
         return None
-    marked = collection_path.parent.name == "interop" or "interop" in collection_path.read_text()
+    if not collection_path.match("test_*.py"):
+        return None
+    folder, word = selected
+    marked = collection_path.parent.name == folder or word in collection_path.read_text()
     return None if marked else True
 
 
