@@ -149,6 +149,7 @@ def no_coordinator(request: FindCoordinatorRequest, version: int) -> FindCoordin
 @contextmanager
 def serving(partition: MemoryPartition | None = None) -> Iterator[MiniServer]:
     """A server on 127.0.0.1 at a port of its own, as long as the block lasts."""
+    handlers()  # imported before a client waits for the first answer
     server = MiniServer(partition or sample_partition())
     server.seen = []
     listener = socket.create_server(("127.0.0.1", 0))
