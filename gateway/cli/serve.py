@@ -210,8 +210,8 @@ def _say_ready(ready: RunningServer) -> None:
         line = (
             f"kwire is ready at {', '.join(facts['listeners'].values())}: topic {facts['topic']},"
             f" offsets {facts['log_start_offset']} to {facts['high_watermark']}, from"
-            f" {facts['source']}, in {facts['directory']}\n  try: kcat -b {address} -C -t {facts['topic']} -o beginning -e"
-            " -f '%o %S bytes\\n'"
+            f" {facts['source']}, in {facts['directory']}\n"
+            f"  try: kcat -b {address} -C -t {facts['topic']} -o beginning -e -f '%o %S bytes\\n'"
         )
     else:
         line = json.dumps(facts)
