@@ -24,7 +24,13 @@ PROPERTIES: Final = {
     "broker.heartbeat.interval.ms": "500",
     "metadata.log.max.snapshot.interval.ms": "3000",
 }
-_NOT_KEPT: Final = (Outcome.FAIL, Outcome.TIMEOUT, Outcome.ERROR, Outcome.ADVICE)
+_NOT_KEPT: Final = (
+    Outcome.FAIL,
+    Outcome.BLOCKED,
+    Outcome.TIMEOUT,
+    Outcome.ERROR,
+    Outcome.ADVICE,
+)
 
 
 def report_of(

@@ -34,10 +34,17 @@ _CAUSES: Final = (
 )
 _COLUMNS: Final = (
     (Outcome.PASS,), (Outcome.DEVIATION,), (Outcome.ADVICE,),
-    (Outcome.FAIL, Outcome.TIMEOUT, Outcome.ERROR), (Outcome.NOT_OFFERED,),
+    (Outcome.FAIL, Outcome.TIMEOUT, Outcome.ERROR, Outcome.BLOCKED), (Outcome.NOT_OFFERED,),
     (Outcome.NOT_APPLICABLE,),
 )  # fmt: skip
-_NOT_KEPT: Final = (Outcome.FAIL, Outcome.ADVICE, Outcome.ERROR, Outcome.TIMEOUT, Outcome.NOT_TRIED)
+_NOT_KEPT: Final = (
+    Outcome.FAIL,
+    Outcome.ADVICE,
+    Outcome.ERROR,
+    Outcome.TIMEOUT,
+    Outcome.BLOCKED,
+    Outcome.NOT_TRIED,
+)
 #: Rules of one fault that are named. Of more, families are counted.
 _NAMED: Final = 8
 
