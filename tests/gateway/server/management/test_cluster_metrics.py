@@ -26,6 +26,7 @@ from tests.gateway.server.management.test_page_api import END
 from tests.gateway.server.observed import LOCAL, config
 from tests.gateway.server.own_nodes import lone_config
 from tests.operation_files import alerts, dashboard, filled, metrics_in
+from tests.waiting import until_async
 
 CONTROLLER = "kafka_controller_kafkacontroller_"
 REPLICAS = "kafka_server_replicamanager_"
@@ -74,11 +75,11 @@ async def scraped(port: Port) -> dict[str, dict[tuple[str, ...], float]]:
 
 async def counted(port: Port) -> dict[str, dict[tuple[str, ...], float]]:
     """The metrics once the image is loaded."""
-    with trio.fail_after(60):
-        while True:
-            found = await scraped(port)
-            if CONTROLLER + "globaltopiccount" in found:
-                return found
+    return await until_async(
+        lambda: scraped(port),
+        "counts",
+        holds=lambda found: CONTROLLER + "globaltopiccount" in found,
+    )
 
 
 def of(source: str, tmp_path: Path, quorum: LoopbackQuorum | None = None) -> Config:
