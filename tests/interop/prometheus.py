@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.interop.clients import missing
 from tests.operation_files import SCRAPING, matchers_in, metrics_in, queries
+from tests.waiting import PATIENCE_S
 from tools.process import Process
 
 #: Program -> the package of Debian that has it.
@@ -80,7 +81,7 @@ class Prometheus:
         """The ``data`` of a response. Raises HTTPError for a query that is not valid."""
         query = urllib.parse.urlencode(parameters)
         url = f"http://{self._address}/api/v1/{path}?{query}"
-        with urllib.request.urlopen(url, timeout=30) as response:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
             return json.loads(response.read())["data"]
 
     def query(self, expression: str) -> list[Any]:
@@ -92,7 +93,7 @@ class Prometheus:
         """The titles of the dashboard's panels with a query that has no data. Each query has data
         if ``instance`` has the series that it reads.
         """
-        with urllib.request.urlopen(f"http://{instance}/metrics", timeout=30) as response:
+        with urllib.request.urlopen(f"http://{instance}/metrics", timeout=PATIENCE_S) as response:
             text = response.read().decode()
         there: dict[str, list[Mapping[str, str]]] = {"up": [{}]}
         for family in parse_text(text):

@@ -23,6 +23,7 @@ from tests.operation_files import (
     queries,
     unit_for,
 )
+from tests.waiting import PATIENCE_S
 from tools.gateway_process import KWIRE, Gateway, gateway
 
 pytestmark = pytest.mark.interop
@@ -41,7 +42,7 @@ def _run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -87,7 +88,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         "--source", "own", "--data-dir", str(data), "--management-listener", "127.0.0.1:0"
     ) as running:
         tail = [*KWIRE, "tail", "-b", running.bootstrap, "--until-end"]
-        subprocess.run(tail, capture_output=True, timeout=60, check=True)
+        subprocess.run(tail, capture_output=True, timeout=PATIENCE_S, check=True)
         yield running
 
 
