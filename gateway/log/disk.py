@@ -188,6 +188,13 @@ class Disk:
         self.sync_directory(path.parent)
 
 
+def free_bytes(directory: str | os.PathLike[str]) -> int:
+    """Return the bytes that this process can still write there. Raises DiskFailed."""
+    with doing("look at the free space of", Path(directory)):
+        found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
 @contextlib.contextmanager
 def doing(what: str, path: Path, failure: type[DiskFailed] = DiskFailed) -> Iterator[None]:
     """Turn OSError into a sentence that names the operation, the file and a remedy."""

@@ -5,6 +5,7 @@ It does not know the leader that sends the chunks or the file that they are writ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from gateway.quorum.effects import SnapshotChunk
@@ -22,13 +23,17 @@ class Download:
     it.
     """
 
-    __slots__ = ("_empty", "id", "position", "size")
+    __slots__ = ("_empty", "id", "position", "size", "token", "written_first")
 
     def __init__(self, id: SnapshotId) -> None:
         self.id = id
         self.position = 0
         self.size: int | None = None
         self._empty = 0
+        self.token = 0  #: of the write of the last chunk
+        #: The token of the chunk before it, which is on disk before the next one is asked for: a
+        #: fast leader and a slow disk would otherwise fill the memory.
+        self.written_first = 0
 
     @property
     def complete(self) -> bool:
@@ -37,7 +42,9 @@ class Download:
         # end of a snapshot is known from its size and not from an empty response.
         return self.position == self.size
 
-    def take(self, partition: PartitionSnapshot) -> SnapshotChunk | None:
+    def take(
+        self, partition: PartitionSnapshot, next_token: Callable[[], int]
+    ) -> SnapshotChunk | None:
         """Return the chunk in an error-free response, None for one without bytes.
 
         Raises InvalidResponse if it is not the next chunk, if the size changed, or after
@@ -69,6 +76,7 @@ class Download:
             return None
         self._empty = 0
         self.size = size
-        chunk = SnapshotChunk(self.position, data, size)
+        self.written_first, self.token = self.token, next_token()
+        chunk = SnapshotChunk(self.position, data, size, self.token)
         self.position += len(data)
         return chunk

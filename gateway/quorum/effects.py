@@ -73,6 +73,7 @@ class SnapshotChunk:
     position: int
     data: bytes | memoryview
     size: int
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,9 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class NotInstalled:
-    """The snapshot of the last ``InstallSnapshot`` was bad (a CRC, no footer). Nothing changed."""
+    """The snapshot of the last ``InstallSnapshot`` was bad (a CRC, no footer), or the disk cannot
+    hold the one whose chunks come. Nothing changed.
+    """
 
     id: SnapshotId
     reason: str

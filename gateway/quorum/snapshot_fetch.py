@@ -71,9 +71,9 @@ class SnapshotFetch:
             requests.FETCH_SNAPSHOT_VERSIONS,
             request,
             partial(self._on_answer, role, address, download),
-            # Unlike a Fetch it acknowledges nothing but the epoch, so it need not wait for the
-            # chunks before it to be on disk.
-            after=node.state_token,
+            # Unlike a Fetch it acknowledges nothing but the epoch, so that one chunk comes while the
+            # one before it is written.
+            after=max(node.state_token, download.written_first),
             on_failed=on_failed,
         )
 
@@ -99,7 +99,7 @@ class SnapshotFetch:
         if node.role is not role or role.download is not download:
             return False
         try:
-            chunk = download.take(partition)
+            chunk = download.take(partition, node.next_token)
         except InvalidResponse as problem:
             return self._give_up(role, download, sender, str(problem))
         # Each chunk begins the fetch timeout anew: a download may take longer than that, and must
@@ -153,9 +153,16 @@ class SnapshotFetch:
         node.report("snapshot installed", snapshot=str(event.id))
 
     def on_not_installed(self, event: NotInstalled) -> None:
-        """Suspect the leader, whose file is damaged; the next Fetch is sent after a pause."""
+        """Suspect the leader, whose file is damaged; the next Fetch is sent after a pause. Give up
+        a download whose bytes the disk cannot hold.
+        """
         node, role = self._node, self._node.role
-        assert node.installing == event.id, "a snapshot was refused that no download requested"
+        if node.installing != event.id:
+            download = role.download if isinstance(role, Follower) else None
+            if isinstance(role, Follower) and download is not None and download.id == event.id:
+                self._give_up(role, download, f"leader {role.leader_id}", event.reason)
+                node.peers.rest(role.endpoints[node.settings.listener], node.now)
+            return
         node.installing = None
         node.protocol_violation(f"leader {node.leader_id}", f"snapshot {event.id}: {event.reason}")
         node.back_off()

@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gateway.log.disk import free_bytes
 from gateway.log.errors import LogError, SnapshotNotNewer
 from gateway.log.follower import DirectoryFollower
 from gateway.log.log_view import LogView
@@ -160,9 +161,9 @@ class QuorumLog(LogPartition):
                 self._writer = LockedSnapshotWriter(
                     self._names, snapshot_id, self.store.new_snapshot
                 )
-            case SnapshotChunk(position, data, _):
-                assert self._writer is not None
-                self._writer.write(position, data)
+            case SnapshotChunk():
+                if self._writer is not None and (refused := self._write_chunk(effect)) is not None:
+                    outcome.append(refused)
             case InstallSnapshot(_, snapshot_id):
                 outcome.append(self._install(snapshot_id))
             case AbandonSnapshot():
@@ -182,8 +183,26 @@ class QuorumLog(LogPartition):
                 f"{self.store.directory} does not take what came for offset {base_offset}: {error}"
             ) from None
 
+    def _write_chunk(self, chunk: SnapshotChunk) -> NotInstalled | None:
+        """Write a chunk if the disk can hold what is still to come: a full disk would stop this node
+        and all others that write there. The chunks behind a refused one are dropped.
+        """
+        writer = self._writer
+        assert writer is not None, "a chunk belongs to a snapshot"
+        free, needed = free_bytes(self.store.directory), chunk.size - chunk.position
+        if needed > free:
+            self._abandon()
+            return NotInstalled(
+                writer.snapshot_id,
+                f"{needed} of its {chunk.size} bytes are still to come, and {free} are free in"
+                f" {self.store.directory}: free some, or look at the leader's file",
+            )
+        writer.write(chunk.position, chunk.data)
+        return None
+
     def _install(self, snapshot_id: SnapshotId) -> Installed | NotInstalled:
-        assert self._writer is not None
+        if self._writer is None:
+            return NotInstalled(snapshot_id, "the disk could not hold it")
         try:
             self._writer.freeze()
             self._writer = None

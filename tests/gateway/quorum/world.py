@@ -103,9 +103,10 @@ class Member:
                 disk.pending.append((token, lambda: disk.truncate(offset)))
             case BeginSnapshot() | fx.AbandonSnapshot():
                 disk.part = b""
-            case SnapshotChunk(position, data):
+            case SnapshotChunk(position, data, _, token):
                 assert position == len(disk.part)
                 disk.part += data
+                disk.pending.append((token, lambda: None))
             case fx.InstallSnapshot(token, id):
                 disk.pending.append((token, lambda: self._install(id)))
             case fx.Send():

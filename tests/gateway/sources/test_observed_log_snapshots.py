@@ -9,6 +9,7 @@ import pytest
 
 from gateway.ports import OffsetOutOfRange, State
 from gateway.quorum.effects import AbandonSnapshot, Advance, BeginSnapshot, SnapshotChunk
+from gateway.sources import quorum_log
 from gateway.sources.quorum_log import QuorumLog
 from gateway.sources.snapshot_locks import SnapshotBusy
 from kwire.metadata_log.snapshot_id import SnapshotId
@@ -95,6 +96,38 @@ def test_a_snapshot_that_is_not_beyond_the_log_is_refused(source: QuorumLog) -> 
     refused = install(source, 4, 1)
     assert refused is not None and "not behind" in refused
     assert edge(source) == (0, 6)
+
+
+@pytest.mark.parametrize("size", [1 << 50, (1 << 63) - 1])
+def test_snapshot_that_the_disk_cannot_hold_is_refused_before_a_byte_of_it(
+    source: QuorumLog, size: int
+) -> None:
+    fill(source, 3)
+    before, id = batches_from(source, 0), SnapshotId(100, 4)
+    refused = do(source, BeginSnapshot(id), SnapshotChunk(0, b"x" * 10, size))
+    assert refused is not None
+    assert f"{size} of its {size} bytes are still to come" in refused and "are free in" in refused
+    assert not list(source.store.directory.glob("*.part"))
+    # What the core had under way is dropped.
+    assert do(source, SnapshotChunk(10, b"x" * 10, size)) is None
+    assert do(source, install_snapshot(id)) == "the disk could not hold it"
+    assert batches_from(source, 0) == before
+    assert install(source, 100, 4) is None
+
+
+def test_free_space_is_watched_while_a_snapshot_comes(
+    source: QuorumLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, id = snapshot_bytes(4, (3,)), SnapshotId(100, 4)
+    free = [len(data), len(data) - 20]
+    monkeypatch.setattr(quorum_log, "free_bytes", lambda directory: free.pop(0))
+    chunks = [
+        SnapshotChunk(0, data[:10], len(data)),
+        SnapshotChunk(10, data[10:20], len(data)),
+    ]
+    refused = do(source, BeginSnapshot(id), *chunks)
+    assert refused is not None and f"{len(data) - 20} are free in" in refused
+    assert not list(source.store.directory.glob("*.part"))
 
 
 def test_an_abandoned_snapshot_leaves_nothing(source: QuorumLog) -> None:

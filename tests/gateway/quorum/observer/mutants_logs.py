@@ -121,8 +121,8 @@ def snapshot_chunks_wherever() -> Any:
     """The position of a chunk is counted twice."""
     take = Download.take
 
-    def shifted(self: Download, partition: Any) -> Any:
-        chunk = take(self, partition)
+    def shifted(self: Download, partition: Any, next_token: Any) -> Any:
+        chunk = take(self, partition, next_token)
         return (
             replace(chunk, position=chunk.position + len(chunk.data))
             if chunk and chunk.position

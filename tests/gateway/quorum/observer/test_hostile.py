@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 from gateway.address import Address
-from gateway.quorum.effects import Failure, FailureKind, InstallSnapshot, Send
-from gateway.quorum.events import Answered, Failed
+from gateway.quorum.effects import (
+    Failure,
+    FailureKind,
+    InstallSnapshot,
+    Report,
+    Send,
+    SnapshotChunk,
+)
+from gateway.quorum.events import Answered, Failed, NotInstalled
 from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages import describe_quorum_response as quorum
@@ -23,6 +30,7 @@ from kwire.messages.describe_cluster_response import DescribeClusterResponse
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
+from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 from tests.gateway.quorum.batches import corrupted, data_batch
@@ -394,3 +402,52 @@ def test_observer_that_begins_in_a_stored_epoch_that_is_false_gives_it_up() -> N
 
     run(driven, answer, driven.now + 30.0)
     assert (driven.raft.epoch, driven.raft.leader_id) == (2, 1)
+
+
+# --- snapshots
+
+
+def test_chunk_is_asked_for_when_the_one_before_the_last_is_written() -> None:
+    """Otherwise a fast leader and a slow disk fill the memory."""
+    hostile = Hostile()
+    tokens: list[int] = []
+    asked: list[tuple[int, int]] = []
+
+    def note(effect: Any) -> None:
+        if isinstance(effect, SnapshotChunk):
+            tokens.append(effect.token)
+        elif isinstance(effect, Send) and effect.api_key == FetchSnapshotRequest.API_KEY:
+            asked.append((len(tokens), effect.after))
+
+    hostile.spy = note
+
+    def answer(ask: Send) -> Answer:
+        if ask.api_key != FetchSnapshotRequest.API_KEY:
+            return with_snapshot(100)
+        return chunk(ask, unaligned_records=b"x")
+
+    hostile.run(answer, until=hostile.now + 2.0)
+    assert len(tokens) >= 9 and tokens == sorted(tokens)
+    assert all(after >= tokens[count - 2] for count, after in asked[:9] if count >= 2)
+
+
+def test_snapshot_that_the_disk_cannot_hold_is_given_up() -> None:
+    hostile = Hostile()
+    told: list[str] = []
+    hostile.spy = lambda effect: (
+        told.append(str(effect.fields)) if isinstance(effect, Report) else None
+    )
+    answers = [with_snapshot(100)]
+
+    def answer(ask: Send) -> Answer:
+        if ask.api_key == FetchSnapshotRequest.API_KEY:
+            return chunk(ask, size=1 << 50, unaligned_records=b"x")
+        return answers[0]
+
+    while not any(one.api_key == FetchSnapshotRequest.API_KEY for one in hostile.open):
+        run(hostile, answer, hostile.now + 0.001)
+    hostile.step(NotInstalled(SnapshotId(100, 2), "it does not fit"))
+    assert any("it does not fit" in one for one in told)
+    # Again, as for the chunks that were under way: it is no fault.
+    hostile.step(NotInstalled(SnapshotId(100, 2), "it does not fit"))
+    assert not hostile.stopped
