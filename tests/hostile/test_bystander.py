@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster
 from tools.process import Process
 from tools.wire_client import WireClient
+
+counted = pytest.mark.skipif("KWIRE_SPEED" in os.environ, reason="servers do not count then")
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,13 @@ def test_quiet_quorum_is_undisturbed(cluster: OwnCluster) -> None:
     assert set(seen.latencies_s) == {1, 2, 3}
     assert all(seen.latencies_s.values())
     assert set(seen.done) == {"ApiVersions", "connect", "group"}
+
+
+@counted
+def test_work_of_each_server_is_counted(cluster: OwnCluster) -> None:
+    with bystander(cluster) as seen:
+        pass
+    assert set(seen.longest_passes) == {1, 2, 3}
     assert all(seen.longest_passes.values())
 
 
@@ -70,6 +80,7 @@ def test_suspended_process_is_no_disturbance(cluster: OwnCluster) -> None:
     seen.assert_undisturbed(elections=True)
 
 
+@counted
 def test_long_request_to_a_server_that_cuts_nothing_into_slices_is_reported() -> None:
     topics = made(
         "CreateTopicsRequest",
