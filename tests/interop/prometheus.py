@@ -10,7 +10,7 @@ import re
 import shutil
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,12 +89,16 @@ class Prometheus:
         found: list[Any] = self.get("query", query=expression)["result"]
         return found
 
-    def unanswered(self, instance: str) -> set[str]:
+    def unanswered(self, *instances: str) -> set[str]:
         """The titles of the dashboard's panels with a query that has no data. Each query has data
-        if ``instance`` has the series that it reads.
+        if one of ``instances`` has the series that it reads.
         """
-        with urllib.request.urlopen(f"http://{instance}/metrics", timeout=PATIENCE_S) as response:
-            text = response.read().decode()
+        text = ""
+        for instance in instances:
+            with urllib.request.urlopen(
+                f"http://{instance}/metrics", timeout=PATIENCE_S
+            ) as response:
+                text += response.read().decode()
         there: dict[str, list[Mapping[str, str]]] = {"up": [{}]}
         for family in parse_text(text):
             for sample in family.samples:
@@ -115,12 +119,14 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def scraping(scratch: Path, instance: str, *others: str) -> Iterator[Prometheus]:
-    """Run a Prometheus that has scraped ``instance`` often enough for every rate."""
+def scraping(scratch: Path, *instances: str, down: Sequence[str] = ()) -> Iterator[Prometheus]:
+    """Run a Prometheus that has scraped ``instances`` often enough for every rate. ``down``: further
+    targets, which do not answer.
+    """
     config = yaml.safe_load(SCRAPING.read_text())
     config["global"] = dict.fromkeys(config["global"], "500ms")
     config["rule_files"] = [str(SCRAPING.parent / name) for name in config["rule_files"]]
-    config["scrape_configs"][0]["static_configs"][0]["targets"] = [instance, *others]
+    config["scrape_configs"][0]["static_configs"][0]["targets"] = [*instances, *down]
     path = scratch / "prometheus.yml"
     path.write_text(yaml.safe_dump(config))
     process = Process(
@@ -136,7 +142,7 @@ def scraping(scratch: Path, instance: str, *others: str) -> Iterator[Prometheus]
     try:
         process.wait_until(lambda: _listening(process) is not None, timeout_s=30)
         running = Prometheus(str(_listening(process)))
-        process.wait_until(lambda: running.has_scraped(instance), timeout_s=60)
+        process.wait_until(lambda: all(map(running.has_scraped, instances)), timeout_s=60)
         yield running
     finally:
         process.stop()

@@ -112,8 +112,9 @@ def test_secured_quorum_of_three_by_the_letter(
     status = next(text for line, text in said.items() if "quorum describe" in line)
     assert len(json.loads(status)["currentVoters"]) == 3
     (tmp_path / "prometheus").mkdir()
-    with scraping(tmp_path / "prometheus", management(walk)) as prometheus:
-        assert prometheus.unanswered(management(walk)) - WITHOUT_DATA == set()
+    nodes = [management(walk, number) for number in range(3)]
+    with scraping(tmp_path / "prometheus", *nodes) as prometheus:
+        assert prometheus.unanswered(*nodes) - WITHOUT_DATA == set()
 
 
 def test_observed_kafka_with_sasl_ssl_by_the_letter(

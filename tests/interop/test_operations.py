@@ -95,7 +95,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 @pytest.fixture(scope="module")
 def prometheus(server: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus with the documented configuration, but for the targets and shorter intervals."""
-    with scraping(tmp_path_factory.mktemp("prometheus"), _address(server), _CLOSED) as running:
+    with scraping(
+        tmp_path_factory.mktemp("prometheus"), _address(server), down=[_CLOSED]
+    ) as running:
         yield running
 
 
