@@ -17,6 +17,7 @@ from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
+from kwire.messages.unregister_broker_request import UnregisterBrokerRequest
 from kwire.uuid import Uuid
 from tests.gateway.controller.broker_cluster import TOPIC, BrokerCluster
 
@@ -203,3 +204,22 @@ def test_text_that_is_no_number_counts_as_kafkas_default() -> None:
     for text, expected in (("2", 2), ("", 1), ("x", 1), ("-1", 1), ("\u0662", 1), ("9" * 5000, 1)):
         configs = {(2, "a"): {"min.insync.replicas": text}}
         assert cluster_counts._min_isr(configs, "a") == expected
+
+
+@pytest.mark.parametrize("fenced_first", [False, True])
+def test_partition_placed_on_a_dead_broker_is_offline_once_that_is_fenced_or_unregistered(
+    fenced_first: bool,
+) -> None:
+    """Until its session ends a dead broker counts as usable, as in Kafka's
+    ``ClusterControlManager.usableBrokers``; replicas stay assigned to it for ever.
+    """
+    cluster = BrokerCluster((1, 2))
+    cluster.create([2])
+    assert counts(cluster.image).offline == 0
+    if fenced_first:
+        cluster.fence(2)
+        assert counts(cluster.image).offline == 1
+    answer = cluster.ask(UnregisterBrokerRequest(broker_id=2))
+    assert answer.error_code == 0
+    assert counts(cluster.image).offline == 1
+    assert (cluster.partition().replicas, cluster.partition().leader) == ([2], -1)
