@@ -41,6 +41,7 @@ PRINTING: dict[str, Sequence[str]] = {
     "apis": ("-b", "{server}"),
     "conform": ("--list",),
     "generate": ("--schemas", MESSAGE, "--out", "{empty}", "--check"),
+    "docs": (),
 }
 OTHER_PRINTING: dict[str, Sequence[str]] = {
     "rules of a server": ("conform", "-b", "{server}", "--rule", "framing"),
