@@ -71,8 +71,8 @@ class SnapshotFetch:
             requests.FETCH_SNAPSHOT_VERSIONS,
             request,
             partial(self._on_answer, role, address, download),
-            # Unlike a Fetch it acknowledges nothing but the epoch, so that one chunk comes while the
-            # one before it is written.
+            # Unlike a Fetch it acknowledges nothing but the epoch: one chunk comes while the one
+            # before it is written.
             after=max(node.state_token, download.written_first),
             on_failed=on_failed,
         )

@@ -184,8 +184,8 @@ class QuorumLog(LogPartition):
             ) from None
 
     def _write_chunk(self, chunk: SnapshotChunk) -> NotInstalled | None:
-        """Write a chunk if the disk can hold what is still to come: a full disk would stop this node
-        and all others that write there. The chunks behind a refused one are dropped.
+        """Write a chunk if the disk can hold the rest of the snapshot: a full disk would stop this
+        node and all others that write there. The chunks behind a refused one are dropped.
         """
         writer = self._writer
         assert writer is not None, "a chunk belongs to a snapshot"

@@ -108,7 +108,7 @@ def test_snapshot_that_the_disk_cannot_hold_is_refused_before_a_byte_of_it(
     assert refused is not None
     assert f"{size} of its {size} bytes are still to come" in refused and "are free in" in refused
     assert not list(source.store.directory.glob("*.part"))
-    # What the core had under way is dropped.
+    # The core has more effects under way; they are dropped.
     assert do(source, SnapshotChunk(10, b"x" * 10, size)) is None
     assert do(source, install_snapshot(id)) == "the disk could not hold it"
     assert batches_from(source, 0) == before
