@@ -74,8 +74,8 @@ def _scram_among_nodes(config: Config, security: ClientSecurity) -> str | None:
         return None
     return (
         f"sasl.mechanism.controller.protocol: {security.sasl.mechanism}: the first nodes of a"
-        " quorum cannot log in to each other by it, because its users are in the log on which the nodes"
-        " have to agree first: use PLAIN over TLS, or certificates"
+        " quorum cannot log in to each other by it, because its users are in the log on which the"
+        " nodes have to agree first: use PLAIN over TLS, or certificates"
     )
 
 

@@ -120,8 +120,8 @@ class Prometheus:
 
 @contextlib.contextmanager
 def scraping(scratch: Path, *instances: str, down: Sequence[str] = ()) -> Iterator[Prometheus]:
-    """Run a Prometheus that has scraped ``instances`` often enough for every rate. ``down``: further
-    targets, which do not answer.
+    """Run a Prometheus that has scraped ``instances`` often enough for every rate. ``down``:
+    further targets, which do not answer.
     """
     config = yaml.safe_load(SCRAPING.read_text())
     config["global"] = dict.fromkeys(config["global"], "500ms")
