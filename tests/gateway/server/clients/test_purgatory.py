@@ -100,7 +100,7 @@ def test_cancelled_response_is_not_tried_and_not_kept() -> None:
         purgatory.forget(waiting.pending)
         purgatory.advanced()
         await trio.sleep(6)
-        assert (waiting.got, waiting.errors, purgatory.parked) == ([], [], 0)
+        assert not (waiting.got or waiting.errors or purgatory.parked)
 
     with_clock(main)
 
