@@ -58,6 +58,8 @@ def read(view: LogView, offset: int, max_bytes: int) -> Read:
     size = 0
     at = view.slice_at(offset) if offset < view.end_offset else len(view.slices)
     for piece in view.slices[at:]:
+        if files and _begins_below(piece):
+            break
         first = _slot_of(piece, offset) if not files else None
         if not files and first is None:
             break  # the file was just truncated: return nothing until the next scan
@@ -70,6 +72,16 @@ def read(view: LogView, offset: int, max_bytes: int) -> Read:
         if start + taken < piece.end:
             break
     return Read(chunks, size, _FileHolder(files))
+
+
+def _begins_below(piece: SegmentSlice) -> bool:
+    """Whether the first batch of a slice has records below it: the log starts at a snapshot that
+    ends inside that batch, and offsets below the start are the snapshot's.
+
+    Clients leave out records below the offset that they fetch, but only of the first batch of an
+    answer, so such a batch has to be the first.
+    """
+    return piece.index.offsets[0] + piece.shift < piece.start_offset
 
 
 def bytes_available(view: LogView, offset: int, limit: int) -> int:

@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+import kwire
 from gateway.address import Address
 from gateway.cli import main, topic_reader
 from gateway.cli.address import parse_addresses
@@ -23,8 +24,17 @@ from gateway.cli.topic_reader import TopicReader
 from gateway.ports import Read
 from gateway.security.client_properties import ClientSecurity
 from kwire.cluster.tree import entities
+from kwire.message import Message
+from kwire.messages.feature_level_record import FeatureLevelRecord
+from kwire.messages.partition_change_record import PartitionChangeRecord
+from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.topic_record import TopicRecord
 from kwire.metadata_log.at import At
 from kwire.metadata_log.fold import State
+from kwire.records import encode_metadata_record
+from kwire.records.encode import encode_batch
+from kwire.records.record import Record
+from kwire.uuid import Uuid
 from tests.gateway.handlers.mini_server import MiniServer, serving
 from tests.shared import needs_shared
 from tools.gateway_process import gateway
@@ -157,3 +167,43 @@ def test_log_without_a_served_snapshot_has_no_state(logs: Any, tmp_path: Path) -
         ),
     ):
         load_server(Server(parse_addresses(running.bootstrap), ClientSecurity()), At())
+
+
+def test_record_below_a_snapshot_that_ends_in_its_batch_counts_once(tmp_path: Path) -> None:
+    """A follower may download a snapshot that ends inside a batch of the leader's log."""
+    topic = Uuid(bytes(range(16)))
+    moves = [PartitionChangeRecord(topic_id=topic, leader=leader) for leader in (2, 3, 1, 2)]
+    log = tmp_path / "__cluster_metadata-0"
+    log.mkdir()
+    (log / "00000000000000000005.log").write_bytes(_data(5, *moves))
+    state = [
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+        TopicRecord(name="a", topic_id=topic),
+        PartitionRecord(
+            topic_id=topic, replicas=[1, 2, 3], isr=[1, 2, 3], leader=3, leader_epoch=2
+        ),
+    ]
+    (log / "00000000000000000007-0000000001.checkpoint").write_bytes(
+        _control(0, 3, bytes(10) + b"\0") + _data(1, *state) + _control(4, 4, b"\0\0\0")
+    )
+    [partition] = kwire.image(tmp_path).partitions[topic].values()
+    assert (partition.leader, partition.leader_epoch) == (2, 4)
+    with gateway("--log-dir", str(tmp_path)) as running:
+        where = Server(parse_addresses(running.bootstrap), ClientSecurity())
+        assert same(load_server(where, At()), load_files([tmp_path], At()))
+        offsets = [record.offset for record in kwire.follow(running.bootstrap, until_end=True)]
+        assert offsets == [3, 4, 5, 7, 8]
+
+
+def _data(base: int, *messages: Message) -> bytes:
+    values = [encode_metadata_record(message, message.VERSIONS[0]) for message in messages]
+    records = [
+        Record(offset=base + at, timestamp=1, key=None, value=value)
+        for at, value in enumerate(values)
+    ]
+    return encode_batch(records, partition_leader_epoch=1)
+
+
+def _control(offset: int, kind: int, value: bytes) -> bytes:
+    record = Record(offset=offset, timestamp=1, key=bytes([0, 0, 0, kind]), value=value)
+    return encode_batch([record], partition_leader_epoch=1, is_control=True)

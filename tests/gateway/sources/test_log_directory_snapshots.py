@@ -50,6 +50,18 @@ def test_the_prefix_is_the_snapshot_with_other_base_offsets(tmp_path: Path) -> N
     check_lookups(source)
 
 
+def test_batch_that_the_snapshot_ends_in_is_the_first_of_an_answer(tmp_path: Path) -> None:
+    log = KafkaLog(tmp_path / "__cluster_metadata-0", start=50)
+    log.append(70)
+    snapshot = log.snapshot(100, (5, 3))
+    source = caught_up(open_log(tmp_path))
+    before = log_reader.content(source.read(90, 1 << 20).chunks)
+    assert before == b"".join(
+        data for _, _, data in moved((log.directory / snapshot.file_name).read_bytes(), 90)
+    )
+    assert log_reader.content(source.read(100, 1 << 20).chunks) == log.batches[0].data
+
+
 def test_a_prefix_of_many_batches_comes_in_several_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
