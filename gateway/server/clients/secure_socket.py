@@ -1,7 +1,9 @@
 """Wraps an accepted socket in TLS: it never waits, and has the few methods that a connection uses.
 
-A call that would wait raises BlockingIOError, as with a plain socket. Ranges of files are read and
-encrypted, because sendfile cannot encrypt.
+A call that would wait raises BlockingIOError, as with a plain socket. OpenSSL gets the peer's bytes
+in small pieces: one call of it reads on until it has data of the application, however many key
+updates (RFC 8446, 4.6.3) come before them. Ranges of files are read and encrypted, because sendfile
+cannot encrypt.
 """
 
 from __future__ import annotations
@@ -23,8 +25,15 @@ from kwire.frame import foreign_protocol
 if TYPE_CHECKING:
     from gateway.server.turns import Turns
 
+#: Bytes of the peer that one call decrypts at most. As key updates of 27 bytes each they take 4 to
+#: 7 ms.
+RECEIVED_MAX: Final = 4 * KIB
 #: Bytes that one call of :meth:`SecureSocket.send` encrypts at most, so that others have a turn.
 _SEND_MAX: Final = 512 * KIB
+#: Bytes that are encrypted at once, and then sent.
+_ENCRYPTED_MAX: Final = 64 * KIB
+#: Bytes of answers to key updates that a peer may leave unread.
+REPLIES_MAX: Final = 16 * KIB
 #: Bytes of a file that are read and encrypted at once.
 _READ_MAX: Final = 256 * KIB
 #: How long a connection whose handshake failed waits for its peer to close, s.
@@ -38,8 +47,13 @@ class SecureSocket:
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
-        self._tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        self._sock = sock
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._first = b""
+        self._is_secure = False
+        self._unsent = bytearray()  # encrypted bytes that the socket has not taken yet
+        self._covered = 0  # bytes of the application that are in them
 
     @property
     def foreign(self) -> str | None:
@@ -56,16 +70,20 @@ class SecureSocket:
         """
         try:
             if not self._first:
-                # SSLSocket.recv takes no flags.
-                self._first = socket.socket.recv(self._tls, 4, socket.MSG_PEEK)
-            self._tls.do_handshake()
-        except BlockingIOError:
-            return trio.lowlevel.wait_readable
-        except ssl.SSLWantReadError:
-            return trio.lowlevel.wait_readable
-        except ssl.SSLWantWriteError:
+                self._first = self._sock.recv(4, socket.MSG_PEEK)
+            if not self._is_secure:
+                self._receive()
+                self._tls.do_handshake()
+                self._is_secure = True
+        except (BlockingIOError, ssl.SSLWantReadError):
+            pass
+        except ssl.SSLError:
+            if self.foreign is None:
+                self._flush()  # the alert
+            raise
+        if not self._flush():
             return trio.lowlevel.wait_writable
-        return None
+        return None if self._is_secure else trio.lowlevel.wait_readable
 
     @property
     def certificate(self) -> bytes | None:
@@ -74,37 +92,43 @@ class SecureSocket:
 
     def fileno(self) -> int:
         """-1 once it is closed."""
-        return self._tls.fileno()
+        return self._sock.fileno()
 
     def recv(self, size: int) -> bytes:
         """Receive up to ``size`` bytes; b"" at the end of the stream. Raises BlockingIOError."""
-        try:
-            return self._tls.recv(size)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
+        data = self._decrypted(size)
+        if data is None:
+            self._receive()
+            data = self._decrypted(size)
+        if self._outgoing.pending:
+            self._reply()
+        if data is None:
+            raise BlockingIOError
+        return data
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Send and return the number of bytes sent.
 
-        Raises BlockingIOError; the next call must then begin with the same ``data``, because
-        OpenSSL has encrypted some of it.
+        Raises BlockingIOError; the next call must then begin with the same ``data``, because some
+        of it is encrypted.
         """
         view, sent = memoryview(data)[:_SEND_MAX], 0
         while sent < len(view):
-            try:
-                sent += self._tls.send(view[sent:])  # a record at a time
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                if not sent:
-                    raise BlockingIOError from None
+            if not self._covered:
+                self._encrypt(view[sent : sent + _ENCRYPTED_MAX])
+            if not self._flush():
                 break
+            sent, self._covered = sent + self._covered, 0
+        if not sent and view:
+            raise BlockingIOError
         return sent
 
     def finish(self) -> bool:
         """Send nothing more, and drop what has come; False once the peer has closed."""
         with contextlib.suppress(OSError):
-            socket.socket.shutdown(self._tls, socket.SHUT_WR)
+            self._sock.shutdown(socket.SHUT_WR)
         try:
-            return bool(socket.socket.recv(self._tls, _READ_MAX))
+            return bool(self._sock.recv(_READ_MAX))
         except BlockingIOError:
             return True
         except OSError:
@@ -117,7 +141,48 @@ class SecureSocket:
         """
         with contextlib.suppress(OSError, ValueError):
             self._tls.unwrap()
-        self._tls.close()
+        with contextlib.suppress(OSError):
+            if self._is_secure:
+                self._flush()
+        self._sock.close()
+
+    def _receive(self) -> None:
+        """Give OpenSSL the next bytes of the peer. Raises BlockingIOError if there are none."""
+        data = self._sock.recv(RECEIVED_MAX)
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+    def _decrypted(self, size: int) -> bytes | None:
+        """The data of the next record; None if it is not here yet, b"" at the end of the stream."""
+        try:
+            return self._tls.read(size)
+        except ssl.SSLWantReadError:
+            return None
+        except ssl.SSLEOFError:
+            return b""
+
+    def _encrypt(self, view: memoryview) -> None:
+        while self._covered < len(view):
+            self._covered += self._tls.write(view[self._covered :])  # a record at a time
+
+    def _reply(self) -> None:
+        """Send what OpenSSL answers by itself. Raises ConnectionError if the peer leaves it
+        unread.
+        """
+        if not self._flush() and not self._covered and len(self._unsent) > REPLIES_MAX:
+            raise ConnectionError("key updates whose answers the peer does not read")
+
+    def _flush(self) -> bool:
+        """Send the encrypted bytes; False if the socket does not take all of them now."""
+        self._unsent += self._outgoing.read()
+        try:
+            while self._unsent:
+                del self._unsent[: self._sock.send(self._unsent)]
+        except BlockingIOError:
+            return False
+        return True
 
 
 async def end_failed_handshake(secured: socket.socket | SecureSocket) -> None:
