@@ -11,17 +11,21 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from gateway.cli.lines import json_line, note, text_line, wants_json
+from gateway.cli.progress import Progress
 from gateway.sizes import MIB
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 
 if TYPE_CHECKING:
     from kwire.errors import DecodeError
     from kwire.records import BatchHeader, Record
+
+#: A smaller file is read before a bar could be drawn.
+_PROGRESS_BYTES_MIN: Final = 32 * MIB
 
 
 @click.command(
@@ -72,7 +76,7 @@ def command(files: tuple[Path, ...], output: str, show_secrets: bool, skip_contr
     show = json_line if wants_json(output) else text_line
     clean = True
     for path in [found for name in files for found in _expand(name)]:
-        with contextlib.closing(_Progress(path)) as progress:
+        with contextlib.closing(_progress(path)) as progress:
             clean &= _decode_file(
                 path, show_secrets, skip_control, lambda line: click.echo(show(line)), progress
             )
@@ -91,12 +95,18 @@ def _expand(path: Path) -> list[Path]:
     return found
 
 
+def _progress(path: Path) -> Progress:
+    """The bar for a large file; none where the records are printed on the same terminal."""
+    size = 0 if sys.stdout.isatty() else os.stat(path).st_size
+    return Progress(size, _PROGRESS_BYTES_MIN, path.name)
+
+
 def _decode_file(
     path: Path,
     show_secrets: bool,
     skip_control: bool,
     emit: Callable[[dict[str, Any]], None],
-    progress: _Progress,
+    progress: Progress,
 ) -> bool:
     """Print one file; return True if every record of it could be decoded."""
     from kwire.errors import DecodeError
@@ -192,31 +202,3 @@ def _failure(record: Record, error: Exception, show_secrets: bool) -> dict[str, 
         "error": str(error),
         "value": base64.b64encode(record.value).decode("ascii") if show_secrets else REDACTED,
     }
-
-
-class _Progress:
-    """Shows a progress bar for a large file if standard error is a terminal, else nothing."""
-
-    #: A smaller file is read before a bar could be drawn.
-    BYTES_MIN = 32 * MIB
-
-    def __init__(self, path: Path) -> None:
-        self._bar: Any = None
-        size = os.stat(path).st_size
-        if size >= self.BYTES_MIN and sys.stderr.isatty() and not sys.stdout.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task(path.name, total=size)
-
-    def at(self, position: int) -> None:
-        """Show that ``position`` bytes of the file are read."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=position)
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.stop()
