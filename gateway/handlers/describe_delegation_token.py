@@ -12,7 +12,7 @@ from gateway.controller.delegation_tokens import REQUESTER_VERSION
 from gateway.handlers.catalog import cluster_image
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
 from gateway.security.delegation_tokens import token_hmac, token_principals, token_secret
-from gateway.streamed import respond
+from gateway.streamed import WHOLE_MAX, filled, respond
 from kwire.messages.describe_delegation_token_response import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
@@ -53,17 +53,20 @@ def handle(request: DescribeDelegationTokenRequest, context: Context) -> Message
             f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners
         )
     tokens = list(image.tokens.values())
+    size = _WEIGHT * len(tokens)
+    if size <= WHOLE_MAX:  # few tokens may have many renewers
+        size += sum(len(token.renewers) for token in tokens)
     elements = (
         _described(token, token_hmac(secret, token.token_id), context.version)
         if _is_requested(token, owners) and _may_describe(token, context)
         else None
         for token in tokens
     )
-    return respond(DescribeDelegationTokenResponse(), "tokens", elements, _WEIGHT * len(tokens))
+    return respond(DescribeDelegationTokenResponse(), "tokens", elements, size)
 
 
 def _is_requested(token: DelegationTokenRecord, owners: frozenset[str] | None) -> bool:
-    return owners is None or not owners.isdisjoint(token_principals(token))
+    return owners is None or any(one in owners for one in token_principals(token))
 
 
 def _may_describe(token: DelegationTokenRecord, context: Context) -> bool:
@@ -79,7 +82,7 @@ def _may_describe(token: DelegationTokenRecord, context: Context) -> bool:
 
 def _described(
     token: DelegationTokenRecord, password: bytes, version: int
-) -> DescribedDelegationToken:
+) -> DescribedDelegationToken | Streamed:
     owner_type, _, owner_name = token.owner.partition(":")
     renewers = (renewer.partition(":") for renewer in token.renewers)
     described = DescribedDelegationToken(
@@ -90,13 +93,13 @@ def _described(
         max_timestamp=token.max_timestamp,
         token_id=token.token_id,
         hmac=password,
-        renewers=[
-            DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
-            for kind, _, name in renewers
-        ],
     )
     if version >= REQUESTER_VERSION:
         kind, _, name = token.requester.partition(":")
         described.token_requester_principal_type = kind
         described.token_requester_principal_name = name
-    return described
+    people = (
+        DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
+        for kind, _, name in renewers
+    )
+    return filled(described, "renewers", people)

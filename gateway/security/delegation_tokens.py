@@ -35,6 +35,6 @@ def token_hmac(secret: Secret, token_id: str) -> bytes:
     return hmac.digest(secret.reveal().encode(), token_id.encode(), _ALGORITHM)
 
 
-def token_principals(token: DelegationTokenRecord) -> frozenset[str]:
+def token_principals(token: DelegationTokenRecord) -> tuple[str, ...]:
     """Return owner, requester and renewers of a token (``TokenInformation.ownerOrRenewer``)."""
-    return frozenset((token.owner, token.requester, *token.renewers))
+    return (token.owner, token.requester, *token.renewers)

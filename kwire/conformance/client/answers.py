@@ -6,10 +6,12 @@ A refused request changes nothing.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from kwire.conformance.client.state import Batch, Producer, State
 from kwire.conformance.client.traffic import Seen
+from kwire.conformance.outcome import RuleFailed
 from kwire.errors import WireError
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kwire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
@@ -41,6 +43,9 @@ SERVED: Final = (
 #: Batches of a producer that a broker remembers (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``).
 BATCHES_KEPT: Final = 5
 _FIRST_PRODUCER_ID: Final = 4000
+#: Records in one batch at most, and what each takes besides its value, bytes.
+_RECORDS_MAX: Final = 200_000
+_RECORD_BYTES: Final = 100
 
 
 def made(form: Any, version: int, **values: Any) -> Any:
@@ -199,7 +204,7 @@ def _refused(state: State, seen: Seen, known: bool, partition: Any, by_id: bool)
 def _append(state: State, data: bytes) -> tuple[int, int]:
     """Append batches. Returns (error code, base offset)."""
     try:
-        batches = list(decode_batches(bytes(data)))
+        batches = list(map(partial(_charged, state), decode_batches(data, budget=_RECORDS_MAX)))
     except WireError:
         return int(ErrorCode.CORRUPT_MESSAGE), -1
     first = state.log.end
@@ -212,6 +217,16 @@ def _append(state: State, data: bytes) -> tuple[int, int]:
         state.log.batches.append(Batch(base, base + len(values) - 1, b"", values))
         state.written.extend(values)
     return 0, first
+
+
+def _charged(state: State, batch: RecordBatch) -> RecordBatch:
+    """Return the batch, which may be a few bytes that were compressed. Raises RuleFailed where the
+    program has written too much.
+    """
+    state.room -= sum(_RECORD_BYTES + len(record.value or b"") for record in batch.records)
+    if state.room < 0:
+        raise RuleFailed("the program wrote more than 64 MiB of records in one check")
+    return batch
 
 
 def _sequence(state: State, batch: RecordBatch) -> tuple[int, int]:

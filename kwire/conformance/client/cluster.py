@@ -20,6 +20,7 @@ from kwire.conformance.client.answers_sasl import SaslState
 from kwire.conformance.client.faults import Answer, Fault, Faults
 from kwire.conformance.client.state import State
 from kwire.conformance.client.traffic import Link, Seen, Traffic
+from kwire.conformance.outcome import RuleFailed
 from kwire.errors import WireError
 from kwire.frame import FrameSplitter
 from kwire.header import decode_request_header
@@ -30,6 +31,10 @@ _CHUNK: Final = 1 << 16
 #: The largest request that is read, and the requests of a connection that wait for their answers.
 _FRAME_MAX: Final = 16 * 1024 * 1024
 _WAITING_MAX: Final = 1000
+#: Array elements and unknown tagged fields of a request: it is about one topic of one partition.
+_ELEMENTS_MAX: Final = 200
+#: The pause between two looks whether a request can still be handed over, s.
+_HAND_OVER_S: Final = 0.5
 #: The longest wait of a Fetch without records, s.
 _FETCH_WAIT_MAX_S: Final = 1.0
 
@@ -61,7 +66,7 @@ class Cluster:
         #: Called with each new connection; False closes it at once.
         self.admits: Callable[[Link], bool] = lambda link: True
         self.mechanisms: tuple[str, ...] = ("PLAIN",)
-        #: An exception of a fault or an answer, which ends the check.
+        #: An exception of a fault or an answer, or too much traffic, which ends the check.
         self.broken: Exception | None = None
         self._sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -92,6 +97,19 @@ class Cluster:
             for one in self._sockets:
                 _close(one)
 
+    def fail(self, error: Exception) -> None:
+        """End the check, with the first error."""
+        if self.broken is None:
+            self.broken = error
+        self.traffic.notify()
+
+    def closed(self, connection: socket.socket, link: Link, *, by_cluster: bool) -> None:
+        """Close a connection and forget it."""
+        _close(connection)
+        with self._lock:
+            self._sockets.discard(connection)
+        self.traffic.closed(link, by_cluster=by_cluster)
+
     def fault(self, fault: Fault) -> Fault:
         """Add ``fault``, for requests that arrive from now on; return it."""
         return self.faults.add(fault)
@@ -102,10 +120,14 @@ class Cluster:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            link = self.traffic.open(node)
-            if not self.admits(link):
+            try:
+                link = self.traffic.open(node)
+            except RuleFailed as error:
                 _close(connection)
-                self.traffic.closed(link, by_cluster=True)
+                self.fail(error)
+                return
+            if not self.admits(link):
+                self.closed(connection, link, by_cluster=True)
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
@@ -133,23 +155,38 @@ class _Serving:
         self._sasl = SaslState()
         # Each is written by one thread only.
         self._read = self._finished = 0
+        self._has_ended = False
 
     def read(self) -> None:
-        """Note requests until the client closes the connection, or sends what is no request."""
+        """Note requests until the client closes the connection, sends what is no request, or sends
+        too much.
+        """
         splitter = FrameSplitter(_FRAME_MAX)
-        with contextlib.suppress(OSError, WireError):
+        try:
             while data := self._connection.recv(_CHUNK):
+                self._cluster.traffic.count(len(data))
                 splitter.feed(data)
                 while (found := splitter.next_frame()) is not None:
-                    self._waiting.put(self._noted(found))
-        self._waiting.put(None)
+                    self._hand_over(self._noted(found))
+        except (OSError, WireError):
+            pass
+        except RuleFailed as error:
+            self._cluster.fail(error)
+        self._hand_over(None)
+
+    def _hand_over(self, seen: Seen | None) -> None:
+        """Give a request, or None at the end, to the thread that answers, while there is one."""
+        while not self._has_ended:
+            with contextlib.suppress(queue.Full):
+                self._waiting.put(seen, timeout=_HAND_OVER_S)
+                return
 
     def _noted(self, data: bytes) -> Seen:
         header, start = decode_request_header(data)
         api, version = header.request_api_key, header.request_api_version
         form = request_type(api)
         too_new = api == ApiKey.API_VERSIONS and version not in form.VERSIONS
-        request = form() if too_new else form.decode(data[start:], version)
+        request = form() if too_new else form.decode(data[start:], version, budget=_ELEMENTS_MAX)
         self._read += 1
         return self._cluster.traffic.add(
             lambda number: Seen(
@@ -169,9 +206,9 @@ class _Serving:
         except OSError:
             pass  # the client closed it
         except Exception as error:
-            self._cluster.broken = error
-        _close(self._connection)
-        self._cluster.traffic.closed(self._link, by_cluster=by_cluster)
+            self._cluster.fail(error)
+        self._has_ended = True
+        self._cluster.closed(self._connection, self._link, by_cluster=by_cluster)
 
     def _answered(self, seen: Seen) -> bool:
         """Send the answer. False: the connection has to be closed."""
@@ -215,6 +252,7 @@ class _Serving:
             self._cluster.pause(answer.delay_s)
         if answer.cut is not None:
             data = data[: answer.cut]
+        self._cluster.traffic.count(len(data))
         if data:
             seen.answer, seen.answered_at = data[4:], time.monotonic()
         self._finished += 1  # before it is sent: then the client may send the next request

@@ -30,6 +30,7 @@ def open_client(command: Command, timeout_s: float, *, expects_records: bool) ->
         probe.prepare(nodes=2)
         probe.start()
         _wait(probe, timeout_s)
+        probe.check_cluster()
         session.used = _used(probe)
         if not session.consumes and not session.produces:
             raise CannotTry(f"the program neither fetches nor produces{probe.said()}")
@@ -51,6 +52,8 @@ def _wait(probe: ClientProbe, timeout_s: float) -> None:
     started = time.monotonic()
     deadline = started + timeout_s
     while time.monotonic() < deadline and probe.running.status is None:
+        if probe.cluster.broken is not None:
+            return
         now, traffic = time.monotonic(), probe.traffic
         produced = traffic.all(ApiKey.PRODUCE)
         written = produced and now > produced[-1].at + _SILENT_S

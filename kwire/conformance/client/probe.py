@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -115,14 +116,18 @@ class ClientProbe:
             ended = self.running.status is not None
             if value := found():
                 return value
-            if self.cluster.broken is not None:
-                raise self.cluster.broken
+            self.check_cluster()
             if ended:
                 raise RuleFailed(f"the program ended before {what}{self.said()}")
             if time.monotonic() > self.deadline:
                 said = self.said()
                 self.fail(f"{what} did not come in {self.session.timeout_s:g} s{said}")
             self.traffic.wait(self.deadline)
+
+    def check_cluster(self) -> None:
+        """Raise what ended the check in a thread of the cluster."""
+        if self.cluster.broken is not None:
+            raise self.cluster.broken
 
     def happened(self, fault: Fault) -> Seen:
         """Wait for the first request with a fault, and return it."""
@@ -156,6 +161,7 @@ class ClientProbe:
         """Let the program run for ``seconds``, but not beyond its deadline or its exit."""
         until = min(time.monotonic() + seconds, self.deadline)
         while time.monotonic() < until and self.running.status is None:
+            self.check_cluster()
             self.traffic.wait(until)
 
     # --- judgements ---------------------------------------------------------------------------
@@ -220,9 +226,10 @@ class ClientProbe:
             time.sleep(0.02)
         self.stop()
         found = self.printed()
-        missing = [value for value in wanted if value not in found]
-        extra = [value for value in found if value not in wanted]
-        twice = sorted({value for value in found if found.count(value) > 1})
+        counted = Counter(found)  # a program may print a record a million times
+        missing = [value for value in wanted if value not in counted]
+        extra = counted.keys() - set(wanted)
+        twice = [value for value, count in counted.items() if count > 1]
         if missing:
             self.fail(f"{len(missing)} of {len(wanted)} records are not printed{self.said()}")
         if extra:

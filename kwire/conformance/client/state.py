@@ -15,6 +15,8 @@ from kwire.uuid import Uuid
 
 #: Timestamp of the first known record, ms; each further one is a second later.
 _FIRST_MS: Final = 1_700_000_000_000
+#: Bytes of records that a program may write in one check.
+_WRITTEN_MAX: Final = 64 * 1024 * 1024
 _BATCHES: Final = 6
 _RECORDS_A_BATCH: Final = 5
 
@@ -98,8 +100,9 @@ class State:
     session_ms: int = 0
     #: Versions that ApiVersions names, where they are not those of the codec.
     offered: dict[int, tuple[int, int]] = field(default_factory=dict)
-    #: Values that a producer wrote, in order of the log.
+    #: Values that a producer wrote, in order of the log, and the bytes that further ones may take.
     written: list[bytes] = field(default_factory=list)
+    room: int = _WRITTEN_MAX
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def move_leader(self, to: int) -> None:

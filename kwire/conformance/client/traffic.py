@@ -1,4 +1,8 @@
-"""Holds what a scripted cluster saw of a client: connections and requests, in order of arrival."""
+"""Holds what a scripted cluster saw of a client: connections and requests, in order of arrival.
+
+A check keeps a limited number of them, so that no program makes the command take the memory of the
+machine. A program that exceeds a limit fails the check.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from kwire.conformance.outcome import RuleFailed
 from kwire.protocol import ApiKey
+
+#: The most connections, requests, and bytes of requests and answers in one check.
+LINKS_MAX: Final = 5_000
+REQUESTS_MAX: Final = 20_000
+BYTES_MAX: Final = 64 * 1024 * 1024
+#: The most connections at one time.
+OPEN_MAX: Final = 200
 
 
 @dataclass
@@ -65,10 +77,17 @@ class Traffic:
         self._changed = threading.Condition()
         self._seen: list[Seen] = []
         self._links: list[Link] = []
+        self._open = 0
+        self._bytes = 0
 
     def open(self, broker: int) -> Link:
-        """Note a new connection."""
+        """Note a new connection. Raises RuleFailed for one too many."""
         with self._changed:
+            if self._open == OPEN_MAX:
+                raise _too_much(f"had more than {OPEN_MAX} connections open")
+            if len(self._links) == LINKS_MAX:
+                raise _too_much(f"opened more than {LINKS_MAX:,} connections")
+            self._open += 1
             link = Link(len(self._links), broker, time.monotonic())
             self._links.append(link)
             self._changed.notify_all()
@@ -78,15 +97,27 @@ class Traffic:
         """Note the end of a connection."""
         with self._changed:
             link.closed_at, link.closed_by_cluster = time.monotonic(), by_cluster
+            self._open -= 1
             self._changed.notify_all()
 
     def add(self, make: Callable[[int], Seen]) -> Seen:
-        """Note the request that ``make`` returns for its number."""
+        """Note the request that ``make`` returns for its number. Raises RuleFailed for one too
+        many.
+        """
         with self._changed:
+            if len(self._seen) == REQUESTS_MAX:
+                raise _too_much(f"sent more than {REQUESTS_MAX:,} requests")
             seen = make(len(self._seen))
             self._seen.append(seen)
             self._changed.notify_all()
             return seen
+
+    def count(self, size: int) -> None:
+        """Count bytes that were received or sent. Raises RuleFailed if they are too many."""
+        with self._changed:
+            self._bytes += size
+            if self._bytes > BYTES_MAX:
+                raise _too_much(f"exchanged more than {BYTES_MAX >> 20} MiB with the cluster")
 
     def notify(self) -> None:
         """Wake the threads in :meth:`wait` after a change other than a request."""
@@ -122,3 +153,7 @@ class Traffic:
             for topic in one.request.topics:
                 for partition in topic.partitions:
                     yield one, partition
+
+
+def _too_much(what: str) -> RuleFailed:
+    return RuleFailed(f"the program {what} in one check")

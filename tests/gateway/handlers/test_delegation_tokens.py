@@ -5,6 +5,7 @@ cluster's key.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from gateway.handlers.refusals import REFUSED
 from gateway.ports import Endpoint, Forwarder
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
+from gateway.streamed import Streamed
 from kwire.messages.delegation_token_record import DelegationTokenRecord
+from kwire.messages.describe_delegation_token_request import DescribeDelegationTokenRequest
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.admin_handlers import (
     create_delegation_token,
@@ -26,6 +29,7 @@ from tests.gateway.handlers.admin_handlers import (
 )
 from tests.gateway.handlers.own_world import OwnWorld
 from tests.gateway.handlers.world import MemoryQuorum, World
+from tests.work import work
 
 NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 ME = "User:ANONYMOUS"
@@ -147,6 +151,22 @@ def test_client_sees_its_own_tokens_and_those_it_may_describe() -> None:
     assert "hers" in world.told(all=True), "the right to see an owner's tokens is enough"
     world.authorizer.forbidden = {("DESCRIBE_TOKENS", "USER", "*")}
     assert "hers" in world.told(all=True), "and so is that to see the token"
+
+
+def test_many_renewers_of_few_tokens_are_described_in_slices() -> None:
+    world = SaslWorld()
+    renewers = [f"User:{number}" for number in range(10_000)]
+    for token_id in "ab":
+        world.token(token_id, ME, *renewers)
+    request = DescribeDelegationTokenRequest(owners=None)
+    answer = describe_delegation_token.handle(request, world.context(3, "PLAINTEXT"))
+    assert isinstance(answer, Streamed)
+    for token in answer.elements:
+        assert isinstance(token, Streamed)
+        assert work(partial(next, token.elements)) < 100
+    described = world.ask(describe_delegation_token, 3, owners=None)
+    names = [one.principal_name for one in described.tokens[1].renewers]
+    assert names == [str(number) for number in range(10_000)]
 
 
 @pytest.mark.parametrize("version", describe_delegation_token.VERSIONS)
