@@ -10,8 +10,8 @@ class Progress:
     """A progress bar for long reads while standard error is a terminal; else nothing. Close it."""
 
     def __init__(self, total: int, worth_it: int, name: str = "reading") -> None:
-        """``total`` is the amount to read, in any unit; less than ``worth_it`` gets no bar. ``name``
-        stands before the bar.
+        """``total`` is the amount to read, in any unit; less than ``worth_it`` gets no bar.
+        ``name`` stands before the bar.
         """
         self._bar: Any = None
         if total >= worth_it and sys.stderr.isatty():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.cli.progress import Progress
-from gateway.cli.state_source import state_errors
+from gateway.cli.state_errors import state_errors
 from gateway.sizes import MIB
 from kwire.metadata_log.at import At
 from kwire.metadata_log.fold import State

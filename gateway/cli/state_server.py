@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gateway.cli.progress import Progress
-from gateway.cli.state_source import state_errors
+from gateway.cli.state_errors import state_errors
 from gateway.cli.topic_reader import with_reader
 from gateway.ports import PARTITION
 from kwire.cluster.image import METADATA_VERSION

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +11,6 @@ import click
 from gateway.cli.server_options import Server
 from kwire.metadata_log import at as ends
 from kwire.metadata_log.at import At
-from kwire.metadata_log.errors import MetadataLogError
 
 if TYPE_CHECKING:
     from gateway.address import Address
@@ -29,19 +26,6 @@ def parse_at(text: str) -> At:
         return ends.parse_at(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-
-
-@contextlib.contextmanager
-def state_errors() -> Iterator[None]:
-    """Turn MetadataLogError into click.ClickException, with the option that ends before the
-    fault.
-    """
-    try:
-        yield
-    except MetadataLogError as error:
-        before = error.intact_before
-        remedy = f"; --at {before} (or SOURCE@{before}) gives the state before it"
-        raise click.ClickException(error.reason + (remedy if before is not None else "")) from None
 
 
 def parse_source(text: str) -> tuple[Path | Address, At]:

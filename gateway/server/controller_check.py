@@ -21,7 +21,7 @@ from gateway.server.upstream_errors import NotAController, UpstreamError
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
-    from gateway.server.quorum_peer import Connecting
+    from gateway.server.connection_settings import ConnectionSettings
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
 
@@ -44,7 +44,7 @@ async def require_controller(upstream: Upstream, timeout_s: float) -> None:
 
 
 async def check_addresses(
-    addresses: Sequence[Address], how: Connecting, *, ask: bool = False
+    addresses: Sequence[Address], how: ConnectionSettings, *, ask: bool = False
 ) -> tuple[bool, dict[Address, UpstreamError]]:
     """Connect to all addresses at once. Return whether one is a controller, and what is wrong with
     the others, as far as that was known by then.

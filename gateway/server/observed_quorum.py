@@ -31,10 +31,10 @@ from gateway.security.client_properties import (
     ClientSecurity,
     load_client_properties,
 )
+from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.controller_check import check_addresses
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
-from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
 from gateway.server.raft_status import quorum_status
@@ -203,10 +203,10 @@ def open_quorum(
     return log, quorum
 
 
-def connecting(config: Config, security: ClientSecurity) -> Connecting:
+def connecting(config: Config, security: ClientSecurity) -> ConnectionSettings:
     """How an observer connects to the controllers."""
     timeout_s = config.controller_quorum_request_timeout_ms / 1000
-    return Connecting(security, f"kwire-{config.node_id}", timeout_s)
+    return ConnectionSettings(security, f"kwire-{config.node_id}", timeout_s)
 
 
 def check_controllers(config: Config) -> list[str]:

@@ -38,6 +38,7 @@ from gateway.quorum.requests import describe_quorum
 from gateway.quorum.settings import RaftSettings
 from gateway.security.authorizer import authorizer_of
 from gateway.security.delegation_tokens import token_secret
+from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.audit_log_writer import AuditLogWriter
 from gateway.server.controller.changes import Changes
@@ -45,7 +46,6 @@ from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
 from gateway.server.observed_quorum import log_settings, snapshot_settings
 from gateway.server.own_security import check_security, data_dir, formats_itself, lockout_of
-from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
 from gateway.server.raft_status import quorum_status
@@ -95,7 +95,7 @@ class OwnQuorum:
         log: QuorumLog,
         config: Config,
         endpoints: Sequence[Endpoint],
-        how: Connecting,
+        how: ConnectionSettings,
         reports: Reports,
         bootstrap: Sequence[Message],
         audit: AuditPartition | None = None,
@@ -280,7 +280,7 @@ def open_own_quorum(
         now=trio.current_time(),
         wall_ms=wall_ms(),
     )
-    how = Connecting(security, f"raft-client-{config.node_id}", settings.request_timeout_s)
+    how = ConnectionSettings(security, f"raft-client-{config.node_id}", settings.request_timeout_s)
     # Sorted: keep_registered registers the first endpoint as the one for other controllers.
     own_endpoints = sorted(
         endpoints.values(), key=lambda one: one.listener not in config.controller_listener_names

@@ -5,7 +5,6 @@ core and to Kafka's names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.address import Address
@@ -16,7 +15,7 @@ from gateway.server.upstream_errors import Refused
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.security.client_properties import ClientSecurity
+    from gateway.server.connection_settings import ConnectionSettings
     from gateway.server.upstream_errors import UpstreamError
     from kwire.message import Message
 
@@ -31,15 +30,6 @@ _KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Connecting:
-    """Parameters of connections to controllers."""
-
-    security: ClientSecurity
-    client_id: str
-    timeout_s: float
-
-
 class Peer:
     """At most one connection, to one address at a time.
 
@@ -47,7 +37,7 @@ class Peer:
     repeat a request that fails with ConnectionClosed on a connection that was used before.
     """
 
-    def __init__(self, how: Connecting) -> None:
+    def __init__(self, how: ConnectionSettings) -> None:
         self.used = False
         self._how = how
         self._upstream: Upstream | None = None

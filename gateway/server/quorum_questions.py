@@ -12,7 +12,8 @@ import trio
 
 from gateway.error_text import error_with_code
 from gateway.quorum.requests import DESCRIBE_QUORUM_VERSIONS, describe_quorum
-from gateway.server.quorum_peer import Connecting, Peer
+from gateway.server.connection_settings import ConnectionSettings
+from gateway.server.quorum_peer import Peer
 from gateway.server.upstream_errors import ConnectionClosed, UpstreamError
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.protocol import ErrorCode
@@ -39,7 +40,7 @@ class QuorumQuestions:
     def __init__(
         self,
         leader: Callable[[], Address | None],
-        how: Connecting,
+        how: ConnectionSettings,
         timeout_s: float,
         reports: Reports,
     ) -> None:

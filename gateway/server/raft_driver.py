@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
     from gateway.handlers.pending_response import PendingResponse
     from gateway.quorum.raft import Raft
+    from gateway.server.connection_settings import ConnectionSettings
     from gateway.server.logs import Reports
-    from gateway.server.quorum_peer import Connecting
     from gateway.sources.quorum_log import QuorumLog
     from kwire.message import Message
 
@@ -87,7 +87,7 @@ class RaftDriver:
         self,
         raft: Raft,
         log: QuorumLog,
-        how: Connecting,
+        how: ConnectionSettings,
         reports: Reports,
         restart: Callable[[float, int], Raft] | None = None,
     ) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from gateway.server.quorum_peer import Connecting, Peer
+from gateway.server.connection_settings import ConnectionSettings
+from gateway.server.quorum_peer import Peer
 from gateway.server.upstream_errors import ConnectionClosed, TimedOut
 from kwire.registry import request_type
 
@@ -22,7 +23,7 @@ _LINKS_MAX: Final = 64
 
 
 class _Link:
-    def __init__(self, how: Connecting) -> None:
+    def __init__(self, how: ConnectionSettings) -> None:
         self.peer = Peer(how)
         self.turn = trio.Lock()
 
@@ -30,7 +31,7 @@ class _Link:
 class RaftLinks:
     """Opens a connection when there is a request for its address, and keeps it."""
 
-    def __init__(self, how: Connecting) -> None:
+    def __init__(self, how: ConnectionSettings) -> None:
         self._how = how
         self._links: dict[Address, _Link] = {}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import trio
 
-    from gateway.server.quorum_peer import Connecting
+    from gateway.server.connection_settings import ConnectionSettings
     from gateway.server.raft_event_queue import EventQueue
     from gateway.server.raft_measures import DriverMeasures
     from gateway.sources.quorum_log import QuorumLog
@@ -37,7 +37,7 @@ class RaftMessages:
     def __init__(
         self,
         log: QuorumLog,
-        how: Connecting,
+        how: ConnectionSettings,
         measures: DriverMeasures,
         events: EventQueue,
     ) -> None:

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from gateway.controller.records import Operation
     from gateway.handlers.pending_response import PendingResponse
     from gateway.ports import Authorizer, Requester
+    from gateway.server.connection_settings import ConnectionSettings
     from gateway.server.controller.changes import Changes
     from gateway.server.logs import Reports
-    from gateway.server.quorum_peer import Connecting
     from gateway.server.raft_driver import RaftDriver
     from gateway.slices import Slices
     from gateway.sources.metadata_loader import MetadataLoader
@@ -62,7 +62,7 @@ class ActingController:
         loader: MetadataLoader,
         authorizer: Authorizer,
         leader_address: Callable[[], Address | None],
-        how: Connecting,
+        how: ConnectionSettings,
         reports: Reports,
         changes: Changes,
     ) -> None:

@@ -13,13 +13,14 @@ import trio
 
 from gateway.handlers.envelope import API_KEY as ENVELOPE
 from gateway.handlers.envelope import FORWARDABLE
+from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.controller.envelopes import (
     ForwardingMeasures,
     ForwardingRefused,
     put_in,
     take_out,
 )
-from gateway.server.quorum_peer import Connecting, Peer
+from gateway.server.quorum_peer import Peer
 from gateway.server.upstream_errors import TimedOut, UpstreamError
 from kwire.protocol import ErrorCode
 
@@ -52,7 +53,7 @@ class NotController(ForwardFailed):
 class _Channel:
     """The connection to one address, with the request in flight and those that wait."""
 
-    def __init__(self, how: Connecting) -> None:
+    def __init__(self, how: ConnectionSettings) -> None:
         self.peer = Peer(how)
         self.turn = trio.Lock()
         self.waiting: set[trio.CancelScope] = set()
@@ -62,7 +63,7 @@ class _Channel:
 class ControllerForwarder:
     """Forwards requests to the addresses that its caller names, one channel for each."""
 
-    def __init__(self, how: Connecting) -> None:
+    def __init__(self, how: ConnectionSettings) -> None:
         self.measures = ForwardingMeasures()
         self._how = how
         self._channels: dict[Address, _Channel] = {}

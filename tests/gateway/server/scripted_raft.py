@@ -17,8 +17,8 @@ from gateway.ports import Read
 from gateway.quorum.effects import Append, DiskEffect, Effect, Reply, Send
 from gateway.quorum.events import Event, Requested
 from gateway.security.client_properties import ClientSecurity
+from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.logs import Reports
-from gateway.server.quorum_peer import Connecting
 from gateway.server.raft_driver import RaftDriver
 from kwire.message import Message
 from kwire.messages.heartbeat_request import HeartbeatRequest
@@ -27,7 +27,7 @@ from kwire.messages.vote_response import VoteResponse
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.server.upstream_peer import HEARTBEAT
 
-HOW = Connecting(ClientSecurity(), "raft-client-1", 2.0)
+HOW = ConnectionSettings(ClientSecurity(), "raft-client-1", 2.0)
 
 
 class ScriptedRaft:

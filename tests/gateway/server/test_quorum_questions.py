@@ -13,8 +13,8 @@ import trio
 from gateway.address import Address
 from gateway.security.client_properties import ClientSecurity
 from gateway.server import quorum_questions
+from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.logs import Reports
-from gateway.server.quorum_peer import Connecting
 from gateway.server.quorum_questions import QuorumQuestions
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kwire.messages.describe_quorum_response import (
@@ -63,7 +63,7 @@ class Asking:
     def __init__(self, peer: Peer, timeout_s: float = 5.0) -> None:
         self.leader: Address | None = Address("127.0.0.1", peer.port)
         self.reports = Reports()
-        how = Connecting(ClientSecurity(), "test", timeout_s)
+        how = ConnectionSettings(ClientSecurity(), "test", timeout_s)
         self.questions = QuorumQuestions(lambda: self.leader, how, timeout_s, self.reports)
         self.told: list[Any] = []
 
@@ -244,7 +244,9 @@ def test_exception_becomes_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_request_beyond_the_limit_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum_questions, "_WAITING_MAX", 2)
     told: list[Any] = []
-    questions = QuorumQuestions(lambda: None, Connecting(ClientSecurity(), "test", 1), 1, Reports())
+    questions = QuorumQuestions(
+        lambda: None, ConnectionSettings(ClientSecurity(), "test", 1), 1, Reports()
+    )
 
     async def main() -> None:
         for _ in range(3):
