@@ -15,8 +15,10 @@ from gateway.quorum.roles import Leader
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
-#: Endpoints read from one request. No node has so many listeners; a hostile peer may name more.
+#: Endpoints read from one request, and characters of a listener or host in them at most. No node
+#: has so many; a hostile peer may name more, and those of a voter are in the log.
 _ENDPOINTS_MAX: Final = 64
+_NAME_MAX: Final = 255
 
 
 def is_other_cluster(node: Node, cluster_id: str | None) -> bool:
@@ -96,7 +98,8 @@ def addresses(endpoints: Iterable[Any]) -> dict[str, Address]:
         if (
             len(found) < _ENDPOINTS_MAX
             and 0 < endpoint.port < 65536
-            and 0 < len(endpoint.host) < 256
+            and 0 < len(endpoint.host) <= _NAME_MAX
+            and len(endpoint.name) <= _NAME_MAX
         ):
             found[endpoint.name] = Address(endpoint.host, endpoint.port)
     return found

@@ -268,7 +268,7 @@ class Following:
         for offset, kraft_version in found.versions:
             node.history.add_version(offset, kraft_version)
         for offset, voters in found.voters:
-            node.history.add_voters(offset, voters)
+            node.history.add_voters(offset, voters, node.high_watermark)
         self._recorded_voters = found.voter_ids or self._recorded_voters
         if found.voters:
             node.voters_changed()

@@ -224,7 +224,7 @@ class LeaderRole:
             if isinstance(message, KRaftVersionRecord):
                 node.history.add_version(offset, message.k_raft_version)
             elif isinstance(message, VotersRecord):
-                node.history.add_voters(offset, VoterSet.of_record(message))
+                node.history.add_voters(offset, VoterSet.of_record(message), node.high_watermark)
         # Behind the append: the majority of the new set decides on the record that names it
         # (KIP-853).
         if node.voters != before:

@@ -46,10 +46,15 @@ class VoterHistory:
         self.is_voter = False
         self._settle()
 
-    def add_voters(self, offset: int, voters: VoterSet) -> None:
-        """Add the KRAFT_VOTERS record at ``offset``."""
+    def add_voters(self, offset: int, voters: VoterSet, high_watermark: int) -> None:
+        """Add the KRAFT_VOTERS record at ``offset``, and forget those before the last committed
+        one: no truncation makes them count again.
+        """
         assert not self._sets or offset > self._sets[-1][0], "voter sets are not appended in order"
         self._sets.append((offset, voters))
+        # A voter may update its endpoints any number of times.
+        while self._sets[1:] and self._sets[1][0] < high_watermark:
+            del self._sets[0]
         self._settle()
 
     def add_version(self, offset: int, kraft_version: int) -> None:

@@ -4,14 +4,15 @@ them.
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 
 from gateway.address import Address
-from gateway.quorum import requests
+from gateway.quorum import checks, requests
 from gateway.quorum.events import Tick
-from gateway.quorum.voter_set import VoterNode
+from gateway.quorum.voter_set import VoterNode, VoterSet
 from kwire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kwire.protocol import ErrorCode
@@ -215,6 +216,35 @@ def test_a_voter_that_moved_tells_so() -> None:
     assert {member.raft.log.end_offset for member in world.up() if member.raft} == {
         leader.raft.log.end_offset
     }
+
+
+def test_endless_updates_of_a_voter_keep_no_voters_before_the_committed_ones() -> None:
+    world = quorum(1, 2, 3)
+    leader = leader_of(world)
+    mover = next(id for id in (1, 2, 3) if id != leader.id)
+
+    def kept_after(updates: int) -> int:
+        for number in range(updates):
+            port = 1 + number % 60_000
+            endpoints = {LISTENER: address(mover), "SECOND": Address("second", port)}
+            answers: list[Any] = []
+            told = update(VoterNode(mover, directory(mover), endpoints, (0, 1)))
+            world.request(leader.id, told, 0, answers.append)
+            world.run(0.5)
+            assert answers[0].error_code == 0
+        gc.collect()
+        return sum(isinstance(one, VoterSet) for one in gc.get_objects())
+
+    first = kept_after(5)
+    assert kept_after(40) <= first
+    assert leader.raft is not None
+    assert leader.raft.voters.nodes[mover].endpoints["SECOND"] == Address("second", 40)
+
+
+def test_endpoints_of_a_request_are_few_and_short() -> None:
+    endpoints = [Listener(name=f"L{number}", host="h", port=1) for number in range(1000)]
+    assert len(checks.addresses(endpoints)) == 64
+    assert checks.addresses([Listener(name="L" * 256, host="h", port=1)]) == {}
 
 
 def update(node: VoterNode, epoch: int = 1, cluster: str = CLUSTER) -> Any:
