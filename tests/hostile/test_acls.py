@@ -1,4 +1,4 @@
-"""A principal without ACLs asks for many topics in a cluster with many ACLs."""
+"""Requests in a cluster with many ACLs: topics of a principal that has none, and wide filters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gateway.security.acls import ALLOW, LITERAL, RESOURCE_TYPES
 from gateway.security.standard_authorizer import OPERATIONS, STANDARD_AUTHORIZER
 from kwire.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kwire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from kwire.messages.describe_acls_request import DescribeAclsRequest
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
@@ -81,6 +82,32 @@ def test_metadata_of_many_names_under_many_acls_leaves_others_undisturbed(
             answer = eve.call(request, 12)
             assert {topic.error_code for topic in answer.topics} == {29}
     seen.assert_undisturbed()
+
+
+def test_wide_filters_over_many_acls_leave_others_undisturbed(cluster: OwnCluster) -> None:
+    """Each filter looks at every ACL; 150 of them at 1,500,000."""
+    wide = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    doomed = [
+        DeleteAclsFilter(**wide, principal_filter=f"User:nobody-{number}") for number in range(150)
+    ]
+
+    def attack() -> None:
+        with WireClient(
+            cluster.wait_for_leader().broker_address, timeout_s=4 * PATIENCE_S
+        ) as admin:
+            described = admin.call(DescribeAclsRequest(**wide, principal_filter=None), 3)
+            assert len(described.resources[0].acls) == ACLS
+            deleted = admin.call(DeleteAclsRequest(filters=doomed), 3)
+            assert {len(result.matching_acls) for result in deleted.filter_results} == {0}
+
+    assert_others_undisturbed(cluster, attack)
 
 
 def test_many_changes_of_acls_between_two_requests_leave_others_undisturbed(
