@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_metadata_of_many_names_under_many_acls_leaves_others_undisturbed(
 
 def test_wide_filters_over_many_acls_leave_others_undisturbed(cluster: OwnCluster) -> None:
     """Each filter looks at every ACL; 150 of them at 1,500,000."""
-    wide = {
+    wide: dict[str, Any] = {
         "resource_type_filter": 1,
         "resource_name_filter": None,
         "pattern_type_filter": 1,
