@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.token_index import TokenIndex
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
 from gateway.slices import run
 from kwire.protocol import ErrorCode
 from tests.gateway.controller.cluster import Cluster, allowing, made, replayed, same
+from tests.work import work
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -277,3 +279,31 @@ def test_expired_tokens_are_removed_periodically() -> None:
     assert cluster.controller.image is not None and same(
         cluster.controller.image, replayed(cluster.log)
     )
+
+
+def test_many_expired_tokens_are_looked_at_in_slices() -> None:
+    cluster = cluster_with_tokens(
+        token_expiry_check_interval_ms=1000, broker_session_timeout_ms=10**9
+    )
+    cluster.controller.activate(cluster.image, cluster.now_ms)
+    create(cluster, lifetime_ms=1)
+    image = cluster.controller.image
+    assert image is not None
+    (token,) = image.tokens.values()
+    for number in range(25_000):
+        image.tokens[f"t{number}"] = token.copy(token_id=f"t{number}")
+    later_ms = cluster.now_ms + 5000
+    sweep = cluster.controller.periodic(later_ms, steady_ms=later_ms)
+    swept: list[Any] = []
+
+    def resume() -> None:
+        try:
+            next(sweep)
+        except StopIteration as end:
+            swept.extend(end.value)
+
+    longest = 0
+    while not swept:
+        longest = max(longest, work(resume))
+    assert longest < 20_000  # of 1,000 tokens
+    assert len(swept[0].records) == OPERATION_RECORDS_MAX
