@@ -30,7 +30,7 @@ _CLIENT_ID: Final = "kwire-views"
 #: Content of the records of each view.
 ABOUT: Final = {
     CHANGES: "every change of every entity, with its state before and after",
-    "topics": "topics by name",
+    "topics": "topics by name: number of partitions, replication factor and configs",
     "partitions": "partitions: replicas, ISR, leader and epochs",
     "configs": "configs that are set for topics, brokers, groups and client metrics",
     "acls": "access control lists: who may do what",

@@ -73,9 +73,9 @@ class Tables:
     def add(self, change: Change) -> None:
         """Count a change of a topic or partition."""
         kind, before, after = change.kind.kind, change.before, change.after
-        if kind == "topic" and before is not None:
+        if kind == "topic" and before is not None and after is None:
             self._topics.pop(before[0], None)
-        if kind == "topic" and after is not None:
+        elif kind == "topic" and before is None and after is not None:
             self._topics[after[0]] = _Topic()
         elif kind == "partition":
             for state, number in ((before, -1), (after, 1)):

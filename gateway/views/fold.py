@@ -2,20 +2,22 @@
 ``gateway.views.offsets``.
 
 A metadata transaction (KIP-868) makes its changes at the record that ends it, and none if it is
-aborted. Control records and records that change nothing make none. It encodes nothing
-(``gateway.views.encode``), and keeps no more than the image. A record that cannot be decoded or
-does not fit is passed over, as in ``gateway.sources.batch_fold``, so that the changes are those of
-the image that brokers have.
+aborted. Control records and records that change nothing make none. A topic whose partitions or
+configs a batch changed has one change at the end of the batch, so that a new topic of 10,000
+partitions does not change 10,000 times. It encodes nothing (``gateway.views.encode``), and keeps no
+more than the image. A record that cannot be decoded or does not fit is passed over, as in
+``gateway.sources.batch_fold``, so that the changes are those of the image that brokers have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.views import offsets
 from gateway.views.kinds import BY_KIND, KINDS, Kind, State
 from kwire.cluster import FoldError, Image, Loader, apply
+from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.cluster.touch import Key, touched
 from kwire.errors import DecodeError
 from kwire.message import Message
@@ -58,6 +60,16 @@ class Change(NamedTuple):
     source: Source
 
 
+class _Shaped(NamedTuple):
+    """A topic whose partitions or configs the batch changed: as the last change left it, and the
+    record that changed them last, with its timestamp.
+    """
+
+    before: State | None
+    timestamp: int
+    source: Source
+
+
 class ViewOverflow(Exception):
     """One record, transaction or snapshot has more changes than there are offsets for."""
 
@@ -72,6 +84,7 @@ class ViewFold:
         self._loader = Loader()
         self._made: list[Change] = []
         self._origin: dict[int, tuple[int, int, str, int, Message]] = {}
+        self._shaped: dict[Key, _Shaped] = {}
         # The record that makes the changes now, its timestamp and epoch, and the next number.
         self._at, self._timestamp, self._epoch, self._number = 0, -1, -1, 0
         self._began = False
@@ -104,20 +117,21 @@ class ViewFold:
                     yield from self._made
                     self._made.clear()
             yield None
+        yield from self._topics()
         self._began = True
         self._loader.skip_to(header.next_offset, epoch)
         if ended:
             yield from self._state(header.next_offset, epoch)
 
     def _record(self, record: Record, epoch: int) -> None:
-        try:
-            name, version, message = decode_metadata_record(record.value or b"")
-        except DecodeError as error:
-            self._pass_over(record.offset, str(error))
-            return
         loader, offset = self._loader, record.offset
         self._at, self._timestamp, self._epoch = offset, record.timestamp, epoch
         self._number = offsets.at(offset)
+        try:
+            name, version, message = decode_metadata_record(record.value or b"")
+        except DecodeError as error:
+            self._pass_over(offset, str(error))
+            return
         self._origin[id(message)] = offset, epoch, name, version, message
         loader.load(message, offset, epoch, refused=self._refused, change=self._change)
         if not loader.in_transaction:
@@ -137,13 +151,19 @@ class ViewFold:
             return
         places = _places(image, record)
         before = [kind.find(image, key) for kind, key in places]
+        topic = _shaped_by(image, record)
+        told = None if topic is None else self._told(topic)
         apply(image, record)
         if not places:
             return
         offset, epoch, name, version, _ = self._origin[id(record)]
         end = None if self._at == offset else self._at
         source = Source(offset, epoch, name, version, end)
+        if topic is not None:
+            self._shaped[topic] = _Shaped(told, self._timestamp, source)
         for (kind, key), was in zip(places, before, strict=True):
+            if kind is _TOPIC and key in self._shaped:
+                was = self._shaped.pop(key).before  # it is deleted
             now = kind.find(image, key)
             if (was is None and now is None) or (kind is not _PARTITION and was == now):
                 continue  # every change of a partition raises its epoch, so it is not compared
@@ -151,6 +171,24 @@ class ViewFold:
             self._made.append(
                 Change(self._next(), self._timestamp, self._epoch, kind, op, was, now, source)
             )
+
+    def _told(self, topic: Key) -> State | None:
+        """Return a topic as the last change left it."""
+        shaped = self._shaped.get(topic)
+        return _TOPIC.find(self.image, topic) if shaped is None else shaped.before
+
+    def _topics(self) -> Iterator[Change | None]:
+        """Yield the change of each topic whose partitions or configs the batch changed, behind the
+        changes of its last record; None for one that is as before.
+        """
+        for key, (was, timestamp, source) in self._shaped.items():
+            now = _TOPIC.find(self.image, key)
+            yield (
+                None
+                if was == now
+                else Change(self._next(), timestamp, self._epoch, _TOPIC, UPDATED, was, now, source)
+            )
+        self._shaped.clear()
 
     def _next(self) -> int:
         number = self._number
@@ -197,6 +235,7 @@ class ViewFold:
 
 
 _PARTITION: Final = BY_KIND["partition"]
+_TOPIC: Final = BY_KIND["topic"]
 #: Kinds whose entities hold several of those that ``touched`` names: the length of their keys.
 _KEY_LENGTH: Final = {"config": 2, "quota": 1}
 
@@ -208,3 +247,21 @@ def _places(image: Image, record: Message) -> list[tuple[Kind, Key]]:
         for kind, key in touched(image, record)
     }
     return [(BY_KIND[kind], key) for kind, key in places]
+
+
+def _shaped_by(image: Image, record: Any) -> Key | None:
+    """Return the topic whose number of partitions, replication factor or configs ``record`` may
+    change, besides one that it creates or deletes.
+    """
+    match record.NAME:
+        case "PartitionChangeRecord":
+            # Nearly every record of a busy log comes by here.
+            changes = record.replicas is not None or record.adding_replicas is not None
+            return (record.topic_id,) if changes else None
+        case "PartitionRecord":
+            return (record.topic_id,)
+        case "ConfigRecord" if record.resource_type == TOPIC_RESOURCE:
+            topic_id = image.topic_ids.get(record.resource_name)
+            return None if topic_id is None else (topic_id,)
+        case _:
+            return None

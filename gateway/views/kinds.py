@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kwire.cluster import tree
-from kwire.cluster.image import METADATA_VERSION, Image
+from kwire.cluster.image import METADATA_VERSION, TOPIC_RESOURCE, Image
 from kwire.cluster.touch import Key
 
 #: An entity as it was at one offset; later changes of the image do not change it.
@@ -42,7 +42,26 @@ class Kind:
 
 def _topic(image: Image, key: Key) -> State | None:
     name = image.topics.get(key[0])
-    return None if name is None or image.topic_ids.get(name) != key[0] else (name, key[0])
+    if name is None or image.topic_ids.get(name) != key[0]:
+        return None
+    partitions = image.partitions[key[0]]
+    first = partitions.get(0)
+    # As kafka-topics.sh has it: replicas that a reassignment adds do not count before its end.
+    factor = 0 if first is None else len(first.replicas) - len(first.adding_replicas)
+    # A copy: the image changes the dictionary in place.
+    configs = image.configs.get((TOPIC_RESOURCE, name), {}).copy()
+    return name, key[0], len(partitions), factor, configs
+
+
+def _topic_fields(state: State) -> dict[str, Any]:
+    name, topic_id, partitions, factor, configs = state
+    return {
+        "name": name,
+        "id": str(topic_id),
+        "partitions": partitions,
+        "replicationFactor": factor,
+        "configs": _shown_configs(TOPIC_RESOURCE, name, configs),
+    }
 
 
 def _topic_keys(image: Image) -> Iterator[Key]:
@@ -83,12 +102,16 @@ def _config_name(state: State) -> Name:
 
 def _config_fields(state: State) -> dict[str, Any]:
     kind, resource = _config_name(state)
-    place = ("configs", tree.config_name(state[0], state[1]))
     return {
         "resourceType": kind,
         "resourceName": resource,
-        "configs": tree.without_secrets(place, dict(sorted(state[2].items()))),
+        "configs": _shown_configs(*state),
     }
+
+
+def _shown_configs(kind: int, resource: str, configs: Mapping[str, str]) -> dict[str, Any]:
+    place = ("configs", tree.config_name(kind, resource))
+    return tree.without_secrets(place, dict(sorted(configs.items())))
 
 
 def _quota(image: Image, key: Key) -> State | None:
@@ -174,7 +197,7 @@ KINDS: Final = (
         ("name",),
         _topic,
         lambda state: (state[0],),
-        lambda state: {"name": state[0], "id": str(state[1])},
+        _topic_fields,
         _topic_keys,
     ),
     Kind(

@@ -2,7 +2,8 @@
 cluster.
 
 Each offset of the metadata log stands for ``2**24`` offsets of every view, in two halves. A record
-at metadata offset O has its changes at ``O * 2**24`` and the numbers behind it. A snapshot that
+at metadata offset O has its changes at ``O * 2**24`` and the numbers behind it; behind those of the
+last record of a batch are the updates of topics that the batch made. A snapshot that
 ends at offset E has the state that it holds in the second half of the offsets of E - 1: below all
 changes that follow the snapshot, and where no change ever is. A view has the numbers of its own
 changes only, so its offsets grow with gaps, as those of a compacted topic.

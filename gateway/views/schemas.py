@@ -128,7 +128,13 @@ _CHANGE: Final[Mapping[str, FieldType]] = {
 }
 _FIELDS: Final[Mapping[str, Mapping[str, FieldType]]] = {
     CHANGES: _CHANGE,
-    "topics": {"name": STRING, "id": STRING},
+    "topics": {
+        "name": STRING,
+        "id": STRING,
+        "partitions": INT32,
+        "replicationFactor": INT32,
+        "configs": MapOf(STRING),
+    },
     "partitions": _PARTITION,
     "configs": {
         "resourceType": STRING,
@@ -178,6 +184,9 @@ VALUES: Final[Mapping[str, Struct]] = MappingProxyType(
     {view: Struct(MappingProxyType(dict(fields))) for view, fields in _FIELDS.items()}
 )
 assert set(VALUES) == set(VIEWS)
+#: Versions of the values of views, 1 where none is named. A higher one has more members, and all
+#: that the lower ones have.
+_VERSIONS: Final[Mapping[str, int]] = {"topics": 2}
 #: Names of the members of a view's keys; of ``changes`` the key has those of the entity's kind,
 #: behind ``kind``.
 KEY_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -200,8 +209,13 @@ def json_schema(view: str, *, key: bool = False) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"{part} of {view_topic(view)}",
+        **_version(view, key),
         **found,
     }
+
+
+def _version(view: str, key: bool) -> dict[str, int]:
+    return {} if key else {"version": _VERSIONS.get(view, 1)}
 
 
 def _json(type_: FieldType) -> dict[str, Any]:
@@ -233,7 +247,8 @@ def connect_schema(view: str, *, key: bool = False) -> dict[str, Any]:
     """
     if key and view == CHANGES:
         return {"type": STRING, "optional": False}
-    return _connect(key_struct(view) if key else VALUES[view]) | {"name": _connect_name(view, key)}
+    named = {"name": _connect_name(view, key)} | _version(view, key)
+    return _connect(key_struct(view) if key else VALUES[view]) | named
 
 
 def _connect_name(view: str, key: bool) -> str:

@@ -196,7 +196,7 @@ def test_click_and_keys_show_a_change_and_the_link_keeps_it(
     create(server, "linked", partitions=2)
     chromium.open(url(server, "#view=timeline&name=linked"))
     wait_for_all(chromium)
-    once(chromium, "document.querySelectorAll('#list .row').length === 3")
+    once(chromium, "document.querySelectorAll('#list .row').length === 4")
     chromium.evaluate("document.querySelector('#list .row').click()")
     once(chromium, "document.querySelector('#detail h2')?.textContent.includes('linked')")
     first = chromium.evaluate("document.querySelector('#detail h2').textContent")

@@ -30,7 +30,8 @@ def test_every_view_is_listed_with_key_and_fields() -> None:
     assert [line["topic"] for line in lines] == [view_topic(view) for view in VIEWS]
     assert lines[1].items() >= {"topic": view_topic("topics"), "key": ["name"]}.items()
     assert all(line["about"] for line in lines)
-    assert "    key     name\n    fields  name id\n" in listed("-o", "text").output
+    fields = "name id partitions replicationFactor configs"
+    assert f"    key     name\n    fields  {fields}\n" in listed("-o", "text").output
 
 
 def test_schema_is_printed() -> None:
@@ -40,7 +41,8 @@ def test_schema_is_printed() -> None:
 
 
 def test_columns_for_spark_are_printed_in_one_line() -> None:
-    assert listed("--schema", "topics", "--spark").output == "`name` STRING, `id` STRING\n"
+    columns = "`feature` STRING, `level` INT, `release` STRING\n"
+    assert listed("--schema", "features", "--spark").output == columns
     assert listed("--schema", "acls", "--spark", "--key").output == "`id` STRING\n"
 
 

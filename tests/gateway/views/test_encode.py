@@ -30,11 +30,11 @@ def test_only_the_kinds_of_a_view_are_in_it() -> None:
     changes = changes_of(topic(1), partition(1, 0), config("a", "1"))
     encoder = ViewEncoder("c")
     for view, count in (
-        ("topics", 1),
+        ("topics", 2),
         ("partitions", 1),
         ("configs", 1),
         ("acls", 0),
-        (CHANGES, 3),
+        (CHANGES, 4),
     ):
         batches = list(encoder.batches(view, changes))
         assert sum(len(decode_batch(one.data).records) for one in batches) == count
@@ -96,8 +96,15 @@ def test_schemas_are_valid(view: str) -> None:
         assert connect_schema(view, key=key)["optional"] is False
 
 
+def test_schemas_of_values_have_a_version() -> None:
+    for schema in (json_schema, connect_schema):
+        assert [schema(view)["version"] for view in ("topics", "acls")] == [2, 1]
+        assert "version" not in schema("topics", key=True)
+
+
 def test_columns_for_spark_have_every_field_once() -> None:
-    assert spark_schema("topics") == "`name` STRING, `id` STRING"
+    shape = "`partitions` INT, `replicationFactor` INT, `configs` MAP<STRING, STRING>"
+    assert spark_schema("topics") == f"`name` STRING, `id` STRING, {shape}"
     listener = "`listenerName`: STRING, `securityProtocol`: STRING, `host`: STRING, `port`: INT"
     controllers = spark_schema("controllers")
     assert f"`listeners` ARRAY<STRUCT<{listener}>>, " in controllers

@@ -23,6 +23,7 @@ from kwire.messages.end_transaction_record import EndTransactionRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.fence_broker_record import FenceBrokerRecord
 from kwire.messages.no_op_record import NoOpRecord
+from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.producer_ids_record import ProducerIdsRecord
 from kwire.messages.register_broker_record import RegisterBrokerRecord
@@ -100,8 +101,107 @@ def test_each_change_has_the_number_of_its_record() -> None:
         (0, 0, "c", "topic", "t1"),
         (2, 0, "c", "partition", "t1", 0),
         (3, 0, "c", "config", "TOPIC", "t1"),
+        (3, 1, "u", "topic", "t1"),
     ]
     assert found[1].source == (2, 3, "PARTITION_RECORD", 2, None)
+
+
+def test_new_topic_is_told_once_more_at_the_end_of_its_batch() -> None:
+    parts = [partition(1, index) for index in range(3)]
+    found = changes_of(
+        topic(1), config("b.password", "x"), *parts, config("retention.ms", "1"), NoOpRecord()
+    )
+    assert [one for one in told(found) if one[3] == "topic"] == [
+        (0, 0, "c", "topic", "t1"),
+        (6, 0, "u", "topic", "t1"),
+    ], "behind the last record of the batch"
+    assert found[-1].source[:3] == (5, 3, "CONFIG_RECORD"), "the record that changed it last"
+    assert found[-1].before == found[0].after
+    named = {"name": "t1", "id": str(topic_id(1))}
+    assert shapes(found) == [
+        named | {"partitions": 0, "replicationFactor": 0, "configs": {}},
+        named
+        | {
+            "partitions": 3,
+            "replicationFactor": 1,
+            "configs": {"b.password": "(redacted)", "retention.ms": "1"},
+        },
+    ]
+
+
+def shapes(changes: list[Change]) -> list[dict[str, Any]]:
+    """The topics as changes left them."""
+    return [one.kind.fields(one.after) for one in changes if one.kind.kind == "topic"]
+
+
+def moved(**fields: Any) -> PartitionChangeRecord:
+    return PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, leader=-2, **fields)
+
+
+@pytest.mark.parametrize(
+    ("record", "field", "value"),
+    [
+        (partition(1, 1), "partitions", 2),
+        (moved(replicas=[1, 2]), "replicationFactor", 2),
+        (config("retention.ms", "2"), "configs", {"retention.ms": "2"}),
+        (config("retention.ms", None), "configs", {}),
+    ],
+)
+def test_topic_is_told_when_its_partitions_factor_or_configs_change(
+    record: Message, field: str, value: Any
+) -> None:
+    fold = ViewFold()
+    made = changes_of(topic(1), partition(1, 0), config("retention.ms", "1"), fold=fold)
+    (*_, before) = shapes(made)
+    found = changes_of(record, first=3, fold=fold)
+    assert [one[:4] for one in told(found)][1:] == [(3, 1, "u", "topic")]
+    assert shapes(found) == [before | {field: value}]
+
+
+def test_replicas_count_for_the_factor_when_their_reassignment_ends() -> None:
+    fold = ViewFold()
+    changes_of(topic(1), partition(1, 0), fold=fold)
+    found = changes_of(moved(replicas=[1, 2, 3], adding_replicas=[2, 3]), first=2, fold=fold)
+    assert shapes(found) == []
+    (end,) = shapes(changes_of(moved(adding_replicas=[], isr=[1, 2, 3]), first=3, fold=fold))
+    assert end["replicationFactor"] == 3
+
+
+def test_changes_of_leaders_and_other_configs_are_none_of_the_topic() -> None:
+    fold = ViewFold()
+    changes_of(topic(1), partition(1, 0), fold=fold)
+    others = [config("a", "1", kind=4, resource="1"), config("a", "1", resource="t2")]
+    found = changes_of(moved(isr=[1, 2]), partition(1, 0), *others, first=2, fold=fold)
+    assert len(found) == 4 and shapes(found) == []
+
+
+def test_topic_that_is_deleted_in_the_batch_that_changed_it_was_as_it_was_told() -> None:
+    fold = ViewFold()
+    *_, last = changes_of(topic(1), partition(1, 0), fold=fold)
+    found = changes_of(config("a", "1"), partition(1, 1), removed(1), topic(2), first=2, fold=fold)
+    (gone,) = (one for one in found if one.kind.kind == "topic" and one.op == "d")
+    assert gone.before == last.after
+    assert told(found)[-1] == (5, 0, "c", "topic", "t2")
+
+
+def test_slices_of_a_batch_do_not_move_the_change_of_a_topic() -> None:
+    messages = [topic(1), *(partition(1, index) for index in range(4)), config("a", "1")]
+    records = [
+        Record(offset=at, timestamp=1000, value=encode_metadata_record(one, one.VERSIONS[-1]))
+        for at, one in enumerate(messages)
+    ]
+    header = decode_batch(encode_batch(records, partition_leader_epoch=3)).header
+    for size in (1, 2, 5):
+        slices = [records[at : at + size] for at in range(0, 6, size)]
+        found = [one for one in ViewFold().take(header, slices) if one is not None]
+        assert told(found) == told(changes_of(*messages))
+
+
+def test_topic_of_an_aborted_transaction_is_not_told() -> None:
+    fold = ViewFold()
+    changes_of(topic(1), partition(1, 0), fold=fold)
+    within = [BeginTransactionRecord(), partition(1, 1), AbortTransactionRecord()]
+    assert changes_of(*within, NoOpRecord(), first=2, fold=fold) == []
 
 
 def test_deleted_topic_takes_its_partitions_and_configs() -> None:
@@ -121,7 +221,7 @@ def test_config_changes_the_entity_of_its_resource() -> None:
     found = changes_of(
         topic(1), config(one, "1"), config(two, "2"), config(one, None), config(two, None)
     )
-    assert [change.op for change in found[1:]] == ["c", "u", "u", "d"]
+    assert [change.op for change in found[1:]] == ["c", "u", "u", "d"], "the topic is as before"
     kind, before, after = found[2].kind, found[2].before, found[2].after
     assert kind.fields(before)["configs"] == {one: "1"}
     assert kind.fields(after)["configs"] == {one: "1", two: "2"}
@@ -129,10 +229,14 @@ def test_config_changes_the_entity_of_its_resource() -> None:
 
 def test_order_of_a_record_with_many_changes_does_not_depend_on_history() -> None:
     elr = [partition(number, index, elr=True) for number in (2, 1) for index in (1, 0)]
-    first = changes_of(topic(2), topic(1), *elr, ClearElrRecord(topic_name=""))
-    again = changes_of(topic(1), topic(2), *reversed(elr), ClearElrRecord(topic_name=""))
-    assert told(first)[-4:] == told(again)[-4:]
-    assert [one[4:] for one in told(first)[-4:]] == [("t1", 0), ("t1", 1), ("t2", 0), ("t2", 1)]
+    first, again = ViewFold(), ViewFold()
+    changes_of(topic(2), topic(1), *elr, fold=first)
+    changes_of(topic(1), topic(2), *reversed(elr), fold=again)
+    found, same = (
+        told(changes_of(ClearElrRecord(topic_name=""), first=6, fold=one)) for one in (first, again)
+    )
+    assert found == same
+    assert [one[4:] for one in found] == [("t1", 0), ("t1", 1), ("t2", 0), ("t2", 1)]
 
 
 def test_transaction_makes_its_changes_at_its_end() -> None:
@@ -142,9 +246,10 @@ def test_transaction_makes_its_changes_at_its_end() -> None:
         (13, 0, "c", "topic", "t1"),
         (13, 1, "c", "partition", "t1", 0),
         (14, 0, "c", "topic", "t2"),
+        (14, 1, "u", "topic", "t1"),
     ]
-    assert [one.source.offset for one in found] == [11, 12, 14]
-    assert [one.source.transaction_end for one in found] == [13, 13, None]
+    assert [one.source.offset for one in found] == [11, 12, 14, 12]
+    assert [one.source.transaction_end for one in found] == [13, 13, None, 13]
 
 
 def test_transaction_over_several_batches() -> None:
@@ -209,7 +314,7 @@ def test_every_other_kind_has_its_names() -> None:
 
 def test_change_has_what_was_before_and_what_is_now() -> None:
     found = changes_of(topic(1), config("my.secret", "x"), config("my.secret", "y"))
-    record = ViewEncoder("cluster").record("changes", found[-1])
+    record = ViewEncoder("cluster").record("changes", found[-2])
     assert json.loads(record.key or b"") == {
         "kind": "config",
         "resourceType": "TOPIC",

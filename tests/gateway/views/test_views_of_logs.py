@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,45 @@ def test_nodes_with_other_starts_have_the_same_records(logs: Any, name: str) -> 
         own = {record.offset for record in view_records(opened(directory), CHANGES)}
         others = {offset for offset in known if start <= offset < end and _is_change(offset)}
         assert {offset for offset in own if offset >= start} == others, directory
+
+
+@pytest.mark.parametrize("name", ["p-one-basic", "p-quorum", "p-upgrade", "p-old", "p-abort"])
+def test_topics_change_once_a_batch_and_behind_all_its_other_changes(logs: Any, name: str) -> None:
+    """So the offsets of all other changes are those that their records alone give them."""
+    created = 0
+    for directory in directories(logs, name):
+        ends = {
+            offset: batch.header.next_offset - 1
+            for piece in _reads(directory)
+            for batch in decode_batches(piece)
+            for offset in range(batch.header.base_offset, batch.header.next_offset)
+        }
+        numbers, told = Counter[int](), dict[tuple[int, str], Any]()
+        made = [one for piece in pieces(opened(directory)) for one in piece.changes]
+        changes = [one for one in made if one.op != "r"]
+        for shaped in (False, True):
+            for change in changes:
+                if (change.kind.kind == "topic" and change.op == "u") != shaped:
+                    continue
+                at = offsets.log_offset(change.offset)
+                assert change.offset == offsets.at(at) + numbers[at], (directory, at)
+                numbers[at] += 1
+                if shaped:
+                    value = change.kind.fields(change.after)
+                    assert at == ends[at] and (at, value["name"]) not in told, (directory, at)
+                    told[at, value["name"]] = value
+        topics: list[tuple[int, str, Any]] = [
+            (ends[offsets.log_offset(one.offset)], one.op, one.after or one.before)
+            for one in changes
+            if one.kind.kind == "topic"
+        ]
+        deleted = {(end, topic[1]) for end, op, topic in topics if op == "d"}
+        for end, op, topic in topics:
+            if op == "c" and (end, topic[1]) not in deleted:
+                value = told[end, topic[0]]
+                assert value["partitions"] > 0 and value["replicationFactor"] > 0, (directory, end)
+                created += 1
+    assert created > 0
 
 
 def _is_change(offset: int) -> bool:

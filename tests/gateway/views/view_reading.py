@@ -88,6 +88,11 @@ def take(table: Table, record: Record) -> None:
         table[key] = record.value.decode()
 
 
+def created(records: list[Record]) -> list[Record]:
+    """The records of topics that have partitions: a new topic has an earlier one without."""
+    return [one for one in records if json.loads(one.value or b"")["partitions"] > 0]
+
+
 def take_change(tables: dict[str, Table], record: Record) -> None:
     """Apply a record of ``changes`` to the tables by kind of entity, if ``before`` is in them."""
     assert record.value is not None
@@ -134,6 +139,7 @@ def state(image: Image, known: KnownPartitions | None = None) -> dict[str, Table
     changed, but replaced.
     """
     tables: dict[str, Table] = {kind.view: {} for kind in KINDS if kind.view is not None}
+    tables["topics"] = _topics(image)
     if known is not None:
         tables["partitions"] = _partitions(image, known)
         image = replace(image, partitions=defaultdict(dict))
@@ -142,6 +148,23 @@ def state(image: Image, known: KnownPartitions | None = None) -> dict[str, Table
         for view, key, value in _rows(image, place, fields):
             tables[view][_text(key)] = _text(value)
     return tables
+
+
+def _topics(image: Image) -> Table:
+    table = {}
+    for topic_id, name in image.topics.items():
+        partitions = image.partitions[topic_id]
+        first = partitions.get(0, PartitionRecord())
+        configs = dict(sorted(image.configs.get((2, name), {}).items()))
+        value = {
+            "name": name,
+            "id": str(topic_id),
+            "partitions": len(partitions),
+            "replicationFactor": len(set(first.replicas) - set(first.adding_replicas)),
+            "configs": tree.without_secrets(("configs", f"TOPIC:{name}"), configs),
+        }
+        table[_text({"name": name})] = _text(value)
+    return table
 
 
 def _partitions(image: Image, known: KnownPartitions) -> Table:
@@ -159,8 +182,8 @@ def _partitions(image: Image, known: KnownPartitions) -> Table:
 
 def _rows(image: Image, place: tree.Place, fields: tree.Fields) -> Iterator[tuple[str, Any, Any]]:
     match place:
-        case ("topics", "byName", name):
-            yield "topics", {"name": name}, {"name": name, "id": fields["id"]}
+        case ("topics", "byName", _) | ("producerIds",):
+            pass  # topics are made of several places
         case ("topics", "byName", name, index):
             key = {"topic": name, "partition": int(index)}
             topic_id = str(image.topic_ids[name])
@@ -180,8 +203,6 @@ def _rows(image: Image, place: tree.Place, fields: tree.Fields) -> Iterator[tupl
                 yield _feature("metadata.version", version["level"], version["name"])
             for name, level in fields.items():
                 yield _feature(name.removeprefix("finalized_"), level, None)
-        case ("producerIds",):
-            pass
         case _:
             (view,) = (one for one, path in _BY_PLACE.items() if place[:-1] == path)
             key = {"tokenId": place[-1]} if view == "tokens" else {"id": place[-1]}
