@@ -62,11 +62,10 @@ class Change(NamedTuple):
 
 class _Shaped(NamedTuple):
     """A topic whose partitions or configs the batch changed: as the last change left it, and the
-    record that changed them last, with its timestamp.
+    record that changed them last.
     """
 
     before: State | None
-    timestamp: int
     source: Source
 
 
@@ -160,7 +159,7 @@ class ViewFold:
         end = None if self._at == offset else self._at
         source = Source(offset, epoch, name, version, end)
         if topic is not None:
-            self._shaped[topic] = _Shaped(told, self._timestamp, source)
+            self._shaped[topic] = _Shaped(told, source)
         for (kind, key), was in zip(places, before, strict=True):
             if kind is _TOPIC and key in self._shaped:
                 was = self._shaped.pop(key).before  # it is deleted
@@ -181,13 +180,13 @@ class ViewFold:
         """Yield the change of each topic whose partitions or configs the batch changed, behind the
         changes of its last record; None for one that is as before.
         """
-        for key, (was, timestamp, source) in self._shaped.items():
+        for key, (was, source) in self._shaped.items():
             now = _TOPIC.find(self.image, key)
-            yield (
-                None
-                if was == now
-                else Change(self._next(), timestamp, self._epoch, _TOPIC, UPDATED, was, now, source)
-            )
+            if was == now:
+                yield None
+                continue
+            at, made = self._next(), self._timestamp  # the last record's: times rise with offsets
+            yield Change(at, made, self._epoch, _TOPIC, UPDATED, was, now, source)
         self._shaped.clear()
 
     def _next(self) -> int:

@@ -151,10 +151,10 @@ def _look_for_markup(chromium: Browser, page: str) -> None:
     for view in ("timeline", "replicas", "state", "quorum"):
         chromium.open("about:blank")
         chromium.open(f"{page}#view={view}", width=400)
-        once(chromium, f"now && changes.count === {4 * len(NAMES) + 1}")
+        once(chromium, f"now && changes.count === {5 * len(NAMES) + 1}")
         if view == "timeline":
             once(chromium, "timeline.found.length === changes.count")
-            for position in range(4 * len(NAMES) + 1):
+            for position in range(5 * len(NAMES) + 1):
                 chromium.evaluate(f"select({position})")
                 once(chromium, "document.querySelector('#detail table') !== null")
             names = chromium.evaluate("changes.names")

@@ -185,16 +185,18 @@ def test_topic_that_is_deleted_in_the_batch_that_changed_it_was_as_it_was_told()
 
 
 def test_slices_of_a_batch_do_not_move_the_change_of_a_topic() -> None:
-    messages = [topic(1), *(partition(1, index) for index in range(4)), config("a", "1")]
+    parts = [partition(1, index) for index in range(4)]
+    messages = [topic(1), *parts, config("a", "1"), NoOpRecord()]
     records = [
-        Record(offset=at, timestamp=1000, value=encode_metadata_record(one, one.VERSIONS[-1]))
+        Record(offset=at, timestamp=at, value=encode_metadata_record(one, one.VERSIONS[-1]))
         for at, one in enumerate(messages)
     ]
     header = decode_batch(encode_batch(records, partition_leader_epoch=3)).header
     for size in (1, 2, 5):
-        slices = [records[at : at + size] for at in range(0, 6, size)]
+        slices = [records[at : at + size] for at in range(0, 7, size)]
         found = [one for one in ViewFold().take(header, slices) if one is not None]
         assert told(found) == told(changes_of(*messages))
+        assert [one.timestamp for one in found] == [0, 1, 2, 3, 4, 5, 6], "that of the last record"
 
 
 def test_topic_of_an_aborted_transaction_is_not_told() -> None:
