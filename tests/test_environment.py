@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 #: Tests of what is drawn on terminals, written for locales, and read from the environment.
 SENSITIVE = (
-    "tests/gateway/cli/test_state_fold.py",
+    "tests/gateway/cli/test_state_progress.py",
     "tests/gateway/cli/test_apis.py",
     "tests/gateway/test_config.py",
 )

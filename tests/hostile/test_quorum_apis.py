@@ -25,7 +25,6 @@ from kwire.message import Message
 from kwire.messages.fetch_request import FetchRequest
 from kwire.messages.metadata_request import MetadataRequest
 from kwire.protocol import ErrorCode
-from kwire.uuid import ZERO_UUID
 from tests.gateway.server.harness import connect, request, run
 from tests.gateway.server.own_nodes import (
     CLUSTER_ID,
@@ -36,7 +35,7 @@ from tests.gateway.server.own_nodes import (
     own_node,
 )
 from tests.hostile.quorum_rows import CLOSED, EPOCH_MAX, FENCED, INVALID, OFFSET_MAX, ROWS, Row
-from tests.hostile.voter_requests import VoterRequests, add_voter, other_cluster, spoil, with_topics
+from tests.hostile.voter_requests import VoterRequests, other_cluster, spoil, with_topics
 from tests.waiting import PATIENCE_S, until_async
 
 VOTE, BEGIN, END, FETCH, FETCH_SNAPSHOT, ADD, REMOVE, UPDATE = 52, 53, 54, 1, 59, 80, 81, 82
@@ -134,7 +133,7 @@ def test_leader_grants_no_vote_even_to_a_longer_log(leader: OwnNode) -> None:
     run(main)
 
 
-@pytest.mark.parametrize("key", [VOTE, BEGIN, END, FETCH_SNAPSHOT, ADD, REMOVE, UPDATE])
+@pytest.mark.parametrize("key", [VOTE, BEGIN, END, FETCH_SNAPSHOT, UPDATE])
 def test_row_36_quorum_request_on_a_client_listener_closes_the_connection(
     leader: OwnNode, key: int
 ) -> None:
@@ -145,8 +144,6 @@ def test_row_36_quorum_request_on_a_client_listener_closes_the_connection(
             BEGIN: asking.begin(),
             END: asking.end_epoch(),
             FETCH_SNAPSHOT: asking.fetch_snapshot(),
-            ADD: add_voter(CLUSTER_ID),
-            REMOVE: requests.remove_voter(CLUSTER_ID, 1, ZERO_UUID),
             UPDATE: requests.update_voter(CLUSTER_ID, leader.raft.epoch, VoterNode(1)),
         }
         before = leader.state()

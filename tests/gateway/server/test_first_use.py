@@ -25,6 +25,7 @@ IMPORTED_OTHERWISE = {
     "gateway/server/tls.py": "before the server is ready: the keys of a listener or client",
     "gateway/security/ssl_principal.py": "the keys of a TLS listener have imported cryptography",
     "gateway/handlers/table.py": "before the server is ready: the tables are complete",
+    "kwire/metadata_log/read.py": "Python programs follow a server with it, the server does not",
     "kwire/registry.py": "request classes are imported with the handlers",
     "kwire/records/compression.py": "3 to 5 ms for each codec, when a batch has that codec",
 }

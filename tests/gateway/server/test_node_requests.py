@@ -122,7 +122,11 @@ def test_requests_of_brokers_and_raft_requests_have_limits_of_their_own() -> Non
         "add_raft_voter", "remove_raft_voter", "update_raft_voter", "describe_quorum",
     }  # fmt: skip
     of_clients = handlers().values()
-    assert not any(handler.for_nodes or handler.elements_max for handler in of_clients)
+    assert not any(handler.for_nodes for handler in of_clients)
+    # Listeners for clients pass them to the leader.
+    assert {handler.name for handler in of_clients if handler.elements_max is not None} == {
+        "add_raft_voter", "remove_raft_voter",
+    }  # fmt: skip
 
 
 def test_alter_partition_of_9500_partitions_is_answered_by_a_live_server(tmp_path: Path) -> None:

@@ -120,7 +120,8 @@ def test_node_accepts_the_connections_of_a_worker_that_hangs_until_it_answers(
                 assert await survivors(clients) == clients
                 await close(clients)
             assert served.pid() == pid
-            assert served.ready.reports.counts["worker silent"] == 1
+            counts = served.ready.reports.counts
+            await until_async(lambda: counts["worker silent"] == 1, "the report of its silence")
             os.kill(pid, signal.SIGCONT)
             worker = served.workers.workers[0]
 
