@@ -111,6 +111,8 @@ def strike(position: int, fault: str, scratch: Path) -> Struck:
         cluster.start_node(node)
         with under_load(cluster, scratch / "journal") as run:
             status = _until_struck(cluster, run.writers.wait_for)
+            # Before the kill below, which strace reports as it does its own.
+            struck = trace.exists() and was_struck(trace.read_text())
             if status is None:
                 cluster.kill_node(node)
             cluster.before = ()
@@ -118,7 +120,6 @@ def strike(position: int, fault: str, scratch: Path) -> Struck:
             cluster.wait_for_node(node)
             run.writers.wait_for(3)
         result = judge(run, Minimum(acknowledged=3))
-    struck = trace.exists() and was_struck(trace.read_text())
     told = [f"{one.rule}: {one.text}" for one in result.violations]
     return Struck(position, fault, struck, status, result.facts["acknowledged"], told)
 

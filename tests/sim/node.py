@@ -57,7 +57,7 @@ class Node:
         self.paused_until = 0.0
         self.stopped = ""  #: the reason for which it stopped for good
         self.removed = False  #: it must not be started again
-        #: What its image lacks of the log. It is derived from the log, so that a restart changes
+        #: The record that its image lacks. It is derived from the log, so that a restart changes
         #: nothing.
         self.image_lacks: str | None = None
         self._forget()
