@@ -59,7 +59,7 @@ async def left_behind(port: int, frames: Any) -> tuple[Counter[str], Counter[str
     await repeat(port, frames, len(frames))
     await settled()
     gc.collect()
-    # What only one of two turns adds came from work of the node's own, such as its registration.
+    # Objects that only one of two turns adds came from work of the node, such as its registration.
     grown = await added(port, frames)
     if grown:
         grown &= await added(port, frames)
