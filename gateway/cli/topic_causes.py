@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.address import Address
 from gateway.cli.server_nodes import ServerError
-from gateway.error_text import error_with_code
+from gateway.error_text import error_with_code, escape
 from gateway.ports import PARTITION
 from gateway.server.upstream_errors import UpstreamError
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
@@ -105,4 +105,5 @@ async def _controllers(upstream: Upstream) -> str:
     except UpstreamError:
         return ""
     found = (Address(one.host, one.port) for node in answer.nodes for one in node.listeners[:1])
-    return ",".join(map(str, found))
+    # One line, whatever the broker sends.
+    return ",".join(str(escape(str(address))) for address in found)

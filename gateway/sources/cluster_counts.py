@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gateway.java.text import parse_integer, trim
 from kwire.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from kwire.messages.partition_record import PartitionRecord
 
@@ -183,10 +184,15 @@ def _configured(base: Image, delta: Delta) -> Iterable[Uuid]:
 
 
 def _min_isr(configs: Mapping[tuple[int, str], Mapping[str, str]], topic: str | None) -> int:
-    """Return ``min.insync.replicas`` of a topic, of all topics for None; 1 if it is no number."""
+    """Return ``min.insync.replicas`` of a topic, of all topics for None, as Java reads it; 1 if it
+    is no number.
+    """
     own = configs.get((TOPIC_RESOURCE, topic)) if topic is not None else None
     text = (own or {}).get(_MIN_ISR) or (configs.get(_ALL_BROKERS) or {}).get(_MIN_ISR, "1")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 1
+    try:
+        return max(1, parse_integer(trim(text), 32))
+    except ValueError:
+        return 1
 
 
 def _size(partitions: _Partitions) -> int:

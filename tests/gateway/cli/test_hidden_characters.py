@@ -10,11 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
 from click.testing import CliRunner
 
-from gateway.cli import main, quorum_view
+from gateway.address import Address
+from gateway.cli import main, quorum_view, topic_causes
 from gateway.cli.lines import note
 from kwire.messages.topic_record import TopicRecord
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.records import Record, encode_batch, encode_metadata_record
 from kwire.uuid import Uuid
 from tests.gateway.handlers.mini_server import MiniServer, RealBatch, serving
@@ -112,6 +115,20 @@ def test_described_quorum_shows_no_hidden_character() -> None:
     )
     quorum: Any = SimpleNamespace(cluster_id="c", partition=partition, nodes=[node])
     assert_shown(quorum_view.status_text(quorum))
+
+
+def test_controllers_that_a_broker_names_are_shown_on_one_line() -> None:
+    listener = SimpleNamespace(host=f"h\n{NAME}", port=9093)
+
+    async def call(*_: object, **__: object) -> Any:
+        return SimpleNamespace(nodes=[SimpleNamespace(listeners=[listener])])
+
+    broker: Any = SimpleNamespace(
+        address=Address("b1", 9092), common_version=lambda *_: 2, call=call
+    )
+    text = trio.run(topic_causes.missing, broker, CLUSTER_METADATA_TOPIC).message
+    assert_shown(text)
+    assert "\n" not in text
 
 
 def test_notes_show_no_hidden_character(capsys: pytest.CaptureFixture[str]) -> None:

@@ -200,8 +200,10 @@ def test_memory_of_partitions_grows_with_their_number() -> None:
     assert 150 < (counts(it.image).size - one) / 100 < 300
 
 
-def test_text_that_is_no_number_counts_as_kafkas_default() -> None:
-    for text, expected in (("2", 2), ("", 1), ("x", 1), ("-1", 1), ("\u0662", 1), ("9" * 5000, 1)):
+def test_min_isr_counts_as_java_reads_it_and_as_one_where_it_is_no_number() -> None:
+    numbers = {"2": 2, " 2": 2, "+2\n": 2, "002": 2, "\u0662": 2}
+    others = ("", "x", "-1", "\u00a02", "2_0", "9" * 5000)
+    for text, expected in {**numbers, **dict.fromkeys(others, 1)}.items():
         configs = {(2, "a"): {"min.insync.replicas": text}}
         assert cluster_counts._min_isr(configs, "a") == expected
 
