@@ -18,7 +18,6 @@ from gateway.controller.configs.config_records import MIN_ISR, clear_elr
 from gateway.controller.configs.resource_configs import (
     KEYS,
     Resource,
-    ResourceType,
     check_allowed,
     check_configs,
     check_exists,
@@ -43,7 +42,7 @@ _VALUE_BYTES_MAX: Final = 32767
 
 #: The resource types whose lists can be extended. ``KafkaConfigSchema.isSplittable`` knows the key
 #: types of these only, so APPEND and SUBTRACT fail for all others.
-_WITH_LISTS: Final = (ResourceType.TOPIC, ResourceType.BROKER)
+_WITH_LISTS: Final = (ConfigResourceType.TOPIC, ConfigResourceType.BROKER)
 
 #: The changes of one resource in the order of the records: name -> new value, None to unset it.
 _Changes = dict[str, str | None]
@@ -216,7 +215,7 @@ def replacement(
 
 
 def _worth_a_record(resource: Resource, changes: _Changes, before: Mapping[str, str]) -> _Changes:
-    if resource.type == ResourceType.BROKER:
+    if resource.type == ConfigResourceType.BROKER:
         # A record with the same value makes the broker reload the file that the value names, such
         # as a key store (KAFKA-14136).
         return changes
@@ -307,7 +306,11 @@ def _check_min_isr(
     The controller decides with that value whether a replica is eligible, so it must not depend on
     the broker that leads. Raises ApiError.
     """
-    if resource.type != ResourceType.BROKER or MIN_ISR not in changes or not has_elr(context.image):
+    if (
+        resource.type != ConfigResourceType.BROKER
+        or MIN_ISR not in changes
+        or not has_elr(context.image)
+    ):
         return
     # The value of one broker would make two controllers decide differently.
     if resource.name:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 from kwire.cluster.fold import NO_LEADER_CHANGE, no_change
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
+from kwire.protocol import LeaderRecoveryState
 from kwire.protocol.metadata_version import (
     is_directory_assignment_supported,
     is_leader_epoch_bump_required_on_isr_shrink,
@@ -22,10 +23,10 @@ from kwire.protocol.metadata_version import (
 from kwire.uuid import Uuid
 
 NO_LEADER: Final = -1
-#: ``LeaderRecoveryState``. A leader from an unclean election is RECOVERING until it reports that it
+#: A leader from an unclean election is RECOVERING until it reports that it
 #: has recovered; until then no follower joins its ISR (KIP-704).
-RECOVERED: Final = 0
-RECOVERING: Final = 1
+RECOVERED: Final = LeaderRecoveryState.RECOVERED
+RECOVERING: Final = LeaderRecoveryState.RECOVERING
 
 _T = TypeVar("_T")
 

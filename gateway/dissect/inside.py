@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kwire.errors import DecodeError
+from kwire.protocol import ConfigResourceType
 from kwire.records import (
     BATCH_OVERHEAD,
     BatchHeader,
@@ -21,7 +22,7 @@ from kwire.records import (
 from kwire.records.decode import RECORD_BYTES_MIN
 from kwire.records.header import batch_size
 from kwire.records.redact import is_secret_config
-from kwire.records.secret_table import SECRET_FIELDS, TOPIC
+from kwire.records.secret_table import SECRET_FIELDS
 from kwire.reference.frames import dissect_metadata_record, dissect_request
 from kwire.reference.primitives import Refused
 from kwire.reference.trail import Budget, Node
@@ -220,7 +221,7 @@ def hide_secrets(tree: Node) -> None:
 
     Bytes that were not opened may hold any secret: records and requests inside others are hidden.
     """
-    _hide(tree, TOPIC)  # CreateTopics has configs, and names no resource type
+    _hide(tree, ConfigResourceType.TOPIC)  # CreateTopics has configs, and names no resource type
 
 
 def _hide(node: Node, resource_type: int) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from gateway.controller.configs.client_metrics_keys import CLIENT_METRICS_KEYS
 from gateway.controller.configs.config_def import ConfigSource
 from gateway.controller.configs.group_keys import GROUP_KEYS
-from gateway.controller.configs.resource_configs import ResourceType
 from gateway.error_text import error_text
 from gateway.handlers.access import Operation, may, may_on_cluster
 from gateway.handlers.catalog import own_image, topic_named
@@ -38,7 +37,7 @@ from kwire.messages.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import ApiKey, ConfigResourceType, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
@@ -57,8 +56,8 @@ _WHOLE_MAX: Final = 8
 
 #: Resources with dynamic configs only: their keys, and the source of a value that was set.
 _KEPT: Final = {
-    ResourceType.CLIENT_METRICS: (CLIENT_METRICS_KEYS, ConfigSource.CLIENT_METRICS_CONFIG),
-    ResourceType.GROUP: (GROUP_KEYS, ConfigSource.GROUP_CONFIG),
+    ConfigResourceType.CLIENT_METRICS: (CLIENT_METRICS_KEYS, ConfigSource.CLIENT_METRICS_CONFIG),
+    ConfigResourceType.GROUP: (GROUP_KEYS, ConfigSource.GROUP_CONFIG),
 }
 
 
@@ -109,13 +108,13 @@ def _result(
 def _fault(asked: DescribeConfigsResource, context: Context) -> tuple[ErrorCode, str]:
     name = asked.resource_name
     match asked.resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             return _topic_fault(name, context)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             return _broker_fault(name, context)
-        case ResourceType.GROUP if own_image(context) is not None:
+        case ConfigResourceType.GROUP if own_image(context) is not None:
             return _group_fault(name, context)
-        case ResourceType.CLIENT_METRICS if own_image(context) is not None:
+        case ConfigResourceType.CLIENT_METRICS if own_image(context) is not None:
             return _subscription_fault(name, context)
         case other:
             return (
@@ -180,13 +179,13 @@ def _subscription_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
 
 def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[Entry]:
     image, name = own_image(context), asked.resource_name
-    if asked.resource_type == ResourceType.BROKER:
+    if asked.resource_type == ConfigResourceType.BROKER:
         return (
             of_node(context.gateway.config, image, context.gateway.node_id)
             if name
             else of_all_brokers(image)
         )
-    topic = topic_named(name, context) if asked.resource_type == ResourceType.TOPIC else None
+    topic = topic_named(name, context) if asked.resource_type == ConfigResourceType.TOPIC else None
     if topic is not None and topic.name in VIEW_TOPICS:
         return of_view_topic(topic.name)
     if topic is not None and topic.partitions is None:
@@ -196,7 +195,7 @@ def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[Entry
     assert image is not None, "a resource of a controller was found without one"
     if topic is not None:
         return of_topic(name, image, context.gateway.node_id)
-    keys, source = _KEPT[ResourceType(asked.resource_type)]
+    keys, source = _KEPT[ConfigResourceType(asked.resource_type)]
     return of_others(
         keys, image.configs.get((asked.resource_type, name), {}), source, asked.resource_type
     )

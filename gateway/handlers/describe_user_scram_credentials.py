@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final
 from gateway.error_text import error_text
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import cluster_image
-from gateway.security.scram_server import MECHANISM_NUMBERS
 from gateway.streamed import WHOLE_MAX, respond
 from kwire.messages.describe_user_scram_credentials_response import (
     CredentialInfo,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import SCRAM_MECHANISMS, ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 API_KEY: Final = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
 VERSIONS: Final = range(1)
-
-_MECHANISMS: Final = tuple(sorted(MECHANISM_NUMBERS.values()))
 
 
 def handle(request: DescribeUserScramCredentialsRequest, context: Context) -> Message | Streamed:
@@ -76,7 +73,7 @@ def _all(known: _Credentials) -> Iterator[DescribeUserScramCredentialsResult | N
 
 
 def _infos(user: str, known: _Credentials) -> list[CredentialInfo]:
-    found = ((mechanism, known.get((mechanism, user))) for mechanism in _MECHANISMS)
+    found = ((mechanism, known.get((mechanism, user))) for mechanism in SCRAM_MECHANISMS)
     return [
         CredentialInfo(mechanism=mechanism, iterations=one.iterations)
         for mechanism, one in found

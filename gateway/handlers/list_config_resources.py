@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from gateway.controller.configs.resource_configs import ResourceType
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import names_in_order, own_image
 from gateway.handlers.nodes import reachable_nodes
@@ -18,7 +17,7 @@ from kwire.messages.list_config_resources_response import (
     ConfigResource,
     ListConfigResourcesResponse,
 )
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import ApiKey, ConfigResourceType, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
@@ -30,7 +29,7 @@ API_KEY: Final = ApiKey.LIST_CONFIG_RESOURCES
 VERSIONS: Final = range(2)
 
 #: The types that version 1 may ask for: topics, brokers, their loggers, client metrics, groups.
-_TYPES: Final = frozenset({2, 4, 8, 16, 32})
+_TYPES: Final = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 
 
 def handle(request: ListConfigResourcesRequest, context: Context) -> Message | Streamed:
@@ -39,7 +38,9 @@ def handle(request: ListConfigResourcesRequest, context: Context) -> Message | S
     """
     if not may_on_cluster(context, Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    types = {ResourceType.CLIENT_METRICS} if context.version == 0 else set(request.resource_types)
+    types = (
+        {ConfigResourceType.CLIENT_METRICS} if context.version == 0 else set(request.resource_types)
+    )
     if not _TYPES.issuperset(types):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     image = own_image(context)
@@ -57,10 +58,14 @@ def _resources(context: Context) -> Iterator[tuple[int, str] | None]:
     image = own_image(context)
     configured = [] if image is None else list(image.configs)
     for name in names_in_order("", context):
-        yield None if name is None else (ResourceType.TOPIC, name)
+        yield None if name is None else (ConfigResourceType.TOPIC, name)
     for node_id in reachable_nodes(context):
-        yield ResourceType.BROKER, str(node_id)
+        yield ConfigResourceType.BROKER, str(node_id)
     if len(configured) <= WHOLE_MAX:
         configured.sort()
     for kind, name in configured:
-        yield (kind, name) if kind in (ResourceType.CLIENT_METRICS, ResourceType.GROUP) else None
+        yield (
+            (kind, name)
+            if kind in (ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP)
+            else None
+        )

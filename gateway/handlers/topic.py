@@ -10,6 +10,11 @@ from typing import Final
 from gateway.controller.topic_names import name_fault
 from gateway.ports import PARTITION, Partition, State
 from kwire.protocol import ErrorCode
+from kwire.protocol.topic import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from kwire.uuid import METADATA_TOPIC_ID
 
 __all__ = [
@@ -24,7 +29,7 @@ __all__ = [
 
 #: The topics in which brokers keep state, which clients hide (``Topic.INTERNAL_TOPICS``).
 INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+    {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC}
 )
 #: ``RecordBatch.NO_PARTITION_LEADER_EPOCH``: the client does not know an epoch, so none is checked.
 NO_EPOCH: Final = -1

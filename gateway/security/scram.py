@@ -17,13 +17,19 @@ import re
 from typing import Final
 
 from gateway.security.secret import Secret
+from kwire.protocol import SCRAM_MECHANISMS, ScramMechanism
 
 #: ``ScramMechanism``: fewer iterations than the least do not protect; Kafka stores no credential
 #: with more than the most.
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 #: Mechanism -> the name of its hash.
-HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+HASHES: Final = {
+    SCRAM_MECHANISMS[ScramMechanism.SCRAM_SHA_256]: "sha256",
+    SCRAM_MECHANISMS[ScramMechanism.SCRAM_SHA_512]: "sha512",
+}
+#: Mechanism -> its number in records and requests.
+MECHANISM_NUMBERS: Final = {name: number for number, name in SCRAM_MECHANISMS.items()}
 
 #: Channel binding: none, and no authorization id ("n,,"), in base64.
 _GS2_HEADER: Final = "n,,"

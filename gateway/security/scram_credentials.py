@@ -15,12 +15,10 @@ import hmac
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.security.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
-from kwire.cluster.tree import SCRAM_MECHANISMS
+from gateway.security.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, MECHANISM_NUMBERS
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from kwire.protocol import SCRAM_MECHANISMS
 
-#: The number of each mechanism in requests and records (``ScramMechanism``).
-_NUMBERS: Final = {name: number for number, name in SCRAM_MECHANISMS.items()}
 _KEYS: Final = ("name", "password", "saltedpassword", "salt", "iterations")
 _SALT_BYTES: Final = 20
 
@@ -66,8 +64,8 @@ def _parse(text: str, random: Callable[[int], bytes]) -> UserScramCredentialReco
     mechanism, equals, rest = text.strip(" ").partition("=")
     if not equals:
         raise ValueError("it is not of the form MECHANISM=[name=NAME,password=PASSWORD]")
-    if mechanism not in _NUMBERS:
-        raise ValueError(f"the mechanism {mechanism!r} is none of {', '.join(_NUMBERS)}")
+    if mechanism not in MECHANISM_NUMBERS:
+        raise ValueError(f"the mechanism {mechanism!r} is none of {', '.join(MECHANISM_NUMBERS)}")
     if not (rest.startswith("[") and rest.endswith("]")):
         raise ValueError(f"the properties of {mechanism} have to stand in brackets, [ and ]")
     values = _values(rest[1:-1].removesuffix(","))
@@ -79,7 +77,7 @@ def _parse(text: str, random: Callable[[int], bytes]) -> UserScramCredentialReco
     iterations = _iterations(values.get("iterations", str(ITERATIONS_MIN)))
     salt = _bytes("salt", values["salt"]) if "salt" in values else random(_SALT_BYTES)
     salted = _salted(values, mechanism, salt, iterations)
-    return credential_record(values["name"], _NUMBERS[mechanism], salt, salted, iterations)
+    return credential_record(values["name"], MECHANISM_NUMBERS[mechanism], salt, salted, iterations)
 
 
 def _values(text: str) -> dict[str, str]:

@@ -21,9 +21,6 @@ from gateway.security.sasl_server import InvalidCredentials, SaslFailed, TokenUs
 from gateway.security.scram import HASHES, ITERATIONS_MIN
 from gateway.security.secret import Secret
 
-#: ``ScramMechanism``: the numbers in records and requests.
-MECHANISM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-
 _NAME: Final = r"(?:[^=,\x00]|=2C|=3D)+"
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64: Final = r"[A-Za-z0-9+/]+={0,2}"

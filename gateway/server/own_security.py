@@ -24,7 +24,7 @@ from gateway.security.listeners import (
 )
 from gateway.security.sasl_client import PLAIN
 from gateway.server.observed_quorum import upstream_security
-from kwire.cluster.tree import SCRAM_MECHANISMS
+from kwire.protocol import SCRAM_MECHANISMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

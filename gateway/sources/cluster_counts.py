@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gateway.java.text import parse_integer, trim
 from kwire.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from kwire.messages.partition_record import PartitionRecord
+from kwire.protocol import LeaderRecoveryState
 
 if TYPE_CHECKING:
     from kwire.cluster import Delta, Image
     from kwire.uuid import Uuid
 
 _NO_LEADER: Final = -1
-#: ``LeaderRecoveryState.RECOVERING``.
-_RECOVERING: Final = 1
+_RECOVERING: Final = LeaderRecoveryState.RECOVERING
 _MIN_ISR: Final = "min.insync.replicas"
 #: The configs of all brokers.
 _ALL_BROKERS: Final = (BROKER_RESOURCE, "")

@@ -14,6 +14,7 @@ from typing import Any, Final
 from kwire.cluster import tree
 from kwire.cluster.image import METADATA_VERSION, TOPIC_RESOURCE, Image
 from kwire.cluster.touch import Key
+from kwire.protocol import SCRAM_MECHANISMS
 
 #: An entity as it was at one offset; later changes of the image do not change it.
 State = Any
@@ -143,7 +144,7 @@ def _feature_fields(state: State) -> dict[str, Any]:
 
 
 def _user_name(state: State) -> Name:
-    mechanism = tree.SCRAM_MECHANISMS.get(state.mechanism, str(state.mechanism))
+    mechanism = SCRAM_MECHANISMS.get(state.mechanism, str(state.mechanism))
     return state.name, mechanism
 
 

@@ -8,6 +8,7 @@ Values are Kafka's own record messages, in the form in which a snapshot would ho
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from kwire.cluster.topic_changes import TopicChanges
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
@@ -16,13 +17,15 @@ from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.messages.register_controller_record import RegisterControllerRecord
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from kwire.protocol import ConfigResourceType
 from kwire.uuid import Uuid
 
 #: The feature that decides which records, at which versions, a cluster writes.
 METADATA_VERSION = "metadata.version"
 
-#: Resource types of configs (``ConfigResource.Type``).
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+#: ``ConfigResource.Type``: number -> name, of those that can have configs.
+CONFIG_TYPES: Final = {int(one): one.name for one in ConfigResourceType if one}
+TOPIC_RESOURCE, BROKER_RESOURCE = map(int, (ConfigResourceType.TOPIC, ConfigResourceType.BROKER))
 
 #: The entity that a quota is for: ((entity type, name or None for the default), ...), sorted.
 QuotaEntity = tuple[tuple[str, str | None], ...]

@@ -11,7 +11,17 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from kwire.cluster.image import METADATA_VERSION, Image, QuotaEntity
+from kwire.cluster.image import CONFIG_TYPES, METADATA_VERSION, Image, QuotaEntity
+from kwire.protocol import (
+    SCRAM_MECHANISMS,
+    AclOperation,
+    LeaderRecoveryState,
+    PatternType,
+    PermissionType,
+    ResourceType,
+    SecurityProtocol,
+    name_of,
+)
 from kwire.protocol.metadata_version import RELEASES
 from kwire.records.redact import REDACTED, is_secret_config, redact
 from kwire.uuid import Uuid
@@ -21,56 +31,8 @@ Place = tuple[str, ...]
 #: Its fields, in the order in which Kafka prints it; every value is plain JSON.
 Fields = dict[str, Any]
 
-_RESOURCE_TYPES: Final = dict(
-    enumerate(
-        (
-            "UNKNOWN",
-            "ANY",
-            "TOPIC",
-            "GROUP",
-            "CLUSTER",
-            "TRANSACTIONAL_ID",
-            "DELEGATION_TOKEN",
-            "USER",
-        )
-    )
-)
-_PATTERN_TYPES: Final = dict(enumerate(("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")))
-_PERMISSION_TYPES: Final = dict(enumerate(("UNKNOWN", "ANY", "DENY", "ALLOW")))
-_OPERATIONS: Final = dict(
-    enumerate(
-        (
-            "UNKNOWN",
-            "ANY",
-            "ALL",
-            "READ",
-            "WRITE",
-            "CREATE",
-            "DELETE",
-            "ALTER",
-            "DESCRIBE",
-            "CLUSTER_ACTION",
-            "DESCRIBE_CONFIGS",
-            "ALTER_CONFIGS",
-            "IDEMPOTENT_WRITE",
-            "CREATE_TOKENS",
-            "DESCRIBE_TOKENS",
-            "TWO_PHASE_COMMIT",
-        )
-    )
-)
-_SECURITY_PROTOCOLS: Final = dict(enumerate(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")))
-SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-_CONFIG_TYPES: Final = {
-    2: "TOPIC",
-    4: "BROKER",
-    8: "BROKER_LOGGER",
-    16: "CLIENT_METRICS",
-    32: "GROUP",
-}
-_CONFIG_NUMBERS: Final = {name: number for number, name in _CONFIG_TYPES.items()}
+_CONFIG_NUMBERS: Final = {name: number for number, name in CONFIG_TYPES.items()}
 _UNKNOWN_TYPE: Final = -1
-_RECOVERY_STATES: Final = {0: "RECOVERED", 1: "RECOVERING"}
 #: Levels of metadata.version from before KRaft's first production release. ``kwire.protocol`` has
 #: the later ones.
 _EARLY_RELEASES: Final = ("3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2")
@@ -178,13 +140,13 @@ def _escaped(name: str) -> str:
 
 def acl_fields(acl: Any) -> Fields:
     return {
-        "resourceType": _RESOURCE_TYPES.get(acl.resource_type, acl.resource_type),
+        "resourceType": name_of(ResourceType, acl.resource_type),
         "resourceName": acl.resource_name,
-        "patternType": _PATTERN_TYPES.get(acl.pattern_type, acl.pattern_type),
+        "patternType": name_of(PatternType, acl.pattern_type),
         "principal": acl.principal,
         "host": acl.host,
-        "operation": _OPERATIONS.get(acl.operation, acl.operation),
-        "permissionType": _PERMISSION_TYPES.get(acl.permission_type, acl.permission_type),
+        "operation": name_of(AclOperation, acl.operation),
+        "permissionType": name_of(PermissionType, acl.permission_type),
     }
 
 
@@ -227,9 +189,7 @@ def _listeners(end_points: Iterable[Any]) -> list[Fields]:
     return [
         {
             "listenerName": one.name,
-            "securityProtocol": _SECURITY_PROTOCOLS.get(
-                one.security_protocol, one.security_protocol
-            ),
+            "securityProtocol": name_of(SecurityProtocol, one.security_protocol),
             "host": one.host,
             "port": one.port,
         }
@@ -246,7 +206,7 @@ def _supported(features: Iterable[Any]) -> dict[str, str]:
 
 def config_name(kind: int, resource: str) -> str:
     """``TOPIC:orders``; the defaults of all brokers have no name, and are ``BROKER``."""
-    shown = str(_CONFIG_TYPES.get(kind, kind))
+    shown = CONFIG_TYPES.get(kind, str(kind))
     return f"{shown}:{resource}" if resource else shown
 
 
@@ -321,7 +281,7 @@ def partition_fields(partition: Any) -> Fields:
 
 def recovery_state(number: int) -> str | int:
     """Kafka's name of a leader recovery state; the number of one that is newer than this code."""
-    return _RECOVERY_STATES.get(number, number)
+    return name_of(LeaderRecoveryState, number)
 
 
 def _texts(ids: Iterable[Uuid]) -> list[str]:

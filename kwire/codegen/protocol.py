@@ -41,6 +41,10 @@ def protocol_files(path: Path) -> dict[str, str]:
         "security_protocol.py": _enum(
             "SecurityProtocol", "security.protocol", facts["securityProtocols"]
         ),
+        "scram.py": _enum("ScramMechanism", "ScramMechanism", facts["scramMechanisms"]),
+        "leader_recovery_state.py": _enum(
+            "LeaderRecoveryState", "LeaderRecoveryState", facts["leaderRecoveryStates"]
+        ),
         "group.py": _groups(facts),
         "topic.py": _topics(facts["topics"]),
         "metadata_version.py": _levels(facts["metadataVersions"]),
@@ -61,6 +65,10 @@ _TITLES: Final = {
         "The enums of Kafka's configurations (``ConfigResource.Type``, ``DescribeConfigsResponse``)"
     ),
     "security_protocol.py": "Kafka's security protocols (``SecurityProtocol``)",
+    "scram.py": "Numbers of SCRAM mechanisms in records and requests",
+    "leader_recovery_state.py": (
+        "Whether the leader of a partition recovers from an unclean election (KIP-704)"
+    ),
     "group.py": (
         "States and types of Kafka's groups as they stand in responses (``GroupState``,"
         " ``GroupType``)"

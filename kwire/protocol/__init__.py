@@ -26,7 +26,10 @@ from kwire.protocol.error_code import ErrorCode, error_name
 from kwire.protocol.feature import Feature, FeatureLevel
 from kwire.protocol.features import FEATURES
 from kwire.protocol.group import GroupState, GroupType
+from kwire.protocol.leader_recovery_state import LeaderRecoveryState
 from kwire.protocol.metadata_version import METADATA_VERSION, MetadataVersion
+from kwire.protocol.numbers import SCRAM_MECHANISMS, name_of
+from kwire.protocol.scram import ScramMechanism
 from kwire.protocol.security_protocol import SecurityProtocol
 from kwire.protocol.topic import (
     CLUSTER_METADATA_PARTITION,
@@ -40,6 +43,7 @@ __all__ = [
     "FEATURES",
     "METADATA_TOPIC_ID",
     "METADATA_VERSION",
+    "SCRAM_MECHANISMS",
     "SUPPORTED_OPERATIONS",
     "AclOperation",
     "ApiKey",
@@ -51,10 +55,13 @@ __all__ = [
     "FeatureLevel",
     "GroupState",
     "GroupType",
+    "LeaderRecoveryState",
     "MetadataVersion",
     "PatternType",
     "PermissionType",
     "ResourceType",
+    "ScramMechanism",
     "SecurityProtocol",
     "error_name",
+    "name_of",
 ]

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from kwire.records.secret_table import BROKER, MECHANISM_CONFIGS, PUBLIC_CONFIGS, SECRET_MEMBERS
+from kwire.protocol import ConfigResourceType
+from kwire.records.secret_table import MECHANISM_CONFIGS, PUBLIC_CONFIGS, SECRET_MEMBERS
 
 #: Text in place of a secret; of a secret of type bytes, these letters' bytes where bytes are
 #: asked for.
@@ -27,7 +28,7 @@ def is_secret_config(resource_type: int, name: str) -> bool:
     A broker's config of one listener is what the config without the listener's prefix is
     (``KafkaConfig.configType``).
     """
-    known = broker_config(name) if resource_type == BROKER else name
+    known = broker_config(name) if resource_type == ConfigResourceType.BROKER else name
     return known not in PUBLIC_CONFIGS.get(resource_type, frozenset())
 
 

@@ -12,11 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-#: ``ConfigResource.Type``.
-TOPIC: Final = 2
-BROKER: Final = 4
-CLIENT_METRICS: Final = 16
-GROUP: Final = 32
+from kwire.protocol import ConfigResourceType
 
 #: Fields of requests, responses and records that are secret whatever they hold: SASL's messages,
 #: the salts and keys of SCRAM, and the HMAC that proves a delegation token. Iterations are none:
@@ -245,10 +241,10 @@ zookeeper.ssl.truststore.location zookeeper.ssl.truststore.type
 
 #: The configs that are known not to be secret, by the type of their resource.
 PUBLIC_CONFIGS: Final[Mapping[int, frozenset[str]]] = MappingProxyType({
-    TOPIC: frozenset(_TOPIC_CONFIGS.split()),
-    BROKER: frozenset(_BROKER_CONFIGS.split()),
-    CLIENT_METRICS: frozenset(_CLIENT_METRICS_CONFIGS.split()),
-    GROUP: frozenset(_GROUP_CONFIGS.split()),
+    ConfigResourceType.TOPIC: frozenset(_TOPIC_CONFIGS.split()),
+    ConfigResourceType.BROKER: frozenset(_BROKER_CONFIGS.split()),
+    ConfigResourceType.CLIENT_METRICS: frozenset(_CLIENT_METRICS_CONFIGS.split()),
+    ConfigResourceType.GROUP: frozenset(_GROUP_CONFIGS.split()),
 })  # fmt: skip
 #: Configs that a listener may have for each SASL mechanism, with the mechanism's name in front
 #: (``DynamicBrokerConfig``).

@@ -8,14 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-#: ``ConfigResource.Type`` by its number.
-RESOURCE_TYPES: Final = {
-    2: "topic",
-    4: "broker",
-    8: "broker_logger",
-    16: "client_metrics",
-    32: "group",
-}
+from kwire.cluster.image import CONFIG_TYPES
+
 #: Stands where a quota or a config is the default for all of its kind.
 DEFAULT: Final = "<default>"
 _QUOTA: Final = "CLIENT_QUOTA_RECORD"
@@ -83,7 +77,7 @@ def key_of(record_type: str, data: Mapping[str, Any]) -> str | None:
 def part(field: str, value: Any) -> str:
     """The part of a key for ``value`` of ``field``."""
     if field == "resourceType":
-        return RESOURCE_TYPES.get(value, str(value))
+        return CONFIG_TYPES.get(value, str(value)).lower()
     if field == "resourceName":
         return value or DEFAULT
     return str(value)

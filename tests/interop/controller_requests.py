@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.controller.configs.resource_configs import ResourceType
 from kwire.message import Message
+from kwire.protocol import ConfigResourceType
 from tests.gateway.controller.cluster import create, made
 
-TOPIC, BROKER, _, METRICS, GROUP = ResourceType
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+METRICS, GROUP = ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kwire.protocol import ConfigResourceType
 from kwire.records.redact import is_secret_config
-from kwire.records.secret_table import BROKER, BROKER_PASSWORDS, GROUP, PUBLIC_CONFIGS, TOPIC
+from kwire.records.secret_table import BROKER_PASSWORDS, PUBLIC_CONFIGS
 from tests.interop.clients import need_java
 from tests.interop.java_source import run_source
 
@@ -40,11 +41,11 @@ def test_kafka_hides_the_configs_that_the_table_hides() -> None:
     need_java()
     asked = [
         (kind, name)
-        for kind in (TOPIC, BROKER, GROUP)
+        for kind in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP)
         for name in (*sorted(PUBLIC_CONFIGS[kind]), *UNKNOWN)
     ]
-    asked += [(BROKER, name) for name in sorted(BROKER_PASSWORDS)] + [
-        (BROKER, LISTENER + name) for name in OF_LISTENERS
+    asked += [(ConfigResourceType.BROKER, name) for name in sorted(BROKER_PASSWORDS)] + [
+        (ConfigResourceType.BROKER, LISTENER + name) for name in OF_LISTENERS
     ]
     lines = run_source(PROGRAM, given="".join(f"{kind} {name}\n" for kind, name in asked))
     said = [line == "true" for line in lines.split()]

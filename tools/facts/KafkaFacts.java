@@ -15,6 +15,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.ScramMechanism;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.acl.AclPermissionType;
@@ -42,6 +43,8 @@ public class KafkaFacts {
         facts.put("configSources", numbered(constants("org.apache.kafka.common.requests.DescribeConfigsResponse$ConfigSource"), "id"));
         facts.put("configTypes", numbered(constants("org.apache.kafka.common.requests.DescribeConfigsResponse$ConfigType"), "id"));
         facts.put("securityProtocols", numbered(SecurityProtocol.values(), "id"));
+        facts.put("scramMechanisms", numbered(ScramMechanism.values(), "type"));
+        facts.put("leaderRecoveryStates", numbered(constants("org.apache.kafka.metadata.LeaderRecoveryState"), "value"));
         facts.put("groupTypes", texts(constants("org.apache.kafka.common.GroupType")));
         facts.put("groupStates", texts(constants("org.apache.kafka.common.GroupState")));
         facts.put("topics", topics());

@@ -22,6 +22,7 @@ _LOOK_AT: Final = (
         "with the schemas",
     ),
     ("/acl/", "gateway/controller/apis/create_acls.py, gateway/security/standard_authorizer.py"),
+    ("/scramMechanisms/", "gateway/security/scram.py"),
     ("/configResourceTypes/", "gateway/controller/configs/resource_configs.py"),
     ("/configKeys/topic", "gateway/controller/configs/topic_keys.py"),
     ("/configKeys/broker", "gateway/controller/configs/broker_keys.py"),

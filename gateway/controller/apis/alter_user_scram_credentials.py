@@ -17,14 +17,13 @@ from gateway.controller.request_context import ControllerRequestContext, Control
 from gateway.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
 from gateway.security.scram_credentials import credential_record
 from gateway.streamed import Streamed, respond
-from kwire.cluster.tree import SCRAM_MECHANISMS
 from kwire.message import Message
 from kwire.messages.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
 from kwire.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
-from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol import SCRAM_MECHANISMS, ApiKey, ErrorCode
 from kwire.protocol.metadata_version import is_scram_supported
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ the change (``DynamicBrokerConfig.validateConfigs``). It knows no request.
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -25,17 +24,7 @@ from gateway.java.text import parse_integer
 from gateway.ports import AUDIT_TOPIC
 from gateway.slices import Slices, pieces
 from gateway.view_topics import VIEW_TOPICS
-from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
-
-
-class ResourceType(enum.IntEnum):
-    """``ConfigResource.Type``."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
+from kwire.protocol import CLUSTER_METADATA_TOPIC, ConfigResourceType, ErrorCode
 
 
 class Resource(NamedTuple):
@@ -47,10 +36,10 @@ class Resource(NamedTuple):
 
 #: The keys of each type. A broker may have others, too: those of its plug-ins.
 KEYS: Final[Mapping[int, Mapping[str, ConfigKey]]] = MappingProxyType({
-    ResourceType.TOPIC: TOPIC_KEYS,
-    ResourceType.BROKER: BROKER_KEYS,
-    ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
-    ResourceType.GROUP: GROUP_KEYS,
+    ConfigResourceType.TOPIC: TOPIC_KEYS,
+    ConfigResourceType.BROKER: BROKER_KEYS,
+    ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
+    ConfigResourceType.GROUP: GROUP_KEYS,
 })  # fmt: skip
 #: Keys of a broker that are looked at between two slices.
 _KEYS_PER_SLICE: Final = 100
@@ -61,12 +50,12 @@ def check_allowed(resource: Resource, context: ControllerRequestContext) -> None
     """Raise ApiError unless the requester may change the configuration of ``resource``."""
     # The permissions of ControllerApis.authorizeAlterResource.
     match resource.type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             allowed, error = (
                 context.may_on_topic("ALTER_CONFIGS", resource.name),
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             )
-        case ResourceType.GROUP:
+        case ConfigResourceType.GROUP:
             allowed, error = (
                 context.allows("ALTER_CONFIGS", "GROUP", resource.name),
                 ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -87,13 +76,13 @@ def check_configs(resource: Resource, configs: Mapping[str, str]) -> Slices[None
     """
     yield
     match resource.type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             _check_topic(resource.name, configs)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             yield from _check_broker(resource.name, configs)
-        case ResourceType.CLIENT_METRICS:
+        case ConfigResourceType.CLIENT_METRICS:
             _check_client_metrics(resource.name, configs)
-        case ResourceType.GROUP:
+        case ConfigResourceType.GROUP:
             _check_group(resource.name, configs)
         case _:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}.")
@@ -103,11 +92,11 @@ def check_exists(resource: Resource, context: ControllerRequestContext) -> None:
     """Raise ApiError for a topic or broker that does not exist. Groups and subscriptions can be
     configured before they exist.
     """
-    if resource.type == ResourceType.TOPIC and resource.name not in context.image.topic_ids:
+    if resource.type == ConfigResourceType.TOPIC and resource.name not in context.image.topic_ids:
         raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
         )
-    if resource.type == ResourceType.BROKER and resource.name:
+    if resource.type == ConfigResourceType.BROKER and resource.name:
         image, node_id = context.image, parse_integer(resource.name, 32)
         # Controllers have dynamic configs as well, and register under ids of their own.
         if (

@@ -18,9 +18,9 @@ from gateway.security.delegation_tokens import token_hmac
 from gateway.security.principal_rules import PrincipalRules
 from gateway.security.sasl_server import PLAIN, PlainServer
 from gateway.security.sasl_session import Mechanism, SaslSession
+from gateway.security.scram import MECHANISM_NUMBERS
 from gateway.security.scram_decoys import Form, ScramDecoys, form_of
 from gateway.security.scram_server import (
-    MECHANISM_NUMBERS,
     ScramCredential,
     ScramServer,
     ScramToken,

@@ -20,6 +20,7 @@ from kwire.messages.config_record import ConfigRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.producer_ids_record import ProducerIdsRecord
 from kwire.messages.topic_record import TopicRecord
+from kwire.protocol import SCRAM_MECHANISMS
 from kwire.spark.entities import DEFAULT, part
 from kwire.spark.table.seen import Fields, Seen, shown, uuid_text
 
@@ -180,7 +181,7 @@ def _scram_fields(image: Image, record: Any) -> Fields:
 
 
 def _mechanism(number: int) -> str:
-    return str(tree.SCRAM_MECHANISMS.get(number, number))
+    return SCRAM_MECHANISMS.get(number, str(number))
 
 
 def _held(attribute: str, whole_key: bool = False) -> Callable[[Image, Key], Message | None]:

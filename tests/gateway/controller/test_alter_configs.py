@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from gateway.controller.config_changes import Operation
-from gateway.controller.configs.resource_configs import ResourceType
 from kwire.messages.config_record import ConfigRecord
-from kwire.protocol import ErrorCode
+from kwire.protocol import ConfigResourceType, ErrorCode
 from tests.gateway.controller.cluster import Cluster, create, made
 
 SET, DELETE, APPEND, SUBTRACT = Operation
-TOPIC, BROKER, LOGGER, METRICS, GROUP = ResourceType
+GROUP, METRICS, LOGGER, BROKER, TOPIC, _ = ConfigResourceType
 #: (key, operation, value).
 Change = tuple[str, int, str | None]
 

@@ -8,8 +8,9 @@ from gateway.config import KEYS as OWN_KEYS
 from gateway.controller.configs.broker_keys import LISTENER_KEYS, STATIC_BROKER_KEYS
 from gateway.controller.configs.config_def import ConfigType
 from gateway.controller.configs.resource_configs import KEYS
+from kwire.protocol import ConfigResourceType
 from kwire.records.redact import is_secret_config
-from kwire.records.secret_table import BROKER, BROKER_PASSWORDS, PUBLIC_CONFIGS
+from kwire.records.secret_table import BROKER_PASSWORDS, PUBLIC_CONFIGS
 
 
 @pytest.mark.parametrize("resource_type", KEYS)
@@ -21,7 +22,9 @@ def test_config_is_secret_exactly_where_its_type_is_password(resource_type: int)
 
 
 def test_names_of_all_configs_of_brokers_are_in_the_table() -> None:
-    assert PUBLIC_CONFIGS[BROKER] | BROKER_PASSWORDS >= (STATIC_BROKER_KEYS | LISTENER_KEYS)
+    assert PUBLIC_CONFIGS[ConfigResourceType.BROKER] | BROKER_PASSWORDS >= (
+        STATIC_BROKER_KEYS | LISTENER_KEYS
+    )
 
 
 def test_own_settings_that_are_described_hold_no_secret() -> None:

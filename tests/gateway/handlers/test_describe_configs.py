@@ -9,18 +9,17 @@ import pytest
 
 from gateway.config import KEYS, Config, Listener
 from gateway.controller.configs.config_def import ConfigSource, ConfigType
-from gateway.controller.configs.resource_configs import ResourceType
 from gateway.handlers import describe_configs
-from kwire.protocol import ErrorCode
+from kwire.protocol import ConfigResourceType, ErrorCode
 from tests.gateway.handlers.world import NODE, World
 
 TOPIC = {
-    "resource_type": ResourceType.TOPIC,
+    "resource_type": ConfigResourceType.TOPIC,
     "resource_name": "__cluster_metadata",
     "configuration_keys": None,
 }
 BROKER = {
-    "resource_type": ResourceType.BROKER,
+    "resource_type": ConfigResourceType.BROKER,
     "resource_name": str(NODE),
     "configuration_keys": None,
 }
@@ -105,10 +104,10 @@ def test_synonyms_and_documentation_only_when_asked() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "error"),
     [
-        (ResourceType.TOPIC, "orders", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (ResourceType.TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (ResourceType.BROKER, "8", ErrorCode.INVALID_REQUEST),
-        (ResourceType.BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.TOPIC, "orders", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ConfigResourceType.TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (ConfigResourceType.BROKER, "8", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER, "x", ErrorCode.INVALID_REQUEST),
         (8, str(NODE), ErrorCode.INVALID_REQUEST),
         (0, "", ErrorCode.INVALID_REQUEST),
         (-1, "", ErrorCode.INVALID_REQUEST),
@@ -148,6 +147,6 @@ def test_repeated_resource_is_described_once() -> None:
         describe_configs, 4, resources=[BROKER, TOPIC] * 1000, include_documentation=True
     )
     assert [result.resource_type for result in answer.results] == [
-        ResourceType.BROKER,
-        ResourceType.TOPIC,
+        ConfigResourceType.BROKER,
+        ConfigResourceType.TOPIC,
     ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
+from kwire.protocol import ConfigResourceType
 from kwire.records.redact import REDACTED, is_secret_config, redact
-from kwire.records.secret_table import BROKER, BROKER_PASSWORDS, PUBLIC_CONFIGS, TOPIC
+from kwire.records.secret_table import BROKER_PASSWORDS, PUBLIC_CONFIGS
 
 SCRAM = UserScramCredentialRecord(
     name="eve", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
@@ -66,9 +67,11 @@ def test_the_rest_is_left_as_it_is(kind: str, data: dict[str, object]) -> None:
 
 
 def test_config_is_known_by_the_type_of_its_resource() -> None:
-    assert not is_secret_config(TOPIC, "retention.ms") and is_secret_config(BROKER, "retention.ms")
-    assert not is_secret_config(BROKER, "log.retention.ms") and is_secret_config(
-        TOPIC, "log.retention.ms"
+    assert not is_secret_config(ConfigResourceType.TOPIC, "retention.ms") and is_secret_config(
+        ConfigResourceType.BROKER, "retention.ms"
+    )
+    assert not is_secret_config(ConfigResourceType.BROKER, "log.retention.ms") and is_secret_config(
+        ConfigResourceType.TOPIC, "log.retention.ms"
     )
     assert all(is_secret_config(unknown, "retention.ms") for unknown in (-1, 0, 3, 8, 127))
 
@@ -81,11 +84,15 @@ def test_config_of_a_listener_is_as_secret_as_the_config_without_the_prefix() ->
         "scram-sha-256.connections.max.reauth.ms",
         "max.connections",
     ):
-        assert not is_secret_config(BROKER, prefix + name)
+        assert not is_secret_config(ConfigResourceType.BROKER, prefix + name)
     for name in BROKER_PASSWORDS:
-        assert is_secret_config(BROKER, name) and is_secret_config(BROKER, prefix + name)
-    assert is_secret_config(TOPIC, prefix + "retention.ms"), "topics have no listeners"
+        assert is_secret_config(ConfigResourceType.BROKER, name) and is_secret_config(
+            ConfigResourceType.BROKER, prefix + name
+        )
+    assert is_secret_config(ConfigResourceType.TOPIC, prefix + "retention.ms"), (
+        "topics have no listeners"
+    )
 
 
 def test_no_password_is_listed_as_public() -> None:
-    assert not BROKER_PASSWORDS & PUBLIC_CONFIGS[BROKER]
+    assert not BROKER_PASSWORDS & PUBLIC_CONFIGS[ConfigResourceType.BROKER]
