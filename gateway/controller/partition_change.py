@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from kwire.cluster.fold import NO_LEADER_CHANGE, no_change
+from kwire.cluster.entities.partitions import NO_LEADER_CHANGE, no_change
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.protocol import LeaderRecoveryState

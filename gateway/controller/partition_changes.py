@@ -17,7 +17,7 @@ from gateway.controller.partition_change import Election, Rules, Target, leave_i
 from gateway.controller.request_context import ControllerRequestContext
 from gateway.java.text import equals_ignore_case, parse_integer, trim
 from gateway.slices import Slices
-from kwire.cluster.fold import merge
+from kwire.cluster.entities.partitions import merge
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.cluster.sharing import change_twin
 from kwire.message import Message

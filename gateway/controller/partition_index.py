@@ -16,7 +16,7 @@ from gateway.controller.partition_change import NO_LEADER, is_reassigning
 from gateway.controller.partition_set import PartitionKey, PartitionSet
 from gateway.slices import Slices
 from kwire.cluster import Image, apply
-from kwire.cluster.fold import merge
+from kwire.cluster.entities.partitions import merge
 from kwire.message import Message
 from kwire.messages.clear_elr_record import ClearElrRecord
 from kwire.messages.partition_change_record import PartitionChangeRecord

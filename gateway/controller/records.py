@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from gateway.controller.errors import ApiError
 from gateway.sizes import MIB
 from gateway.slices import Slices, pieces, run
+from kwire.cluster.entities.nodes import register_broker_version
 from kwire.cluster.partition_writer import PartitionWriter
-from kwire.cluster.snapshot import register_broker_version
 from kwire.errors import EncodeError
 from kwire.message import Message
 from kwire.messages.begin_transaction_record import BeginTransactionRecord

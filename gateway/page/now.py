@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.page.rows import KIND_NAMES, offset_text
 from gateway.views import offsets
-from kwire.cluster.tree import release_of
+from kwire.cluster.entities.settings import release_of
 
 if TYPE_CHECKING:
     from gateway.page.change_index import ChangeIndex

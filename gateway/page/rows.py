@@ -18,8 +18,10 @@ from gateway.view_topics import CHANGES
 from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import Change
-from gateway.views.kinds import KINDS, Kind, State
-from kwire.cluster import tree
+from kwire.cluster.entities import KINDS
+from kwire.cluster.entities.security import acl_fields
+from kwire.cluster.entities.settings import config_name
+from kwire.cluster.kind import Kind, State
 
 #: Kinds in the order of their numbers in rows.
 KIND_NAMES: Final = tuple(kind.kind for kind in KINDS)
@@ -81,9 +83,9 @@ def title(kind: Kind, state: State) -> str:
         case "broker" | "controller":
             return f"{kind.kind} {kind.name(state)[0]}"
         case "config":
-            return tree.config_name(state[0], state[1])
+            return config_name(state[0], state[1])
         case "acl":
-            acl = tree.acl_fields(state)
+            acl = acl_fields(state)
             return (
                 f"{acl['principal']} {acl['permissionType']} {acl['operation']}"
                 f" {acl['resourceType']}:{acl['resourceName']}"

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.page.rows import broker_state, is_leaderless, is_under_replicated
 from gateway.views.fold import Change
-from kwire.cluster import tree
+from kwire.cluster.entities.settings import shown_configs
 from kwire.cluster.image import TOPIC_RESOURCE
 
 if TYPE_CHECKING:
-    from gateway.views.kinds import State
     from kwire.cluster import Image
+    from kwire.cluster.kind import State
     from kwire.messages.partition_record import PartitionRecord
 
 #: Rows of one response.
@@ -232,8 +232,7 @@ def _partitions(image: Image, topic: str) -> Mapping[int, PartitionRecord]:
 
 
 def _shown_configs(image: Image, topic: str) -> dict[str, Any]:
-    place = "configs", tree.config_name(TOPIC_RESOURCE, topic)
-    return tree.without_secrets(place, dict(sorted(_configs(image, topic).items())))
+    return shown_configs(TOPIC_RESOURCE, topic, _configs(image, topic))
 
 
 def _configs(image: Image, topic: str) -> Mapping[str, str]:

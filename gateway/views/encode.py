@@ -15,8 +15,8 @@ from gateway.sizes import KIB
 from gateway.view_topics import CHANGES, VIEWS
 from gateway.views import offsets
 from gateway.views.fold import Change
-from gateway.views.kinds import Kind, State
 from gateway.views.schemas import connect_schema
+from kwire.cluster.kind import Kind, State
 from kwire.messages.leader_change_message import LeaderChangeMessage
 from kwire.records import Compression, Record, encode_batch, encode_control_record
 

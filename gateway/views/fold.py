@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from gateway.views import offsets
-from gateway.views.kinds import BY_KIND, KINDS, Kind, State
 from kwire.cluster import FoldError, Image, Loader, apply
+from kwire.cluster.entities import BY_KIND, KINDS
 from kwire.cluster.image import TOPIC_RESOURCE
-from kwire.cluster.touch import Key, touched
+from kwire.cluster.kind import Key, Kind, State
+from kwire.cluster.touch import touched
 from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
@@ -235,8 +236,10 @@ class ViewFold:
 
 _PARTITION: Final = BY_KIND["partition"]
 _TOPIC: Final = BY_KIND["topic"]
-#: Kinds whose entities hold several of those that ``touched`` names: the length of their keys.
-_KEY_LENGTH: Final = {"config": 2, "quota": 1}
+#: Kinds whose entities have parts, which ``touched`` names: the length of the keys of the entities.
+_KEY_LENGTH: Final = {
+    kind.kind: len(kind.records[0].key) for kind in KINDS if kind.member is not None
+}
 
 
 def _places(image: Image, record: Message) -> list[tuple[Kind, Key]]:

@@ -1,4 +1,4 @@
-"""Describes the fields of every view once, and shows them as JSON Schema, as a schema of Kafka
+"""Shows the fields of every view as JSON Schema, as a schema of Kafka
 Connect (``JsonConverter`` with ``schemas.enable``), and as columns of Spark (``from_json``).
 
 ``json_schema`` is JSON Schema 2020-12; ``connect_schema`` the object that Connect expects beside
@@ -8,22 +8,25 @@ the payload; ``spark_schema`` a list of columns in Spark's DDL. It reads no reco
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.view_topics import CHANGES, VIEWS, view_topic
-from gateway.views.kinds import KINDS
-
-#: The types of fields: Connect's names, ``entity`` for an object of any view.
-STRING, INT32, INT64, BOOLEAN, DOUBLE, ENTITY = (
-    "string",
-    "int32",
-    "int64",
-    "boolean",
-    "double",
-    "entity",
+from kwire.cluster.entities import KINDS
+from kwire.cluster.field_types import (
+    BOOLEAN,
+    DOUBLE,
+    ENTITY,
+    INT32,
+    INT64,
+    STRING,
+    FieldType,
+    ListOf,
+    MapOf,
+    Nullable,
+    Struct,
 )
+
 _JSON_TYPES: Final = {
     STRING: "string",
     INT32: "integer",
@@ -44,70 +47,6 @@ _SPARK_TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
-    """An array."""
-
-    items: FieldType
-
-
-@dataclass(frozen=True, slots=True)
-class MapOf:
-    """An object whose member names are data."""
-
-    values: FieldType
-
-
-@dataclass(frozen=True, slots=True)
-class Struct:
-    """An object that always has all of these members."""
-
-    fields: Mapping[str, FieldType]
-
-
-@dataclass(frozen=True, slots=True)
-class Nullable:
-    """A value that may be null."""
-
-    type: FieldType
-
-
-FieldType = str | ListOf | MapOf | Struct | Nullable
-
-_LISTENERS: Final = ListOf(
-    Struct({"listenerName": STRING, "securityProtocol": STRING, "host": STRING, "port": INT32})
-)
-_INTS: Final = ListOf(INT32)
-_TEXTS: Final = ListOf(STRING)
-_BROKER: Final[Mapping[str, FieldType]] = {
-    "id": INT32,
-    "epoch": INT64,
-    "incarnationId": STRING,
-    "listeners": _LISTENERS,
-    "supportedFeatures": MapOf(STRING),
-    "rack": Nullable(STRING),
-    "fenced": BOOLEAN,
-    "inControlledShutdown": BOOLEAN,
-    "isMigratingZkBroker": BOOLEAN,
-    "directories": _TEXTS,
-    "cordonedDirectories": Nullable(_TEXTS),
-}
-_PARTITION: Final[Mapping[str, FieldType]] = {
-    "topic": STRING,
-    "topicId": STRING,
-    "partition": INT32,
-    "replicas": _INTS,
-    "directories": _TEXTS,
-    "isr": _INTS,
-    "removingReplicas": _INTS,
-    "addingReplicas": _INTS,
-    "elr": _INTS,
-    "lastKnownElr": _INTS,
-    "leader": INT32,
-    "leaderRecoveryState": STRING,
-    "leaderEpoch": INT32,
-    "partitionEpoch": INT32,
-}
 _CHANGE: Final[Mapping[str, FieldType]] = {
     "op": STRING,
     "kind": STRING,
@@ -126,67 +65,15 @@ _CHANGE: Final[Mapping[str, FieldType]] = {
     ),
     "ts_ms": INT64,
 }
-_FIELDS: Final[Mapping[str, Mapping[str, FieldType]]] = {
-    CHANGES: _CHANGE,
-    "topics": {
-        "name": STRING,
-        "id": STRING,
-        "partitions": INT32,
-        "replicationFactor": INT32,
-        "configs": MapOf(STRING),
-    },
-    "partitions": _PARTITION,
-    "configs": {
-        "resourceType": STRING,
-        "resourceName": STRING,
-        "configs": MapOf(STRING),
-    },
-    "acls": {
-        "id": STRING,
-        "resourceType": STRING,
-        "resourceName": STRING,
-        "patternType": STRING,
-        "principal": STRING,
-        "host": STRING,
-        "operation": STRING,
-        "permissionType": STRING,
-    },
-    "brokers": _BROKER,
-    "controllers": {
-        "id": INT32,
-        "incarnationId": STRING,
-        "zkMigrationReady": BOOLEAN,
-        "listeners": _LISTENERS,
-        "supportedFeatures": MapOf(STRING),
-    },
-    "quotas": {"entity": STRING, "quotas": MapOf(DOUBLE)},
-    "features": {"feature": STRING, "level": INT32, "release": Nullable(STRING)},
-    "users": {
-        "user": STRING,
-        "mechanism": STRING,
-        "salt": STRING,
-        "storedKey": STRING,
-        "serverKey": STRING,
-        "iterations": INT32,
-    },
-    "tokens": {
-        "tokenId": STRING,
-        "owner": STRING,
-        "tokenRequester": STRING,
-        "renewers": _TEXTS,
-        "issueTimestamp": INT64,
-        "maxTimestamp": INT64,
-        "expiryTimestamp": INT64,
-    },
-}
 #: The members of a view's values.
 VALUES: Final[Mapping[str, Struct]] = MappingProxyType(
-    {view: Struct(MappingProxyType(dict(fields))) for view, fields in _FIELDS.items()}
+    {CHANGES: Struct(_CHANGE)}
+    | {kind.view: Struct(kind.types) for kind in KINDS if kind.view is not None}
 )
 assert set(VALUES) == set(VIEWS)
 #: Versions of the values of views, 1 where none is named. A higher one has more members, and all
 #: that the lower ones have.
-_VERSIONS: Final[Mapping[str, int]] = {"topics": 2}
+_VERSIONS: Final[Mapping[str | None, int]] = {kind.view: kind.version for kind in KINDS}
 #: Names of the members of a view's keys; of ``changes`` the key has those of the entity's kind,
 #: behind ``kind``.
 KEY_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(

@@ -9,6 +9,7 @@ event loop may be held. A delta is folded elsewhere while readers keep seeing th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import fields
 from typing import Any, Final, TypeVar, cast
 
 from kwire.cluster.image import Image
@@ -16,19 +17,8 @@ from kwire.cluster.image import Image
 K = TypeVar("K")
 V = TypeVar("V")
 
-_MAPS: Final = (
-    "features",
-    "topics",
-    "topic_ids",
-    "partitions",
-    "configs",
-    "brokers",
-    "controllers",
-    "acls",
-    "quotas",
-    "scram",
-    "tokens",
-)
+#: The mappings of an image. All else in it is a number, or not part of the state.
+_MAPS: Final = tuple(one.name for one in fields(Image) if one.default_factory is dict)
 
 
 class Delta:

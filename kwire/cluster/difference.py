@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kwire.cluster.image import Image
-from kwire.cluster.tree import Fields, Place, entities, without_secrets
+from kwire.cluster.kind import Fields, Place
+from kwire.cluster.tree import entities, without_secrets
 
 ADDED: Final = "added"
 REMOVED: Final = "removed"

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kwire.cluster.fold import FoldError, add_partitions, apply
+from kwire.cluster.entities.partitions import add_partitions
+from kwire.cluster.fold import apply
 from kwire.cluster.image import Image
+from kwire.cluster.kind import FoldError
 from kwire.message import Message
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import Uuid

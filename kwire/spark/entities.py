@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kwire.cluster.entities import RECORD_TYPES
 from kwire.cluster.image import CONFIG_TYPES
+from kwire.cluster.kind import RecordType
+from kwire.records import metadata_record_name
 
 #: Stands where a quota or a config is the default for all of its kind.
 DEFAULT: Final = "<default>"
@@ -24,35 +27,15 @@ class About(NamedTuple):
     fields: tuple[str, ...] = ()
 
 
+def _about(row: RecordType) -> About:
+    names = {field.attr: field.json for field in row.record.fields()}
+    key = row.key if row.shown_key is None else row.shown_key
+    return About(row.about, tuple(names[attribute] for attribute in key))
+
+
 #: By record type. ``CLIENT_QUOTA_RECORD`` makes its key otherwise.
 ABOUT: Final[Mapping[str, About]] = {
-    "REGISTER_BROKER_RECORD": About("broker", ("brokerId",)),
-    "UNREGISTER_BROKER_RECORD": About("broker", ("brokerId",)),
-    "BROKER_REGISTRATION_CHANGE_RECORD": About("broker", ("brokerId",)),
-    "FENCE_BROKER_RECORD": About("broker", ("id",)),
-    "UNFENCE_BROKER_RECORD": About("broker", ("id",)),
-    "REGISTER_CONTROLLER_RECORD": About("controller", ("controllerId",)),
-    "UNREGISTER_CONTROLLER_RECORD": About("controller", ("controllerId",)),
-    "TOPIC_RECORD": About("topic", ("topicId",)),
-    "REMOVE_TOPIC_RECORD": About("topic", ("topicId",)),
-    "PARTITION_RECORD": About("partition", ("topicId", "partitionId")),
-    "PARTITION_CHANGE_RECORD": About("partition", ("topicId", "partitionId")),
-    "CLEAR_ELR_RECORD": About("elr", ("topicName",)),
-    "CONFIG_RECORD": About("config", ("resourceType", "resourceName")),
-    "ACCESS_CONTROL_ENTRY_RECORD": About("acl", ("id",)),
-    "REMOVE_ACCESS_CONTROL_ENTRY_RECORD": About("acl", ("id",)),
-    "USER_SCRAM_CREDENTIAL_RECORD": About("user", ("name",)),
-    "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": About("user", ("name",)),
-    _QUOTA: About("quota", ("entity",)),
-    "DELEGATION_TOKEN_RECORD": About("token", ("tokenId",)),
-    "REMOVE_DELEGATION_TOKEN_RECORD": About("token", ("tokenId",)),
-    "FEATURE_LEVEL_RECORD": About("feature", ("name",)),
-    "PRODUCER_IDS_RECORD": About("producer_ids"),
-    "ZK_MIGRATION_STATE_RECORD": About("zk_migration"),
-    "BEGIN_TRANSACTION_RECORD": About("transaction"),
-    "END_TRANSACTION_RECORD": About("transaction"),
-    "ABORT_TRANSACTION_RECORD": About("transaction"),
-    "NO_OP_RECORD": About("no_op"),
+    metadata_record_name(row.record): _about(row) for row in RECORD_TYPES
 }
 ENTITIES: Final = tuple(sorted({about.entity for about in ABOUT.values()}))
 

@@ -16,7 +16,7 @@ import pytest
 from gateway.view_topics import CHANGES, VIEWS, view_topic
 from gateway.views.schemas import VALUES, spark_schema
 from kwire.cluster import Image
-from kwire.cluster.tree import quota_entity_name
+from kwire.cluster.entities.settings import quota_entity_name
 from kwire.spark import kafka_options
 from kwire.spark.table.kinds import quota_entity
 from tests.documented import Block, blocks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kwire.cluster.fold import FoldError
+from kwire.cluster import FoldError
 from kwire.cluster.image import METADATA_VERSION, Image
 from kwire.cluster.loader import Loader
 from kwire.conformance.log import rules

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kwire.cluster import FoldError, Image, Loader, apply
-from kwire.cluster.fold import merge
+from kwire.cluster.entities.partitions import merge
 from kwire.cluster.image import METADATA_VERSION
 from kwire.cluster.partition_reader import CHANGE_FRAMES, PartitionReader
 from kwire.cluster.sharing import share

@@ -13,14 +13,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kwire.cluster import Image, tree
+from kwire.cluster import Image
+from kwire.cluster.entities.nodes import broker_fields, controller_fields
+from kwire.cluster.entities.security import acl_fields, mechanism_name, token_fields
 from kwire.message import Message
 from kwire.messages.client_quota_record import ClientQuotaRecord, EntityData
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.producer_ids_record import ProducerIdsRecord
 from kwire.messages.topic_record import TopicRecord
-from kwire.protocol import SCRAM_MECHANISMS
 from kwire.spark.entities import DEFAULT, part
 from kwire.spark.table.seen import Fields, Seen, shown, uuid_text
 
@@ -175,13 +176,9 @@ def _producer_ids(image: Image, key: Key) -> Message | None:
 def _scram_fields(image: Image, record: Any) -> Fields:
     return {
         "name": record.name,
-        "mechanism": _mechanism(record.mechanism),
+        "mechanism": mechanism_name(record.mechanism),
         "iterations": record.iterations,
     }
-
-
-def _mechanism(number: int) -> str:
-    return SCRAM_MECHANISMS.get(number, str(number))
 
 
 def _held(attribute: str, whole_key: bool = False) -> Callable[[Image, Key], Message | None]:
@@ -320,7 +317,7 @@ KINDS: Final = (
         _BROKER,
         _keys("brokers"),
         _held("brokers"),
-        lambda image, r: tree.broker_fields(r),
+        lambda image, r: broker_fields(r),
         lambda r: (r.broker_id,),
         _first,
     ),
@@ -330,7 +327,7 @@ KINDS: Final = (
         _CONTROLLER,
         _keys("controllers"),
         _held("controllers"),
-        lambda image, r: tree.controller_fields(r),
+        lambda image, r: controller_fields(r),
         lambda r: (r.controller_id,),
         _first,
     ),
@@ -340,7 +337,7 @@ KINDS: Final = (
         _ACL,
         _keys("acls"),
         _held("acls"),
-        lambda image, r: {"id": str(r.id)} | tree.acl_fields(r),
+        lambda image, r: {"id": str(r.id)} | acl_fields(r),
         lambda r: (r.id,),
         _first,
     ),
@@ -362,7 +359,7 @@ KINDS: Final = (
         _held("scram", whole_key=True),
         _scram_fields,
         lambda r: (r.mechanism, r.name),
-        lambda key: f"{key[1]}:{_mechanism(key[0])}",
+        lambda key: f"{key[1]}:{mechanism_name(key[0])}",
     ),
     Kind(
         "token",
@@ -370,7 +367,7 @@ KINDS: Final = (
         _TOKEN,
         _keys("tokens"),
         _held("tokens"),
-        lambda image, r: tree.token_fields(r),
+        lambda image, r: token_fields(r),
         lambda r: (r.token_id,),
         _first,
     ),

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwire.cluster import tree
+from kwire.protocol import LeaderRecoveryState, name_of
 from kwire.spark.exact import json_text
 from kwire.spark.table.kinds import BY_ENTITY
 from kwire.spark.table.seen import uuid_text
@@ -96,7 +96,9 @@ class _Shapes:
 
     def __init__(self, records: Sequence[Any]) -> None:
         self._leaders = [one.leader for one in records]
-        self._states = _Few([tree.recovery_state(one.leader_recovery_state) for one in records])
+        self._states = _Few(
+            [name_of(LeaderRecoveryState, one.leader_recovery_state) for one in records]
+        )
         self._lists = {name: _lists(records, field) for name, field in _LISTS.items()}
 
     def columns(self) -> dict[str, pa.Array]:

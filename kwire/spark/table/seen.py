@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from kwire.cluster import tree
+from kwire.cluster.entities.partitions import partition_fields
 from kwire.message import Message
 from kwire.spark.exact import json_text
 from kwire.uuid import Uuid
@@ -21,7 +21,7 @@ def shown(seen: Any, topic: str | None) -> Fields:
     if isinstance(seen, dict):
         return seen
     named = {"topicId": str(seen.topic_id), "topic": topic, "partition": seen.partition_id}
-    return named | tree.partition_fields(seen)
+    return named | partition_fields(seen)
 
 
 def fields_text(fields: Fields) -> str:

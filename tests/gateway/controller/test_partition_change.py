@@ -22,7 +22,7 @@ from gateway.controller.partition_change import (
     leave_isr,
     partition_change,
 )
-from kwire.cluster.fold import NO_LEADER_CHANGE, merge
+from kwire.cluster.entities.partitions import NO_LEADER_CHANGE, merge
 from kwire.messages.partition_record import PartitionRecord
 from kwire.uuid import Uuid
 

@@ -16,8 +16,8 @@ from gateway.page.rows import (
     row_of,
     what_changed,
 )
-from gateway.views.kinds import BY_KIND
 from kwire.cluster import Image
+from kwire.cluster.entities import BY_KIND
 from tests.gateway.page.sample_log import ENCODER, changes, index, state
 
 #: Changes of a block in these tests: the sample log has few.

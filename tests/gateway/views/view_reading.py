@@ -14,8 +14,10 @@ from gateway.sources.log_reader import content
 from gateway.view_topics import CHANGES
 from gateway.views.cursor import Piece, ViewCursor
 from gateway.views.encode import ViewEncoder
-from gateway.views.kinds import KINDS
 from kwire.cluster import Image, tree
+from kwire.cluster.entities import KINDS
+from kwire.cluster.entities.partitions import partition_fields
+from kwire.cluster.kind import Fields, Place
 from kwire.messages.partition_record import PartitionRecord
 from kwire.records import Record
 from kwire.records.batch import decode_batches
@@ -173,14 +175,14 @@ def _partitions(image: Image, known: KnownPartitions) -> Table:
         for index, record in partitions.items():
             if id(record) not in known:
                 place = ("topics", "byName", image.topics[topic_id], str(index))
-                ((_, key, value),) = _rows(image, place, tree.partition_fields(record))
+                ((_, key, value),) = _rows(image, place, partition_fields(record))
                 known[id(record)] = record, _text(key), _text(value)
             _, shown, text = known[id(record)]
             table[shown] = text
     return table
 
 
-def _rows(image: Image, place: tree.Place, fields: tree.Fields) -> Iterator[tuple[str, Any, Any]]:
+def _rows(image: Image, place: Place, fields: Fields) -> Iterator[tuple[str, Any, Any]]:
     match place:
         case ("topics", "byName", _) | ("producerIds",):
             pass  # topics are made of several places

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kwire.cluster import FoldError, Image, Loader, apply, image_records
-from kwire.cluster.fold import merge
+from kwire.cluster.entities.partitions import merge
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord

@@ -12,7 +12,8 @@ import pytest
 
 from gateway.cli.state_files import load_files
 from kwire.cluster import Image, apply
-from kwire.cluster.tree import entities, quota_entity_name, tree, without_secrets
+from kwire.cluster.entities.settings import quota_entity_name
+from kwire.cluster.tree import entities, tree, without_secrets
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
