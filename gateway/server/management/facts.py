@@ -16,7 +16,7 @@ import trio
 from gateway.groups import Usage
 from gateway.ports import State
 from gateway.server.cluster_facts import ClusterFacts
-from gateway.server.workers.worker_counts import CountedTogether
+from gateway.server.workers.worker_counts import WorkerCounts, of_clients
 
 if TYPE_CHECKING:
     from gateway.ports import Partition
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gateway.server.controller.envelopes import ForwardingMeasures
     from gateway.server.management.quorum_status import QuorumStatus
     from gateway.server.server_context import ServerContext
-    from gateway.server.workers.worker_counts import Counted
     from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
 
 
@@ -78,7 +77,7 @@ class Facts:
     #: The further processes that serve clients; None without any.
     worker_processes: WorkerProcesses | None = None
     #: The counts of all workers together, once they are known.
-    together: Counted | None = None
+    together: WorkerCounts | None = None
     #: When the server began, on the clock of the event loop (s), which is never set.
     began: float = field(default_factory=trio.current_time)
 
@@ -91,12 +90,12 @@ class Facts:
         """The same facts, with the counts of all workers together."""
         if self.worker_processes is None:
             return self
-        return replace(self, together=CountedTogether(await self.worker_processes.count()))
+        return replace(self, together=await self.worker_processes.count())
 
     @property
-    def counted(self) -> Counted:
+    def counted(self) -> WorkerCounts:
         """The counts of all workers, of this process where it is the only one."""
-        return self.server_context if self.together is None else self.together
+        return of_clients(self.server_context) if self.together is None else self.together
 
     @property
     def workers(self) -> Sequence[WorkerProcess]:

@@ -40,7 +40,7 @@ def counter(name: str, help: str, value: Callable[[Facts], float | None]) -> Met
 
 def event_counter(name: str, help: str, event: str) -> Metric:
     """The number of times that an event was reported (``gateway.server.logs.Reports``)."""
-    return counter(name, help, lambda facts: facts.counted.reports.counts[event])
+    return counter(name, help, lambda facts: facts.counted.events[event])
 
 
 def one(value: float | None) -> Iterable[Sample]:

@@ -129,17 +129,17 @@ CLIENTS: Final = (
     gauge(
         "kwire_buffered_bytes",
         "Memory of unfinished requests and unsent responses.",
-        lambda facts: facts.counted.memory.held,
+        lambda facts: facts.counted.buffered_bytes,
     ),
     gauge(
         "kwire_parked_requests",
         "Requests with a pending response.",
-        lambda facts: facts.counted.purgatory.parked,
+        lambda facts: facts.counted.parked,
     ),
     gauge(
         "kwire_parked_fetches",
         "Fetch requests that wait for records.",
-        lambda facts: facts.counted.purgatory.waiting,
+        lambda facts: facts.counted.parked_fetches,
     ),
     _api_counter(
         "kwire_request_waits_total",

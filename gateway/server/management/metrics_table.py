@@ -170,17 +170,17 @@ _SERVER: Final = (
     counter(
         "kwire_event_loop_held_total",
         "Steps that held the event loop for 50 ms of processor time or longer.",
-        lambda facts: facts.counted.watchdog.measures.held,
+        lambda facts: facts.counted.held.held,
     ),
     counter(
         "kwire_event_loop_held_seconds_total",
         "Processor time of these steps, s.",
-        lambda facts: facts.counted.watchdog.measures.held_s,
+        lambda facts: facts.counted.held.held_s,
     ),
     gauge(
         "kwire_event_loop_held_max_seconds",
         "Processor time of the longest of these steps, s.",
-        lambda facts: facts.counted.watchdog.measures.longest_s,
+        lambda facts: facts.counted.held.longest_s,
     ),
     event_counter(
         "kwire_internal_errors_total",

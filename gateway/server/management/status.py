@@ -118,7 +118,7 @@ def _quorum(facts: Facts, quorum: QuorumStatus) -> dict[str, Any]:
 
 def _connections(facts: Facts) -> dict[str, Any]:
     counted = facts.counted
-    events = counted.reports.counts
+    events = counted.events
     return {
         "open": {name: counted.counts.connections[name] for name in facts.listeners},
         "software": dict(counted.counts.software.most_common(_SOFTWARE_MAX)),
@@ -128,11 +128,11 @@ def _connections(facts: Facts) -> dict[str, Any]:
         "bad_requests": events["bad request"],
         "refused_requests": events["unsupported request"],
         "internal_errors": events["internal error"],
-        "parked_requests": counted.purgatory.parked,
-        "parked_fetches": counted.purgatory.waiting,
+        "parked_requests": counted.parked,
+        "parked_fetches": counted.parked_fetches,
         "received_bytes": counted.counts.received,
         "sent_bytes": counted.counts.sent,
-        "buffered_bytes": counted.memory.held,
+        "buffered_bytes": counted.buffered_bytes,
     }
 
 

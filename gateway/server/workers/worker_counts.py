@@ -10,7 +10,7 @@ import resource
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from gateway.server.counts import ApiCounts, Counts, ViewCounts
 from gateway.server.loop_watchdog import Measures
@@ -21,53 +21,6 @@ if TYPE_CHECKING:
     from gateway.server.server_context import ServerContext
 
 _STATM: Final = "/proc/self/statm"
-
-
-class Memory(Protocol):
-    """As ``gateway.server.memory.Memory``."""
-
-    @property
-    def held(self) -> int: ...
-
-
-class Parked(Protocol):
-    """As ``gateway.server.clients.purgatory.Purgatory``."""
-
-    @property
-    def parked(self) -> int: ...
-    @property
-    def waiting(self) -> int: ...
-
-
-class Events(Protocol):
-    """As ``gateway.server.logs.Reports``."""
-
-    @property
-    def counts(self) -> Counter[str]: ...
-
-
-class Watched(Protocol):
-    """As ``gateway.server.loop_watchdog.LoopWatchdog``."""
-
-    @property
-    def measures(self) -> Measures: ...
-
-
-class Counted(Protocol):
-    """The counts of one process or of all: what the pages of the management port read of a
-    ``ServerContext``.
-    """
-
-    @property
-    def counts(self) -> Counts: ...
-    @property
-    def memory(self) -> Memory: ...
-    @property
-    def purgatory(self) -> Parked: ...
-    @property
-    def reports(self) -> Events: ...
-    @property
-    def watchdog(self) -> Watched: ...
 
 
 @dataclass(slots=True)
@@ -94,18 +47,25 @@ class WorkerCounts:
         return WorkerCounts(counts, self.events, self.held, self.cpu_s)
 
 
-def counts_of(context: ServerContext, high_watermark: int) -> WorkerCounts:
-    """Return the counts of this process."""
+def of_clients(context: ServerContext) -> WorkerCounts:
+    """Return the counts of this process that concern its clients."""
     return WorkerCounts(
         context.counts,
         context.reports.counts,
         context.watchdog.measures,
-        time.process_time(),
-        context.memory.held,
-        context.purgatory.parked,
-        context.purgatory.waiting,
-        _resident_bytes(),
-        high_watermark,
+        buffered_bytes=context.memory.held,
+        parked=context.purgatory.parked,
+        parked_fetches=context.purgatory.waiting,
+    )
+
+
+def counts_of(context: ServerContext, high_watermark: int) -> WorkerCounts:
+    """Return all counts of this process."""
+    return replace(
+        of_clients(context),
+        cpu_s=time.process_time(),
+        resident_bytes=_resident_bytes(),
+        high_watermark=high_watermark,
     )
 
 
@@ -154,56 +114,3 @@ def _add_api(sums: ApiCounts, part: ApiCounts) -> None:
     sums.waits += part.waits
     sums.wait_seconds += part.wait_seconds
     sums.errors.update(part.errors)
-
-
-@dataclass(frozen=True, slots=True)
-class _MemorySum:
-    held: int
-
-
-@dataclass(frozen=True, slots=True)
-class _ParkedSum:
-    parked: int
-    waiting: int
-
-
-@dataclass(frozen=True, slots=True)
-class _EventsSum:
-    counts: Counter[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _WatchedSum:
-    measures: Measures
-
-
-@dataclass(frozen=True, slots=True)
-class CountedTogether:
-    """Sums, in the form of :class:`Counted`."""
-
-    sums: WorkerCounts
-
-    @property
-    def counts(self) -> Counts:
-        """Of clients."""
-        return self.sums.counts
-
-    @property
-    def memory(self) -> Memory:
-        """Of connections."""
-        return _MemorySum(self.sums.buffered_bytes)
-
-    @property
-    def purgatory(self) -> Parked:
-        """Requests with a pending response."""
-        return _ParkedSum(self.sums.parked, self.sums.parked_fetches)
-
-    @property
-    def reports(self) -> Events:
-        """Events by name."""
-        return _EventsSum(self.sums.events)
-
-    @property
-    def watchdog(self) -> Watched:
-        """Long steps of the event loops."""
-        return _WatchedSum(self.sums.held)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.server.counts import Counts, ViewCounts
 from gateway.server.loop_watchdog import Measures
 from gateway.server.workers.messages import CountsSent, decode, encode
-from gateway.server.workers.worker_counts import CountedTogether, WorkerCounts, total
+from gateway.server.workers.worker_counts import WorkerCounts, total
 from kwire.frame import SIZE_BYTES
 
 METADATA = 3
@@ -26,15 +26,15 @@ def counted(requests: int) -> WorkerCounts:
 
 
 def test_total_adds_counters_and_gauges() -> None:
-    sums = CountedTogether(total([counted(1), counted(2)]))
+    sums = total([counted(1), counted(2)])
     api = sums.counts.apis[METADATA]
     assert (sum(api.buckets), round(api.seconds, 6), api.errors) == (3, 0.003, {3: 2})
     assert (sums.counts.received, sums.counts.sent) == (30, 300)
     assert sums.counts.connections == {"PLAINTEXT": 3}
-    assert sums.reports.counts["connection accepted"] == 3
-    assert sums.watchdog.measures == Measures(2, 0.12, 0.12)
+    assert sums.events["connection accepted"] == 3
+    assert sums.held == Measures(2, 0.12, 0.12)
     assert sums.counts.views == ViewCounts(3, 6, 9, 12)
-    assert (sums.memory.held, sums.purgatory.parked, sums.purgatory.waiting) == (14, 4, 0)
+    assert (sums.buffered_bytes, sums.parked, sums.parked_fetches) == (14, 4, 0)
 
 
 def test_counters_of_an_ended_process_have_no_gauges() -> None:
