@@ -24,6 +24,7 @@ from typing import IO, Final
 
 from kwire.jars.maven import cache_dir
 from tools import java
+from tools.process import PATIENCE_S
 
 _PROGRAM: Final = Path(__file__).with_name("ToolRunner.java")
 #: Tools ask for little; a heap of the default size would grow with each of them.
@@ -110,7 +111,7 @@ def run(
     arguments: Sequence[str] = (),
     *,
     version: str = java.KAFKA_VERSION,
-    timeout_s: float = 60,
+    timeout_s: float = PATIENCE_S,
     log_level: str = "warn",
 ) -> subprocess.CompletedProcess[str]:
     """Run the tool to its end. Raises JavaError when it takes longer than ``timeout_s``, or when
@@ -175,7 +176,7 @@ def run_tool(
     arguments: Sequence[str] = (),
     *,
     version: str = java.KAFKA_VERSION,
-    timeout_s: float = 60,
+    timeout_s: float = PATIENCE_S,
 ) -> str:
     """Run a tool to its end, and return its standard output. Raises JavaError when it fails or
     takes longer than ``timeout_s``.

@@ -84,7 +84,7 @@ class Cluster:
         )
 
     def controller_tool(
-        self, main_class: str, arguments: Sequence[str], timeout_s: float = 60
+        self, main_class: str, arguments: Sequence[str], timeout_s: float = PATIENCE_S
     ) -> str:
         """Run a tool that takes ``--bootstrap-controller`` against the controllers, and return its
         output. Raises JavaError.

@@ -24,10 +24,11 @@ from typing import Any
 import click
 
 from tools.admin import AdminError
+from tools.kafka_files import Node
 from tools.loss.checker import Minimum
 from tools.loss.run import judge, under_load
 from tools.own_quorum import OwnCluster, own_quorum
-from tools.process import ProcessError
+from tools.process import PATIENCE_S, ProcessError
 
 #: The system calls of a node on its files.
 CALLS = "pwrite64,fsync,fdatasync,rename,ftruncate,unlink"
@@ -42,7 +43,6 @@ FAULTS = {
 _NOT_FATAL = ("/__cluster_metadata_audit-0/", "/state/")
 #: Appends that are waited for; a start, an election and these are more calls than positions.
 _APPENDS = 60
-_WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,9 @@ def strike(position: int, fault: str, scratch: Path) -> Struck:
             status = _until_struck(cluster, run.writers.wait_for)
             # Before the kill below, which strace reports as it does its own.
             struck = trace.exists() and was_struck(trace.read_text())
+            if status is None and struck and fault != "delay":
+                # The fault struck behind the last append that was waited for.
+                status = _ended(node)
             if status is None:
                 cluster.kill_node(node)
             cluster.before = ()
@@ -147,7 +150,7 @@ def _until_struck(cluster: OwnCluster, wait_for: Any) -> int | None:
     appended.
     """
     [node] = cluster.nodes
-    process, deadline = node.running_process(), time.monotonic() + _WAIT_S
+    process, deadline = node.running_process(), time.monotonic() + PATIENCE_S
     for _ in range(_APPENDS):
         try:
             wait_for(1, timeout_s=0.5)
@@ -156,8 +159,16 @@ def _until_struck(cluster: OwnCluster, wait_for: Any) -> int | None:
                 return process.stop()
             if time.monotonic() > deadline:
                 raise ProcessError(
-                    f"the node neither ended nor answered for {_WAIT_S:.0f} s:\n{process.said()}"
+                    f"the node neither ended nor answered for {PATIENCE_S:.0f} s:\n{process.said()}"
                 ) from None
+    return None if process.running() else process.stop()
+
+
+def _ended(node: Node) -> int | None:
+    """Return the exit status of a node that was struck; None if it continues."""
+    process, deadline = node.running_process(), time.monotonic() + PATIENCE_S
+    while process.running() and time.monotonic() < deadline:
+        time.sleep(0.1)
     return None if process.running() else process.stop()
 
 

@@ -16,6 +16,7 @@ from tools.java import KAFKA_VERSION
 from tools.kafka import FAST_START, Cluster
 from tools.kafka_files import Node, Shape, format_nodes, make_nodes, write_properties
 from tools.own_quorum import OwnCluster, own_quorum
+from tools.process import PATIENCE_S
 
 NON_ELECTABLE = 3
 #: Errors of every Kafka node: another controller is not active yet, and the machine is slow.
@@ -63,7 +64,7 @@ class Mixed(Cluster):
         else:
             super().start_node(node)
 
-    def wait_for_node(self, node: Node, timeout_s: float = 60) -> None:
+    def wait_for_node(self, node: Node, timeout_s: float = PATIENCE_S) -> None:
         if self.own is not None and node is self.non_electable:
             self.own.wait_for_node(node, timeout_s)
         else:

@@ -63,7 +63,7 @@ def test_three_levels_follow_a_quorum(
 
 def _middle_is_killed_and_loads_a_snapshot(cluster: Cluster, levels: list[Relay]) -> None:
     top, middle, lowest = levels
-    kept = offsets_of(lowest.bootstrap)
+    start, end = offsets_of(lowest.bootstrap)
     middle.kill()
     written = itertools.count()
 
@@ -74,9 +74,11 @@ def _middle_is_killed_and_loads_a_snapshot(cluster: Cluster, levels: list[Relay]
     until(
         start_after_more_topics,
         "the top level deletes records that are in a snapshot",
-        lambda start: start > kept[1],
+        lambda top_start: top_start > offsets_of(lowest.bootstrap)[1],
     )
-    assert offsets_of(lowest.bootstrap) == kept, "the lowest level still serves what it has"
+    # Its last record may have come between the question and the kill.
+    served = offsets_of(lowest.bootstrap)
+    assert served[0] == start and served[1] >= end, "the lowest level still serves what it has"
     _shows(lowest, "the lowest level misses the leader", lambda now: now["last_answer_s_ago"] > 1.0)
     _shows(lowest, "the lowest level gives the reason", lambda now: bool(now["problem"]))
     middle.start()

@@ -48,6 +48,8 @@ _LIBRARY = tuple(
 _BESIDE_TIMEOUT_S = 1800
 #: Seconds for one test that measures, in each of several rounds.
 _ROUNDS_TIMEOUT_S = 1800
+#: Interoperability tests at a time. Each has as many times the patience of one alone.
+_TOGETHER = 5
 #: So many problems of one step are shown.
 _ROWS_MAX = 60
 
@@ -251,7 +253,15 @@ def interop(_fix: bool) -> str:
     """Run the interoperability tests, and those that fail again, alone. More run at a time than
     there are cores: each waits for JVMs and elections half of its time.
     """
-    beside = ("-n", "5", "--dist", "loadfile", "--no-loadscope-reorder", "--durations=40")
+    os.environ.setdefault("KWIRE_PATIENCE", str(_TOGETHER))
+    beside = (
+        "-n",
+        str(_TOGETHER),
+        "--dist",
+        "loadfile",
+        "--no-loadscope-reorder",
+        "--durations=40",
+    )
     if again.run(beside, ROOT, selected=("-m", "interop")):
         raise Failed("  see the report above")
     return ""

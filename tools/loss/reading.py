@@ -22,6 +22,7 @@ from kwire.records import (
 from tools.consume import EARLIEST, LATEST, ConsumeError, fetch, offset
 from tools.loss.history import LogRead, SeenBatch
 from tools.loss.writers import id_of
+from tools.process import PATIENCE_S
 from tools.wire_client import WireClient
 
 _PAUSE_S, _TAIL_TIMEOUT_S = 0.05, 2.0
@@ -57,7 +58,7 @@ def fetch_all(address: str, end: int, timeout_s: float = 30) -> list[SeenBatch]:
         return [batch for batch in batches if batch.last_offset < end]
 
 
-def wait_for_end(address: str, end: int, timeout_s: float = 60) -> None:
+def wait_for_end(address: str, end: int, timeout_s: float = PATIENCE_S) -> None:
     """Return when a consumer of the node at ``address`` can read up to ``end``. Raises
     ReadError.
     """

@@ -26,6 +26,7 @@ from kwire.messages.topic_record import TopicRecord
 from tools.admin import AdminError, errors
 from tools.loss.history import Outcome
 from tools.loss.journal import Journal
+from tools.process import PATIENCE_S
 from tools.wire_client import WireClient
 
 CONFIG, TOPIC = "config", "topic"
@@ -111,7 +112,7 @@ class Writers:
                 stack.enter_context(lock)
             yield
 
-    def wait_for(self, more: int, timeout_s: float = 60) -> None:
+    def wait_for(self, more: int, timeout_s: float = PATIENCE_S) -> None:
         """Return when ``more`` appends than now are acknowledged. Raises AdminError."""
         with self._count:
             target = self.acknowledged + more
