@@ -142,7 +142,7 @@ def scraping(scratch: Path, *instances: str, down: Sequence[str] = ()) -> Iterat
     try:
         process.wait_until(lambda: _listening(process) is not None, timeout_s=30)
         running = Prometheus(str(_listening(process)))
-        process.wait_until(lambda: all(map(running.has_scraped, instances)), timeout_s=60)
+        process.wait_until(lambda: all(map(running.has_scraped, instances)), timeout_s=PATIENCE_S)
         yield running
     finally:
         process.stop()

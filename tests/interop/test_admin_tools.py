@@ -25,6 +25,7 @@ from tests.interop.conftest import FIGURES
 from tests.interop.own_kafka import complaints
 from tests.interop.quorum import files_of
 from tests.interop.test_own_snapshots import shell
+from tests.waiting import PATIENCE_S
 from tools import java, java_tools
 from tools.kafka import FAST_START, Cluster, kafka
 from tools.kafka_files import Node, Shape, write_properties
@@ -43,7 +44,7 @@ _AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-_TOOL_S = 60
+_TOOL_S = PATIENCE_S
 #: A controller answers a change before every broker has read it, and the next tool asks a broker.
 _PUBLISH_S = 0.7
 _CHANGE = re.compile(r"--(?:add|alter|create|delete|remove|execute|election-type)\b|grade --")

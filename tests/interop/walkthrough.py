@@ -88,7 +88,7 @@ class Walk:
 
     def ready(self, server: Process) -> dict[str, Any]:
         """The ready line of a server."""
-        server.wait_until(lambda: ready_line(server) is not None, timeout_s=60)
+        server.wait_until(lambda: ready_line(server) is not None, timeout_s=PATIENCE_S)
         line = ready_line(server)
         assert line is not None
         return line
