@@ -4,6 +4,7 @@ on the other's directory.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from kwire.records import encode_batch, encode_control_record
 from tests.interop.clients import need_java
 from tools import java, java_tools
 from tools.kafka import Cluster, Node, kafka
+from tools.kafka_security import scram_arguments, secured
 
 CLUSTER_ID = "QKPByyaYQyWJjkXGE6EEwA"
 VOTERS = "1@127.0.0.1:19093:jejmYUtCT5uVMljQHNQ3AQ,2@localhost:19094:jejmYUtCT5uVMljQHNQ3Ag"
@@ -194,6 +196,30 @@ def test_kafka_and_kwire_start_on_each_others_directories(static: bool) -> None:
         assert store.problems == []
         assert len(store.stored().epochs) >= 3
         store.close()
+
+
+def test_kafka_reads_and_serves_the_users_of_kwire_format(tmp_path: Path) -> None:
+    need_java()
+    settings: dict[str, Any] = secured(
+        tmp_path, "SASL_PLAINTEXT", mechanism="SCRAM-SHA-512"
+    ).options()
+    with kafka(**settings) as cluster:
+        node = cluster.nodes[0]
+        cluster.stop_node(node)
+        shutil.rmtree(node.log_dir)
+        voter = f"1@{node.controller_address}:{node.directory_id}"
+        arguments = ["-I", voter, *LEVEL, *scram_arguments()]
+        format_with_kwire(node.log_dir, arguments, cluster_id=cluster.cluster_id)
+        written = node.log_dir / BOOTSTRAP_FILE
+        dumped = java_tools.run_tool(
+            java.DUMP_LOG_SEGMENTS, ["--files", str(written), "--cluster-metadata-decoder"]
+        )
+        assert dumped.count('"type":"USER_SCRAM_CREDENTIAL_RECORD"') == 4
+        assert "isvalid: true" in dumped and "isvalid: false" not in dumped
+        _start(cluster, node)
+        # The controllers' listener wants SASL: the tool logs in as one of the users.
+        told = cluster.controller_tool(java.METADATA_QUORUM, ["describe", "--status"])
+        assert re.search(r"LeaderId:\s+1\b", told)
 
 
 def _own_properties(node: Node, voters: str) -> Path:
