@@ -38,6 +38,7 @@ COMMANDS = (
     "report",
     "spark",
     "quorum",
+    "rescue",
     "decode",
     "dissect",
     "apis",

@@ -1,0 +1,229 @@
+"""Formats copies of a metadata log and their verdict, as JSON and as text. It reads no copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from gateway.log.releases import release_of
+from gateway.quorum.voter_set import VoterSet
+from gateway.rescue.copies import Copy
+from gateway.rescue.verdict import OTHER, Beside, Verdict, role_of, static_voters
+from kwire.metadata_log.at import time_text
+from kwire.printable import printable
+
+
+def inspect_json(copies: Sequence[Copy], verdict: Verdict) -> dict[str, Any]:
+    """Return everything that ``inspect`` found as one object."""
+    return {
+        "copies": [copy_json(one, _role(one, copies, verdict)) for one in copies],
+        "verdict": verdict_json(verdict),
+    }
+
+
+def copy_json(copy: Copy, role: str) -> dict[str, Any]:
+    """Return the facts about one copy."""
+    who, contents, election = copy.identity, copy.contents, copy.election
+    return {
+        "where": copy.where,
+        "role": role,
+        "nodeId": who.node_id,
+        "directoryId": None if who.directory_id is None else str(who.directory_id),
+        "clusterId": who.cluster_id,
+        "kraftVersion": copy.kraft_version,
+        "voters": voters_json(copy.newest_voters),
+        "metadataVersion": release_of(contents.metadata_version) if contents else None,
+        "startOffset": copy.start_offset,
+        "endOffset": copy.end.end_offset,
+        "epoch": copy.end.epoch,
+        "lastTime": None if copy.last_timestamp is None else time_text(copy.last_timestamp),
+        "snapshot": None if copy.snapshot is None else copy.snapshot.file_name,
+        "quorumState": None
+        if election is None
+        else {
+            "version": election.version,
+            "epoch": election.epoch,
+            "leaderId": election.leader_id,
+            "votedId": election.voted_id,
+        },
+        "damage": [
+            {"file": one.file, "position": one.position, "reason": one.reason}
+            for one in copy.damage
+        ],
+        "notes": list(copy.notes),
+    }
+
+
+def voters_json(voters: VoterSet | None) -> list[dict[str, Any]] | None:
+    """Return the voters with directory ids and endpoints; None for a static quorum."""
+    if voters is None:
+        return None
+    return [
+        {
+            "id": one.id,
+            "directoryId": str(one.directory_id),
+            "endpoints": [f"{name}://{at}" for name, at in one.endpoints.items()],
+        }
+        for one in voters
+    ]
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict as an object."""
+    loss = verdict.loss
+    return {
+        "best": verdict.best.where if verdict.best else None,
+        "reason": verdict.reason,
+        "objections": list(verdict.objections),
+        "loss": None
+        if loss is None
+        else {
+            "excluded": loss.is_excluded,
+            "fromOffset": loss.from_offset,
+            "present": list(loss.present),
+            "absent": list(loss.absent),
+            "reason": loss.reason,
+        },
+        "epochSeen": verdict.epoch_seen,
+        "newEpoch": verdict.new_epoch,
+        "beside": [
+            {
+                "where": one.copy.where,
+                "role": one.role,
+                "batchesInCommon": one.comparison.batches,
+                "partsAt": one.comparison.parts_at,
+                "ownRecords": None if one.own_tail is None else list(one.own_tail),
+                "advice": one.advice,
+            }
+            for one in verdict.beside
+        ],
+    }
+
+
+# --- text
+# ---------------------------------------------------------------------------
+
+
+def print_copies(copies: Sequence[Copy], verdict: Verdict) -> None:
+    """Print a table with a line for each copy, and what else is known of each below it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for name in ("copy", "node", "role", "epoch", "start", "end", "last record", "state"):
+        table.add_column(name, overflow="fold")
+    for one in copies:
+        table.add_row(*map(printable, _row(one, _role(one, copies, verdict))))
+    Console(markup=False, highlight=False).print(table)
+    for one in copies:
+        click.echo()
+        for line in _copy_lines(one):
+            click.echo(printable(line))
+    click.echo()
+
+
+def _row(copy: Copy, role: str) -> list[str]:
+    node = copy.identity.node_id
+    return [
+        copy.where,
+        "" if node is None else str(node),
+        role,
+        "" if copy.is_empty else str(copy.end.epoch),
+        str(copy.start_offset),
+        str(copy.end.end_offset),
+        "" if copy.last_timestamp is None else time_text(copy.last_timestamp),
+        "whole" if copy.is_whole else "damaged",
+    ]
+
+
+def _copy_lines(copy: Copy) -> Iterator[str]:
+    who, contents, election = copy.identity, copy.contents, copy.election
+    yield f"{copy.where}:"
+    yield f"  cluster {who.cluster_id or 'unknown'}, directory {who.directory_id or 'unknown'}"
+    level = release_of(contents.metadata_version) if contents else "unknown"
+    yield f"  metadata.version {level}, kraft.version {copy.kraft_version}{_voters(copy)}"
+    if copy.snapshot is not None:
+        yield f"  newest whole snapshot {copy.snapshot.file_name}"
+    if election is not None:
+        yield (
+            f"  quorum-state: epoch {election.epoch}, leader {_id(election.leader_id)}, vote"
+            f" {_id(election.voted_id)} (version {election.version})"
+        )
+    for one in copy.damage:
+        yield f"  DAMAGED: {one}"
+    for note in copy.notes:
+        yield f"  note: {note}"
+
+
+def _voters(copy: Copy) -> str:
+    voters = copy.newest_voters
+    if voters is None:
+        return ""
+    named = ", ".join(f"{one.id}@{_endpoints(one.endpoints)}" for one in voters)
+    return f", voters {named} (record at offset {copy.voters[-1][0]})"
+
+
+def _endpoints(endpoints: Any) -> str:
+    return "+".join(str(at) for at in endpoints.values()) or "?"
+
+
+def _id(node_id: int) -> str:
+    return "none" if node_id < 0 else str(node_id)
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """Return the verdict in sentences."""
+    lines = [f"objection: {one}" for one in verdict.objections]
+    if verdict.best is None:
+        return printable_lines([*lines, f"verdict: {verdict.reason}"])
+    best, loss = verdict.best, verdict.loss
+    lines.append(f"best copy: {best.where}: {verdict.reason}")
+    if not best.is_whole:
+        lines.append(
+            f"  it is damaged: everything behind offset {best.end.end_offset} is lost if there is"
+            " no other copy"
+        )
+    if loss is not None:
+        lines += _loss_lines(verdict, loss.is_excluded)
+    lines.append(_epoch_line(verdict))
+    lines += [_beside_line(one) for one in verdict.beside]
+    return printable_lines(lines)
+
+
+def printable_lines(lines: Sequence[str]) -> str:
+    """Return the lines as one text, with characters escaped that a terminal would interpret."""
+    return "\n".join(map(printable, lines))
+
+
+def _loss_lines(verdict: Verdict, is_excluded: bool) -> Iterator[str]:
+    loss, best = verdict.loss, verdict.best
+    assert loss is not None and best is not None
+    if is_excluded:
+        yield f"loss: excluded: {loss.reason}"
+        return
+    since = (
+        "" if best.last_timestamp is None else f" (its last is of {time_text(best.last_timestamp)})"
+    )
+    yield f"loss: cannot be excluded: {loss.reason}"
+    yield f"  records from offset {loss.from_offset} on may be missing{since}"
+
+
+def _epoch_line(verdict: Verdict) -> str:
+    if verdict.new_epoch is None:
+        return f"epoch: the highest seen is {verdict.epoch_seen}: there is no epoch above it to use"
+    return f"epoch: {verdict.epoch_seen} is the highest seen, a rescue uses {verdict.new_epoch}"
+
+
+def _beside_line(one: Beside) -> str:
+    parts = one.comparison.parts_at
+    history = "" if parts is None else f"parts at offset {parts}; "
+    return f"{one.copy.where} ({one.role}): {history}{one.advice}"
+
+
+def _role(copy: Copy, copies: Sequence[Copy], verdict: Verdict) -> str:
+    if verdict.best is None:
+        return OTHER
+    voters = verdict.best.newest_voters
+    return role_of(copy, voters, static_voters(copies), verdict.best)
