@@ -6,10 +6,15 @@ The decisions are ``gateway.rescue``'s; this module parses options and prints.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gateway.cli.lines import json_line, wants_json
+from gateway.cli.lines import json_line, note, wants_json
+from gateway.cli.server_options import client_security, command_config
+
+if TYPE_CHECKING:
+    from gateway.cli.rescue_write import Job, NewVoter
 
 
 @click.group(
@@ -75,3 +80,146 @@ def inspect(places: tuple[Path, ...], output: str) -> None:
         click.echo(view.verdict_text(verdict))
     is_good = verdict.loss is not None and verdict.loss.is_excluded and not verdict.objections
     raise SystemExit(0 if is_good else 1)
+
+
+def parse_voter(text: str) -> NewVoter:
+    """Parse ``ID@HOST:PORT[:DIRECTORY_ID]`` (``DynamicVoters.parse``). Raises BadParameter."""
+    from gateway.address import parse_address
+    from gateway.cli.rescue_write import NewVoter
+    from kwire.uuid import Uuid
+
+    id, at, rest = text.partition("@")
+    place, _, directory = rest.rpartition(":")
+    try:
+        if not (at and id.isascii() and id.isdigit() and int(id) < 1 << 31):
+            raise ValueError(f"{text!r} is not of the form ID@HOST:PORT[:DIRECTORY_ID]")
+        # A port has up to five digits, and a directory id 22 characters.
+        if len(directory) == 22 and not directory.isdigit():
+            return NewVoter(int(id), parse_address(place), Uuid.parse(directory))
+        return NewVoter(int(id), parse_address(rest), None)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parse_voters(texts: tuple[str, ...]) -> tuple[NewVoter, ...]:
+    voters = tuple(map(parse_voter, texts))
+    if len({one.id for one in voters}) < len(voters):
+        raise click.BadParameter("a voter is there twice")
+    return voters
+
+
+@command.command(
+    "write",
+    short_help="Write the directory of a controller that leads again.",
+    epilog="""\b
+Examples:
+  kwire rescue write --from controller3 --to controller3 --voter 3@ctl3:9093 \\
+      --copy broker4 --copy broker5 --accept-loss
+  kwire rescue write --from broker4 --to /var/lib/kafka/metadata --voter 1@ctl1:9093 \\
+      --copy broker5 --accept-loss --yes
+  kwire rescue write --from c1 --to c1 --to c2 --to c3 \\
+      --voter 1@new1:9093 --voter 2@new2:9093 --voter 3@new3:9093 --yes
+
+Exit status: 1 where the rescue is refused, or failed.""",
+)
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="DIR",
+    type=click.Path(exists=True, path_type=Path),
+    help="The copy to go on with: the best one that `kwire rescue inspect` names.",
+)
+@click.option(
+    "--to",
+    "targets",
+    required=True,
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help=(
+        "The data directory of the controller to write: one that is formatted, --from itself, or a"
+        " new one. Repeatable, one for each voter."
+    ),
+)
+@click.option(
+    "--voter",
+    "voters",
+    required=True,
+    multiple=True,
+    metavar="ID@HOST:PORT[:DIRECTORY_ID]",
+    callback=lambda _, __, all: _parse_voters(all),
+    help="A voter of the new quorum. The directory id is that of its --to. Repeatable.",
+)
+@click.option(
+    "--copy",
+    "others",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(exists=True, path_type=Path),
+    help="A further copy at hand: it counts for the epoch, and for the proof. Repeatable.",
+)
+@click.option(
+    "--listener",
+    metavar="NAME",
+    help="The controllers' listener. [default: that of the voters in the log, else CONTROLLER]",
+)
+@click.option(
+    "--epoch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The epoch to go on in. [default: the highest that a copy has seen, plus 1000]",
+)
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Write although the loss of committed records cannot be excluded.",
+)
+@click.option("--yes", is_flag=True, help="Write. Without it the command says what it would do.")
+@click.option(
+    "--no-ask", is_flag=True, help="Do not ask the controllers whether there is a leader."
+)
+@command_config
+@output_option
+def write(
+    source: Path,
+    targets: tuple[Path, ...],
+    voters: tuple[NewVoter, ...],
+    others: tuple[Path, ...],
+    listener: str | None,
+    epoch: int | None,
+    accept_loss: bool,
+    yes: bool,
+    no_ask: bool,
+    config: Path | None,
+    output: str,
+) -> None:
+    """Write the log of a copy, and behind it one record with the new voters in a higher epoch, into
+    the directory of a controller. The controller elects itself when it starts, and all brokers
+    follow it by themselves.
+
+    No byte of the copy's log is changed. Without --yes nothing is written. The old state of a
+    directory is copied beside it first; a journal with the hashes of all files is written beside
+    it, too. A second run of the same command completes what was interrupted, or does nothing.
+    """
+    from gateway.cli.rescue_write import Asked, complete_interrupted, job_json, prepare, run
+
+    if yes:
+        for one in complete_interrupted(targets):
+            note(f"{one}: completed a rescue that was interrupted")
+    security = None if no_ask else client_security(config)
+    job = prepare(Asked(source, targets, voters, others, listener, epoch, accept_loss, security))
+    if yes and job.plan is not None:
+        run(job)
+    is_written = yes and job.plan is not None
+    if wants_json(output):
+        click.echo(json_line(job_json(job, written=is_written)))
+    else:
+        _say(job, is_written)
+    raise SystemExit(1 if job.refusals else 0)
+
+
+def _say(job: Job, is_written: bool) -> None:
+    from gateway.cli.rescue_view import job_lines, printable_lines
+
+    click.echo(printable_lines(list(job_lines(job, is_written))))

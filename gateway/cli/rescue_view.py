@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gateway.log.releases import release_of
 from gateway.quorum.voter_set import VoterSet
 from gateway.rescue.copies import Copy
-from gateway.rescue.verdict import OTHER, Beside, Verdict, role_of, static_voters
+from gateway.rescue.verdict import OTHER, Beside, Judgement, role_of, static_voters
 from kwire.metadata_log.at import time_text
 from kwire.printable import printable
 
+if TYPE_CHECKING:
+    from gateway.cli.rescue_write import Job
 
-def inspect_json(copies: Sequence[Copy], verdict: Verdict) -> dict[str, Any]:
+
+def inspect_json(copies: Sequence[Copy], verdict: Judgement) -> dict[str, Any]:
     """Return everything that ``inspect`` found as one object."""
     return {
         "copies": [copy_json(one, _role(one, copies, verdict)) for one in copies],
@@ -70,7 +73,7 @@ def voters_json(voters: VoterSet | None) -> list[dict[str, Any]] | None:
     ]
 
 
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
+def verdict_json(verdict: Judgement) -> dict[str, Any]:
     """Return the verdict as an object."""
     loss = verdict.loss
     return {
@@ -106,7 +109,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 # ---------------------------------------------------------------------------
 
 
-def print_copies(copies: Sequence[Copy], verdict: Verdict) -> None:
+def print_copies(copies: Sequence[Copy], verdict: Judgement) -> None:
     """Print a table with a line for each copy, and what else is known of each below it."""
     from rich.console import Console
     from rich.table import Table
@@ -173,7 +176,7 @@ def _id(node_id: int) -> str:
     return "none" if node_id < 0 else str(node_id)
 
 
-def verdict_text(verdict: Verdict) -> str:
+def verdict_text(verdict: Judgement) -> str:
     """Return the verdict in sentences."""
     lines = [f"objection: {one}" for one in verdict.objections]
     if verdict.best is None:
@@ -197,7 +200,7 @@ def printable_lines(lines: Sequence[str]) -> str:
     return "\n".join(map(printable, lines))
 
 
-def _loss_lines(verdict: Verdict, is_excluded: bool) -> Iterator[str]:
+def _loss_lines(verdict: Judgement, is_excluded: bool) -> Iterator[str]:
     loss, best = verdict.loss, verdict.best
     assert loss is not None and best is not None
     if is_excluded:
@@ -210,7 +213,7 @@ def _loss_lines(verdict: Verdict, is_excluded: bool) -> Iterator[str]:
     yield f"  records from offset {loss.from_offset} on may be missing{since}"
 
 
-def _epoch_line(verdict: Verdict) -> str:
+def _epoch_line(verdict: Judgement) -> str:
     if verdict.new_epoch is None:
         return f"epoch: the highest seen is {verdict.epoch_seen}: there is no epoch above it to use"
     return f"epoch: {verdict.epoch_seen} is the highest seen, a rescue uses {verdict.new_epoch}"
@@ -222,8 +225,43 @@ def _beside_line(one: Beside) -> str:
     return f"{one.copy.where} ({one.role}): {history}{one.advice}"
 
 
-def _role(copy: Copy, copies: Sequence[Copy], verdict: Verdict) -> str:
+def _role(copy: Copy, copies: Sequence[Copy], verdict: Judgement) -> str:
     if verdict.best is None:
         return OTHER
     voters = verdict.best.newest_voters
     return role_of(copy, voters, static_voters(copies), verdict.best)
+
+
+def job_lines(job: Job, is_written: bool) -> Iterator[str]:
+    """Yield what a rescue does or did, why, and what is to be done next."""
+    if job.is_done:
+        yield "done already: each directory has these voters at its end; nothing was changed"
+        return
+    if job.plan is None:
+        yield "refused, and nothing was changed:"
+        yield from (f"  * {one}" for one in job.refusals)
+        return
+    plan, source = job.plan, job.source
+    yield "written:" if is_written else "would write (add --yes):"
+    yield f"  from {source.where}, {job.verdict.reason}"
+    yield (
+        f"  epoch {plan.epoch}: {job.verdict.epoch_seen} is the highest that a copy has seen; the"
+        " first leader gets the one after it"
+    )
+    if plan.is_static:
+        yield "  no record: kraft.version is 0, so that the configuration names the voters"
+    else:
+        named = ", ".join(f"{one.id}@{_endpoints(one.endpoints)}" for one in plan.voters)
+        size = len(plan.batch)
+        yield f"  one record at offset {plan.end_offset - 1}, {size} bytes: voters {named}"
+    yield "  the state of the cluster does not change"
+    loss = job.verdict.loss
+    if loss is not None and loss.is_excluded:
+        yield f"  nothing can be missing: {loss.reason}"
+    elif loss is not None:
+        yield f"  ACCEPTED: records from offset {loss.from_offset} on may be missing: {loss.reason}"
+    for one in job.targets:
+        kind = "new directory" if one.is_new else "directory"
+        yield f"  {kind} {one.where} of node {one.voter_id}"
+    yield "then:"
+    yield from (f"  {number}. {one}" for number, one in enumerate(job.steps(), 1))

@@ -16,7 +16,7 @@ from kwire.uuid import Uuid
 
 
 class Election(NamedTuple):
-    """The content of ``quorum-state``, at its data version; ``voter_ids`` are in version 0 alone."""
+    """The content of ``quorum-state``. ``version`` is its data version: 0 alone has voters."""
 
     version: int
     epoch: int
@@ -72,7 +72,7 @@ class Identity:
 
 @dataclass(slots=True)
 class Contents:
-    """What the state at a copy's end says, None where the log leads to no state."""
+    """The facts in the state at a copy's end; a copy whose log leads to no state has none."""
 
     metadata_version: int
     broker_ids: tuple[int, ...]
@@ -83,8 +83,8 @@ class Contents:
 class Copy:
     """One copy, up to its last whole batch. Offsets are exclusive where their names say end.
 
-    ``voters`` and ``kraft_versions``: (offset of the record, value), ascending. ``epochs_seen``: the
-    highest epoch in any file of the copy, also behind damage.
+    ``voters`` and ``kraft_versions``: (offset of the record, value), ascending. ``epochs_seen``:
+    the highest epoch in any file of the copy, also behind damage.
     """
 
     where: str

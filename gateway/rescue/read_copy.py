@@ -222,7 +222,7 @@ def _start_at(copy: Copy, snapshot: SnapshotId) -> None:
     copy.end = Position(snapshot.epoch, snapshot.end_offset)
     copy.starts_at_snapshot = True
     copy.see_epoch(snapshot.epoch)
-    # What the segments say behind the snapshot belongs to a log that it replaces.
+    # The records behind the snapshot belong to a log that it replaces.
     copy.voters = tuple(one for one in copy.voters if one[0] < snapshot.end_offset)
     copy.kraft_versions = tuple(one for one in copy.kraft_versions if one[0] < snapshot.end_offset)
     copy.marks = Marks()

@@ -50,7 +50,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgement:
     """The judgement of all copies. ``best`` is None if no copy has a record; ``objections``: why
     the copies cannot be judged together.
     """
@@ -64,7 +64,7 @@ class Verdict:
     objections: tuple[str, ...] = ()
 
 
-def judge(copies: Sequence[Copy], chosen: Copy | None = None) -> Verdict:
+def judge(copies: Sequence[Copy], chosen: Copy | None = None) -> Judgement:
     """Judge all copies at hand; ``chosen`` in place of the best one where a caller has chosen."""
     seen = max((one.epochs_seen for one in copies), default=-1)
     new = seen + EPOCH_MARGIN
@@ -72,11 +72,11 @@ def judge(copies: Sequence[Copy], chosen: Copy | None = None) -> Verdict:
     candidates = [one for one in copies if not one.is_empty]
     if not candidates:
         reason = "no copy has a record: there is nothing to rescue from"
-        return Verdict(None, reason, None, seen, epoch, ())
+        return Judgement(None, reason, None, seen, epoch, ())
     best = chosen or max(candidates, key=_rank)
     others = [one for one in copies if one is not best]
     beside = tuple(_beside(one, best) for one in others)
-    return Verdict(
+    return Judgement(
         best,
         _reason(best, others),
         _loss(best, copies),
@@ -183,16 +183,18 @@ def _loss(best: Copy, copies: Sequence[Copy]) -> Loss:
 def _by_voters(best: Copy, copies: Sequence[Copy], voters: VoterSet | tuple[int, ...]) -> Loss:
     ids = tuple(node.id for node in voters) if isinstance(voters, VoterSet) else voters
     dynamic = voters if isinstance(voters, VoterSet) else None
-    present, damaged = set(), set()
+    present: set[int] = set()
+    damaged: set[int] = set()
     for copy in copies:
         if role_of(copy, dynamic, ids, best) == VOTER and copy.identity.node_id is not None:
-            (present if copy.is_whole else damaged).add(copy.identity.node_id)
+            # An empty log under a voter's directory id has lost what was there, or never had it.
+            (present if copy.is_whole and not copy.is_empty else damaged).add(copy.identity.node_id)
     absent = tuple(sorted(set(ids) - present))
     needed = len(ids) // 2 + 1
     is_excluded = len(present) >= needed and not is_ahead(_furthest(copies), best.end)
     count = f"{len(present)} of {len(ids)} voters' copies are at hand"
     if damaged - present:
-        count += f", not counting the damaged one of {_and(sorted(damaged - present))}"
+        count += f", not counting the damaged or empty one of {_and(sorted(damaged - present))}"
     if is_excluded:
         reason = (
             f"{count}, a majority, if none of these disks was ever restored from an older image"

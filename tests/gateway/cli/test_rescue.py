@@ -10,7 +10,12 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner, Result
 
+from gateway.address import Address
 from gateway.cli import main
+from gateway.cli.quorum_ask import Quorum
+from gateway.cli.rescue import parse_voter
+from gateway.log.directory_lock import DirectoryLock
+from kwire.messages.describe_quorum_response import PartitionData
 from tests.gateway.rescue.copies import hashes
 
 SAMPLE: Final = Path(__file__).resolve().parents[3] / "gateway" / "sample"
@@ -73,3 +78,99 @@ def test_an_empty_directory_has_nothing_to_rescue_from(tmp_path: Path) -> None:
 def test_a_place_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
     result = run("inspect", tmp_path / "nowhere")
     assert result.exit_code == 2 and "does not exist" in result.output
+
+
+# --- write
+# ---------------------------------------------------------------------------
+
+
+def written(*arguments: object) -> tuple[int, dict[str, Any]]:
+    result = run("write", *arguments, "--no-ask", "-o", "json")
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_a_dry_run_changes_nothing_and_says_what_it_would_do(node: Path) -> None:
+    before = hashes(node.parent)
+    status, found = written("--from", node, "--to", node, "--voter", "1@new:9093")
+    assert status == 0 and not found["written"] and found["refusals"] == []
+    assert (found["epoch"], found["epochSeen"]) == (1003, 3)
+    assert found["voters"][0]["directoryId"] == "8MPuA7pBS-yTmfIxL8wHag"
+    assert found["voters"][0]["endpoints"] == ["CONTROLLER://new:9093"]
+    assert any("describe --status names a LeaderId" in one for one in found["steps"])
+    assert hashes(node.parent) == before
+
+
+def test_yes_writes_and_a_second_run_does_nothing(node: Path) -> None:
+    arguments = ("--from", node, "--to", node, "--voter", "1@new:9093", "--yes")
+    status, found = written(*arguments)
+    assert status == 0 and found["written"]
+    assert Path(found["targets"][0]["backup"]).is_dir()
+    assert Path(found["targets"][0]["journal"]).is_file()
+    before = hashes(node.parent)
+    status, again = written(*arguments)
+    assert status == 0 and again["done"] and not again["written"]
+    assert hashes(node.parent) == before
+    assert "done already" in run("write", *arguments, "--no-ask", "-o", "text").stdout
+
+
+def test_all_controllers_lost_are_written_anew_from_a_copy(node: Path, tmp_path: Path) -> None:
+    """The target is a new node in a directory that does not exist yet."""
+    target = tmp_path / "new" / "controller"
+    arguments = ("--from", node, "--to", target, "--voter", "9@new:9093")
+    status, found = written(*arguments)
+    assert status == 0 and found["targets"][0]["new"] and not target.exists()
+    before = hashes(node)
+    assert written(*arguments, "--yes")[0] == 0
+    assert hashes(node) == before
+    _, inside = inspected(target)
+    [copy] = inside["copies"]
+    assert (copy["nodeId"], copy["role"]) == (9, "voter")
+    assert copy["directoryId"] == found["voters"][0]["directoryId"]
+
+
+def test_a_loss_that_is_not_excluded_is_refused_in_words(node: Path, tmp_path: Path) -> None:
+    bare = Path(shutil.move(node / "__cluster_metadata-0", tmp_path / "bare"))
+    arguments = ("--from", bare, "--to", node, "--voter", "1@new:9093")
+    result = run("write", *arguments, "--no-ask", "-o", "text", "--yes")
+    assert result.exit_code == 1
+    assert "refused, and nothing was changed:" in result.stdout
+    assert "--accept-loss" in result.stdout
+    text = run("write", *arguments, "--no-ask", "-o", "text", "--accept-loss").stdout
+    assert "ACCEPTED: records from offset" in text and "1. controller.quorum.bootstrap" in text
+
+
+def test_a_directory_that_a_process_has_open_is_refused(node: Path) -> None:
+    lock = DirectoryLock(node)
+    try:
+        status, found = written("--from", node, "--to", node, "--voter", "1@new:9093", "--yes")
+    finally:
+        lock.release()
+    assert status == 1 and "in use" in found["refusals"][0]
+
+
+def test_a_quorum_with_a_leader_is_refused(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = PartitionData(leader_id=2, leader_epoch=8)
+    asked: list[Any] = []
+
+    def answer(addresses: Any, *_: Any) -> Quorum:
+        asked.extend(map(str, addresses))
+        return Quorum("cluster", leader, [])
+
+    monkeypatch.setattr("gateway.cli.quorum_ask.ask", answer)
+    result = run("write", "--from", node, "--to", node, "--voter", "1@new:9093", "-o", "json")
+    assert result.exit_code == 1
+    assert "has a leader, node 2 in epoch 8" in json.loads(result.stdout)["refusals"][0]
+    assert "new:9093" in asked and len(asked) == 2
+
+
+@pytest.mark.parametrize("text", ["1", "x@h:1", "1@h", "1@h:99999", "-1@h:1", "1@h:1:short"])
+def test_a_voter_in_another_form_is_wrong_usage(node: Path, text: str) -> None:
+    result = run("write", "--from", node, "--to", node, f"--voter={text}")
+    assert result.exit_code == 2
+
+
+def test_voters_are_parsed_as_kafka_storage_takes_them() -> None:
+    voter = parse_voter("3@[::1]:9093:8MPuA7pBS-yTmfIxL8wHag")
+    assert (voter.id, voter.address) == (3, Address("::1", 9093))
+    assert str(voter.directory_id) == "8MPuA7pBS-yTmfIxL8wHag"
+    assert parse_voter("3@c3:9093").directory_id is None

@@ -62,7 +62,12 @@ def test_brokers_never_exclude_a_loss() -> None:
 def test_a_damaged_voter_does_not_count() -> None:
     loss = judge([a_copy(1, 100, of=THREE), a_copy(2, 90, of=THREE, damaged=True)]).loss
     assert loss is not None and not loss.is_excluded
-    assert "not counting the damaged one of voter 2" in loss.reason
+    assert "not counting the damaged or empty one of voter 2" in loss.reason
+
+
+def test_an_empty_log_of_a_voter_does_not_count() -> None:
+    loss = judge([a_copy(1, 100, of=THREE), a_copy(2, 0, -1)]).loss
+    assert loss is not None and not loss.is_excluded and loss.present == (1,)
 
 
 def test_another_disk_of_a_voter_does_not_count() -> None:

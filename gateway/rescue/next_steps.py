@@ -1,0 +1,110 @@
+"""Says what the operator has to do after a rescue was written, in order. It reads no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gateway.quorum.voter_set import VoterNode, VoterSet
+from gateway.rescue.copies import Copy
+from gateway.rescue.plan import Plan
+from gateway.rescue.refusals import Target
+from gateway.rescue.verdict import BROKER, GATEWAY, OTHER, VOTER, Judgement
+
+
+def next_steps(
+    plan: Plan, source: Copy, targets: Sequence[Target], verdict: Judgement
+) -> list[str]:
+    """Return the steps, one sentence or command line each."""
+    return [
+        *_start(plan, targets),
+        *_check(plan),
+        *_brokers(source, targets, verdict),
+        *_old_disks(targets, verdict),
+        *_more_voters(plan, source),
+        *_ghosts(plan, source),
+    ]
+
+
+def _start(plan: Plan, targets: Sequence[Target]) -> Iterator[str]:
+    if plan.is_static:
+        line = ",".join(f"{one.id}@{_at(one)}" for one in plan.voters)
+        yield f"set controller.quorum.voters={line} in the file of each new controller"
+    else:
+        line = ",".join(_at(one) for one in plan.voters)
+        yield (
+            "controller.quorum.bootstrap.servers of every controller and broker has to name one of"
+            f" {line}"
+        )
+    for one in targets:
+        yield f"start controller {one.voter_id} on {one.where}"
+
+
+def _check(plan: Plan) -> Iterator[str]:
+    at = _at(next(iter(plan.voters)))
+    ids = ", ".join(str(one.id) for one in plan.voters)
+    yield (
+        f"wait until kafka-metadata-quorum --bootstrap-controller {at} describe --status names a"
+        f" LeaderId, an epoch above {plan.epoch}, and as voters {ids} alone"
+    )
+
+
+def _brokers(source: Copy, targets: Sequence[Target], verdict: Judgement) -> Iterator[str]:
+    written = {one.where for one in targets}
+    seen = set()
+    for one in verdict.beside:
+        if one.role in (BROKER, GATEWAY, OTHER) and one.copy.where not in written:
+            yield f"{one.role} at {one.copy.where}: {one.advice}"
+            seen.add(one.copy.identity.node_id)
+    seen.add(source.identity.node_id)
+    rest = source.contents.broker_ids if source.contents else ()
+    if left := [str(one) for one in rest if one not in seen]:
+        yield (
+            f"brokers {', '.join(left)}, whose copies were not given: nothing, unless one ends with"
+            " 'The leader requested truncation' in its log; then start it again"
+        )
+
+
+def _old_disks(targets: Sequence[Target], verdict: Judgement) -> Iterator[str]:
+    written = {one.where for one in targets}
+    places = [
+        one.copy.where
+        for one in verdict.beside
+        if one.role == VOTER and one.copy.where not in written
+    ]
+    if places:
+        yield (
+            "keep these disks of old voters off until the new controller leads:"
+            f" {', '.join(places)}"
+        )
+
+
+def _more_voters(plan: Plan, source: Copy) -> Iterator[str]:
+    at = _at(next(iter(plan.voters)))
+    if plan.is_static:
+        yield (
+            "to go back to more controllers without changing all files at once:"
+            f" kafka-features --bootstrap-controller {at} upgrade --feature kraft.version=1"
+        )
+    before = source.newest_voters or VoterSet({})
+    lost = [one.id for one in before if one.id not in plan.voters]
+    names = f"controllers {', '.join(map(str, lost))}" if lost else "further controllers"
+    cluster = source.identity.cluster_id or "CLUSTER_ID"
+    yield (
+        f"bring back {names}, one after the other: kafka-storage format -t {cluster} -c FILE"
+        " --no-initial-controllers on an empty disk, start it, then kafka-metadata-quorum"
+        f" --bootstrap-controller {at} --command-config FILE add-controller"
+    )
+
+
+def _ghosts(plan: Plan, source: Copy) -> Iterator[str]:
+    registered = source.contents.controller_ids if source.contents else ()
+    ghosts = [str(one) for one in registered if one not in plan.voters]
+    if ghosts:
+        yield (
+            f"controllers {', '.join(ghosts)} stay registered: one that does not come back may"
+            " block an upgrade of a feature"
+        )
+
+
+def _at(voter: VoterNode) -> str:
+    return str(next(iter(voter.endpoints.values())))
