@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -173,12 +173,19 @@ class Disk:
         As Kafka's ``CheckpointFile``: write a temporary file, sync it, rename it, sync the
         directory.
         """
+        self.replace_in_pieces(path, (data,))
+
+    def replace_in_pieces(self, path: Path, pieces: Iterable[bytes]) -> None:
+        """As :meth:`replace`, with one piece of the content in memory at a time."""
         temporary = path.with_name(path.name + TEMPORARY)
         file = self.open(temporary)
         try:
             # A crashed process may have left a longer one.
             self.truncate(file, 0)
-            self.write(file, 0, data)
+            position = 0
+            for piece in pieces:
+                self.write(file, position, piece)
+                position += len(piece)
             self.sync(file)
         finally:
             file.close()

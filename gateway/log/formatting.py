@@ -18,13 +18,13 @@ from typing import Final
 
 from gateway.address import Address
 from gateway.log import meta_properties
+from gateway.log.data_directory import read_meta, write_meta
 from gateway.log.directory_lock import DirectoryLock
 from gateway.log.disk import TEMPORARY, Disk, doing
 from gateway.log.errors import AlreadyFormatted, LogDamaged, WrongNode
 from gateway.log.listing import list_directory
 from gateway.log.local_log import PARTITION_DIRECTORY
 from gateway.log.meta_properties import MetaProperties
-from gateway.log.metadata_files import read_meta, write_meta
 from gateway.log.quorum_state import FILE_NAME as QUORUM_STATE
 from gateway.log.recovery_point import FILE_NAME as RECOVERY_POINT
 from gateway.log.releases import LEVEL_MAX, features_of

@@ -36,6 +36,11 @@ class LogStart:
     offset: int
     snapshot: SnapshotId | None = None
 
+    @property
+    def epoch(self) -> int:
+        """Epoch of the record before the start, 0 at offset 0."""
+        return self.snapshot.epoch if self.snapshot else 0
+
 
 def list_directory(path: str) -> Listing:
     """Read the directory's entries once. Other names are ignored. Raises OSError."""

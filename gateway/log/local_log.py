@@ -1,8 +1,9 @@
-"""Owns a data directory with a ``__cluster_metadata`` log: lock, segments, snapshots, small files.
+"""Joins a ``__cluster_metadata`` log with its snapshots, vote and high watermark.
 
 Blocking, for one thread at a time. It does not know leaders, requests or the meaning of records.
 Readers follow the same directory with :class:`gateway.log.follower.DirectoryFollower`; appending
-and truncating are in ``gateway.log.unified_log``. Source: ``KafkaMetadataLog``.
+and truncating are in ``gateway.log.unified_log``, lock and identity of the data directory in
+``gateway.log.data_directory``. Source: ``KafkaMetadataLog``.
 
 A crash at any instruction loses nothing that was flushed, and leaves a directory that ``open``
 accepts. Three rules give that: a segment is synced before the next one is created; a small file is
@@ -17,49 +18,42 @@ from pathlib import Path
 from typing import Final
 
 from gateway.log import recovery, retention
-from gateway.log.directory_lock import DirectoryLock
+from gateway.log.data_directory import DataDirectory
 from gateway.log.disk import Disk, doing
 from gateway.log.errors import SnapshotNotNewer
 from gateway.log.listing import list_directory, log_start
 from gateway.log.log_settings import LogSettings as LogSettings
 from gateway.log.meta_properties import MetaProperties
 from gateway.log.metadata_files import MetadataFiles
+from gateway.log.roll_policy import rolls_by_size_and_age
 from gateway.log.snapshot_writer import SnapshotWriter as SnapshotWriter
-from gateway.log.unified_log import UnifiedLog
+from gateway.log.unified_log import UnifiedLog, refuse_below
 from kwire.messages.quorum_state_data import QuorumStateData
-from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 from kwire.uuid import Uuid
 
 PARTITION_DIRECTORY: Final = CLUSTER_METADATA_PARTITION
-#: Returns the offset before which everything was synced, from the partition's directory and the
-#: small files.
-DurableEnd = Callable[[Path, MetadataFiles], int]
+#: Returns the offset before which everything was synced, from the data directory, and the
+#: partition's directory and small files.
+DurableEnd = Callable[[DataDirectory, Path, MetadataFiles], int]
 
 
-class LocalLog(UnifiedLog):
+class LocalLog:
     """The log in ``data_dir``, made by ``open``. Errors as in ``UnifiedLog``."""
 
-    def __init__(
-        self,
-        directory: Path,
-        disk: Disk,
-        settings: LogSettings,
-        lock: DirectoryLock,
-        files: MetadataFiles,
-        problems: list[str],
-        durable_end: int,
-    ) -> None:
-        """For :meth:`open`. Raises LogDamaged, DiskFailed."""
-        self._lock = lock
+    def __init__(self, log: UnifiedLog, data: DataDirectory, files: MetadataFiles) -> None:
+        """For :meth:`open`."""
+        self.directory = log.directory
+        self.problems = log.problems
+        self._log = log
+        self._data = data
         self._files = files
-        super().__init__(directory, disk, settings, problems, durable_end)
         # Reached without fsync alone: with it ``_check_high_watermark`` has refused the directory.
-        if self.end_offset < files.high_watermark:
-            problems.append(
-                f"{directory}: the log ends at {self.end_offset}, before the high watermark "
-                f"{files.high_watermark}"
+        if log.end_offset < data.high_watermark:
+            self.problems.append(
+                f"{self.directory}: the log ends at {log.end_offset}, before the high watermark "
+                f"{data.high_watermark}"
             )
 
     @classmethod
@@ -83,20 +77,79 @@ class LocalLog(UnifiedLog):
         and what ``durable_end`` raises, before any record is changed; DiskFailed.
         """
         disk = disk or Disk(fsync=settings.fsync)
-        disk.make_directory(data_dir)
-        # The lock comes before the first read: another process could be truncating the files.
-        lock = DirectoryLock(data_dir)
+        problems: list[str] = []
+        data = DataDirectory(data_dir, disk, problems)
         try:
             directory = data_dir / PARTITION_DIRECTORY
             disk.make_directory(directory)
-            problems: list[str] = []
-            files = MetadataFiles(data_dir, directory, disk, problems)
+            files = MetadataFiles(directory, disk)
+            data.remove_leftovers()
             # Under the lock and before recovery, which would cut a bad end off.
-            durable = durable_end(directory, files) if durable_end else files.high_watermark
-            return cls(directory, disk, settings, lock, files, problems, durable)
+            durable = durable_end(data, directory, files) if durable_end else data.high_watermark
+            # Without fsync a crash of the machine may lose any suffix of the log: that is not
+            # damage.
+            loaded = recovery.recover(
+                directory, disk, settings, durable if settings.fsync else 0, problems
+            )
+            rolls = rolls_by_size_and_age(settings)
+            log = UnifiedLog(directory, disk, settings, loaded, rolls=rolls, problems=problems)
+            return cls(log, data, files)
         except BaseException:
-            lock.release()
+            data.close()
             raise
+
+    # --- the log
+    # -----------------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset of the log: 0, or the end of the snapshot that replaced what was before
+        it.
+        """
+        return self._log.start_offset
+
+    @property
+    def start_epoch(self) -> int:
+        """Epoch of the record before ``start_offset``, 0 at offset 0."""
+        return self._log.start_epoch
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next batch."""
+        return self._log.end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """As ``UnifiedLog.last_epoch``; without a batch, the epoch of the snapshot that the log
+        starts at.
+        """
+        return self._log.last_epoch
+
+    @property
+    def epochs(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, first offset) of every epoch in the log, oldest first."""
+        return self._log.epochs
+
+    @property
+    def flushed_offset(self) -> int:
+        """The offset below which every record is known to be on disk."""
+        return self._log.flushed_offset
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """As ``UnifiedLog.end_offset_for_epoch``."""
+        return self._log.end_offset_for_epoch(epoch)
+
+    def append(self, records: bytes | memoryview) -> int:
+        """As ``UnifiedLog.append``."""
+        return self._log.append(records)
+
+    def flush(self) -> None:
+        """As ``UnifiedLog.flush``."""
+        self._log.flush()
+
+    def truncate_to(self, offset: int) -> None:
+        """As ``UnifiedLog.truncate_to``, never below the high watermark."""
+        self._log.truncate_to(offset, high_watermark=self.high_watermark)
 
     # --- high watermark
     # -----------------------------------------------------------------------------------------
@@ -107,7 +160,7 @@ class LocalLog(UnifiedLog):
 
         At least the log start, because a log starts at a committed snapshot; at most the log end.
         """
-        return max(self.start_offset, min(self._files.high_watermark, self.end_offset))
+        return max(self.start_offset, min(self._data.high_watermark, self.end_offset))
 
     def set_high_watermark(self, offset: int) -> None:
         """Store that everything below ``offset`` is committed, durably.
@@ -115,20 +168,20 @@ class LocalLog(UnifiedLog):
         It never decreases: a smaller offset is ignored. Raises ValueError above the log end;
         DiskFailed, LogFailed.
         """
-        self._guard.check()
+        self._log.guard.check()
         if offset > self.end_offset:
             raise ValueError(
                 f"the high watermark {offset} lies beyond the end of the log, {self.end_offset}"
             )
         # Often equal: ``close`` and ``clean`` of a voter store what may be stored already.
-        if offset > self._files.high_watermark:
+        if offset > self._data.high_watermark:
             # The records first: a high watermark on disk above the synced end would make recovery
             # report lost records as damage, although they were only never synced.
             if offset > self.flushed_offset:
                 self.flush()
-            with self._guard.one_file():
-                self._files.write_high_watermark(offset)
-            assert self.flushed_offset >= self._files.high_watermark == offset
+            with self._log.guard.one_file():
+                self._data.write_high_watermark(offset)
+            assert self.flushed_offset >= self._data.high_watermark == offset
 
     # --- snapshots
     # ---------------------------------------------------------------------------------------------
@@ -157,8 +210,10 @@ class LocalLog(UnifiedLog):
         ``before_freeze`` is called when the snapshot is whole, before a reader can see it. Raises
         DiskFailed, LogFailed.
         """
-        self._guard.check()
-        return SnapshotWriter(self._disk, self.directory, snapshot_id, before_freeze=before_freeze)
+        self._log.guard.check()
+        return SnapshotWriter(
+            self._log.disk, self.directory, snapshot_id, before_freeze=before_freeze
+        )
 
     def truncate_to_snapshot(self, snapshot_id: SnapshotId) -> None:
         """Drop the whole log and restart it, empty, at the snapshot's end and epoch.
@@ -168,7 +223,7 @@ class LocalLog(UnifiedLog):
         finishes it after a crash. Raises SnapshotNotNewer and BelowHighWatermark before anything is
         changed; DiskFailed, LogFailed.
         """
-        self._guard.check()
+        self._log.guard.check()
         # ``truncateToLatestSnapshot``: an older one would be superseded at the next start.
         if snapshot_id != self.latest_snapshot:
             raise SnapshotNotNewer(
@@ -182,22 +237,12 @@ class LocalLog(UnifiedLog):
                 f"{self.directory}: the log, which ends at {self.end_offset} in epoch "
                 f"{self.last_epoch}, is not behind {snapshot_id.file_name}"
             )
-        self._refuse_below_high_watermark(
-            snapshot_id.end_offset, f"begin anew at {snapshot_id.file_name}"
-        )
-        with self._guard.several_steps():
-            # Before its file is deleted: a later flush must not count bytes of a file without a
-            # name.
-            self._active.close()
-            bases = [*self._closed, self._active.base_offset]
-            self._active = recovery.truncate_fully_and_start_at(
-                self.directory, self._disk, self._settings, bases, snapshot_id, self._epochs
-            )
-            self._closed = []
-            self._start = log_start(list_directory(str(self.directory)))
+        action = f"begin anew at {snapshot_id.file_name}"
+        refuse_below(self.high_watermark, snapshot_id.end_offset, action, self.directory)
+        self._log.truncate_fully_and_start_at(snapshot_id.end_offset, snapshot_id.epoch)
+        with self._log.guard.several_steps():
             # The old snapshots go last: until the new segment exists, the old log may need one.
-            retention.delete_snapshots_before(self.directory, self._disk, snapshot_id)
-            self._start = log_start(list_directory(str(self.directory)))
+            retention.delete_snapshots_before(self.directory, self._log.disk, snapshot_id)
         assert self.start_offset == self.end_offset == snapshot_id.end_offset
         assert self.last_epoch == snapshot_id.epoch
 
@@ -208,21 +253,20 @@ class LocalLog(UnifiedLog):
         then by age at ``now_ms``; never the newest snapshot, nothing at or above the high
         watermark. Raises DiskFailed, LogFailed.
         """
-        self._guard.check()
-        before, end_offset = self.start_offset, self.end_offset
-        with self._guard.several_steps():
-            bases = [*self._closed, self._active.base_offset]
+        self._log.guard.check()
+        log, before, end_offset = self._log, self.start_offset, self.end_offset
+        with log.guard.several_steps():
             snapshot = retention.oldest_to_keep(
-                self.directory, bases, self._settings, self.high_watermark, now_ms
+                self.directory, log.bases, log.settings, self.high_watermark, now_ms
             )
             if snapshot is None:
                 return []
-            deleted = retention.delete_before(self.directory, self._disk, bases, snapshot)
-            self._closed = [base for base in self._closed if segment_name(base) not in deleted]
-            self._start = log_start(list_directory(str(self.directory)))
-            # After the segments: the next start drops entries below the log start.
-            self._epochs.truncate_from_start(self._start.offset)
-            self._epochs.save(self._disk, self.directory)
+            # The oldest go first: the rest is at any instant a log that starts at a snapshot, or at
+            # 0.
+            deleted = log.delete_closed(retention.segments_before(log.bases, snapshot))
+            deleted += retention.delete_snapshots_before(self.directory, log.disk, snapshot)
+            start = log_start(list_directory(str(self.directory)))
+            log.start_at(start.offset, start.epoch)
         assert before <= self.start_offset <= self.high_watermark <= self.end_offset == end_offset
         return deleted
 
@@ -241,7 +285,7 @@ class LocalLog(UnifiedLog):
     @property
     def meta_properties(self) -> MetaProperties | None:
         """Cluster and node of the directory; None if it is not formatted."""
-        return self._files.meta_properties
+        return self._data.meta_properties
 
     def write_quorum_state(self, state: QuorumStateData, version: int) -> None:
         """Store leader, epoch and vote durably (``FileQuorumStateStore``).
@@ -249,8 +293,8 @@ class LocalLog(UnifiedLog):
         ``version`` is 0 while kraft.version is 0, else 1. Raises EncodeError, DiskFailed,
         LogFailed.
         """
-        self._guard.check()
-        with self._guard.one_file():
+        self._log.guard.check()
+        with self._log.guard.one_file():
             self._files.write_quorum_state(state, version)
 
     def write_meta_properties(self, cluster_id: str, node_id: int, directory_id: Uuid) -> None:
@@ -258,9 +302,9 @@ class LocalLog(UnifiedLog):
 
         Raises DiskFailed, LogFailed.
         """
-        self._guard.check()
-        with self._guard.one_file():
-            self._files.write_meta_properties(cluster_id, node_id, directory_id)
+        self._log.guard.check()
+        with self._log.guard.one_file():
+            self._data.write_meta_properties(cluster_id, node_id, directory_id)
 
     def close(self) -> None:
         """Flush everything and release the directory's lock. Idempotent.
@@ -268,12 +312,6 @@ class LocalLog(UnifiedLog):
         Raises DiskFailed; the lock is released then too.
         """
         try:
-            if not self._guard.reason:
-                # So that Kafka finds the time index of a closed log complete.
-                self._active.seal()
+            self._log.close()
         finally:
-            # In ``finally``: a second ``close`` must not seal files that are closed.
-            self._guard.fail("it was closed")
-            self._active.close()
-            self._files.close()
-            self._lock.release()
+            self._data.close()

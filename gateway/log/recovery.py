@@ -7,18 +7,16 @@ Which records may be lost is decided in ``gateway.log.log_validation``. Source: 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from gateway.log.disk import Disk, doing
-from gateway.log.epoch_cache import EpochCache
-from gateway.log.listing import LogStart, list_directory, log_start
+from gateway.log.listing import list_directory, log_start
+from gateway.log.loaded_log import LoadedLog, restart
 from gateway.log.log_settings import LogSettings
 from gateway.log.log_validation import LogValidation, validate_log
-from gateway.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, SegmentScan
+from gateway.log.segment import Segment, SegmentScan, delete_segments
 from kwire.metadata_log.file_names import segment_name
-from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: Files that Kafka or kwire leave after a crash: unfinished ones, and ones marked for deletion.
 _LEFTOVER: Final = re.compile(
@@ -27,18 +25,6 @@ _LEFTOVER: Final = re.compile(
     re.ASCII,
 )
 _INDEX: Final = re.compile(r"([0-9]{20})\.(index|timeindex|txnindex)", re.ASCII)
-
-
-@dataclass(slots=True)
-class LoadedLog:
-    """An open log: base offsets of the closed segments, the active segment, epochs, log start
-    (``LoadedLogOffsets``).
-    """
-
-    closed: list[int]
-    active: Segment
-    epochs: EpochCache
-    start: LogStart
 
 
 def recover(
@@ -64,54 +50,6 @@ def recover(
         return _repair(directory, disk, settings, found, problems)
 
 
-def truncate_fully_and_start_at(
-    directory: Path,
-    disk: Disk,
-    settings: LogSettings,
-    bases: list[int],
-    snapshot: SnapshotId,
-    epochs: EpochCache,
-) -> Segment:
-    """Delete the segments ``bases`` and create an empty one at the snapshot's end.
-
-    The newest segment goes first: the rest is at any instant a log that the snapshot supersedes,
-    and recovery then repeats this step. Raises DiskFailed. Source:
-    ``UnifiedLog.truncateFullyAndStartAt``.
-    """
-    remove_segments(directory, disk, bases)
-    segment = Segment.create(disk, directory, snapshot.end_offset, settings.index_interval_bytes)
-    try:
-        # After the segment: a crash in between leaves entries of the old log, which the next
-        # recovery drops.
-        epochs.clear()
-        epochs.save(disk, directory)
-    except BaseException:
-        segment.close()
-        raise
-    return segment
-
-
-def remove_segments(directory: Path, disk: Disk, bases: list[int]) -> None:
-    """Delete segments, the newest first, so that the rest is at any instant the beginning of the
-    log. Raises DiskFailed.
-    """
-    for base_offset in sorted(bases, reverse=True):
-        delete_segment(directory, disk, base_offset)
-        # Unlinks may reach the disk in any order: without this a crash could keep a newer segment
-        # and lose an older one.
-        disk.sync_directory(directory)
-
-
-def delete_segment(directory: Path, disk: Disk, base_offset: int) -> str:
-    """Delete one segment's files; return its name. Raises DiskFailed."""
-    path = directory / segment_name(base_offset)
-    # The .log file first: recovery deletes an index without its segment.
-    disk.remove(path)
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        disk.remove(path.with_suffix(suffix))
-    return path.name
-
-
 def _repair(
     directory: Path, disk: Disk, settings: LogSettings, found: LogValidation, problems: list[str]
 ) -> LoadedLog:
@@ -125,8 +63,9 @@ def _repair(
         # The problems are collected before the change, which may fail.
         _report_truncation(directory, found, found.active, problems)
         # Before the active segment is opened for appends: otherwise its new batches and the old
-        # segments could have the same offsets.
-        remove_segments(directory, disk, found.unreachable)
+        # segments could have the same offsets. The newest first, so that the rest is at any instant
+        # the beginning of the log.
+        delete_segments(directory, disk, found.unreachable[::-1])
         for scan in found.unindexed:
             rebuilt = Segment(disk, directory, scan)
             # A closed segment needs its last time entry, and its indexes on disk (``_is_complete``
@@ -149,7 +88,7 @@ def _repair(
     assert found.epochs.latest is None or found.epochs.entries[-1][1] <= active.end_offset, (
         "an epoch begins within the log"
     )
-    return LoadedLog(found.closed, active, found.epochs, start)
+    return LoadedLog(found.closed, active, found.epochs, start.offset, start.epoch)
 
 
 def _remove_leftovers(directory: Path, disk: Disk) -> None:
@@ -175,8 +114,8 @@ def _restarted(
             f"{directory}: the log ends before snapshot {snapshot.file_name}: "
             "it begins anew behind that"
         )
-    active = truncate_fully_and_start_at(directory, disk, settings, bases, snapshot, found.epochs)
-    return LoadedLog([], active, found.epochs, LogStart(snapshot.end_offset, snapshot))
+    active = restart(directory, disk, settings, bases, snapshot.end_offset, found.epochs)
+    return LoadedLog([], active, found.epochs, snapshot.end_offset, snapshot.epoch)
 
 
 def _report_truncation(

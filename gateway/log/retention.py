@@ -14,7 +14,6 @@ from gateway.log.batch_index import BatchIndex
 from gateway.log.disk import Disk
 from gateway.log.listing import list_directory
 from gateway.log.log_settings import LogSettings
-from gateway.log.recovery import delete_segment
 from gateway.log.snapshot import last_contained_log_timestamp
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import OpenFile
@@ -59,25 +58,10 @@ def oldest_to_keep(
     return kept
 
 
-def delete_before(
-    directory: Path, disk: Disk, bases: Sequence[int], snapshot: SnapshotId
-) -> list[str]:
-    """Delete the segments wholly below the snapshot's end and the snapshots before it; return their
-    names.
-
-    The oldest go first: the rest is at any instant a log that starts at a snapshot, or at 0. Raises
-    DiskFailed, OSError.
-    """
-    kept = set(_segments_from(bases, snapshot))
-    deleted = []
-    for base in bases:
-        # Whole segments only: the log start may lie inside one (``UnifiedLog.deleteOldSegments``).
-        if base not in kept:
-            deleted.append(delete_segment(directory, disk, base))
-            # Unlinks may reach the disk in any order: without this a crash could keep an older
-            # segment and lose a newer one, which is a gap.
-            disk.sync_directory(directory)
-    return deleted + delete_snapshots_before(directory, disk, snapshot)
+def segments_before(bases: Sequence[int], snapshot: SnapshotId) -> list[int]:
+    """Return the segments wholly below the snapshot's end, oldest first; never the last one."""
+    # Whole segments only: the log start may lie inside one (``UnifiedLog.deleteOldSegments``).
+    return [base for base in bases if base not in _segments_from(bases, snapshot)]
 
 
 def delete_snapshots_before(directory: Path, disk: Disk, snapshot: SnapshotId) -> list[str]:

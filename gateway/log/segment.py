@@ -9,7 +9,7 @@ It knows no other segments, epochs or high watermarks, and checks nothing:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -78,6 +78,43 @@ def note_epochs(epochs: list[tuple[int, int]], batches: Sequence[Batch]) -> None
     for batch in batches:
         if not epochs or batch.epoch > epochs[-1][0]:
             epochs.append((batch.epoch, batch.base_offset))
+
+
+def delete_segments(directory: Path, disk: Disk, bases: Sequence[int]) -> list[str]:
+    """Delete segments one by one, each durably, in the order given; return their names. Raises
+    DiskFailed.
+    """
+    names = []
+    for base_offset in bases:
+        path = directory / segment_name(base_offset)
+        # The .log file first: recovery deletes an index without its segment.
+        disk.remove(path)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            disk.remove(path.with_suffix(suffix))
+        # Unlinks may reach the disk in any order: without this a crash could leave a gap between
+        # two segments.
+        disk.sync_directory(directory)
+        names.append(path.name)
+    return names
+
+
+def replace_segment(
+    directory: Path, disk: Disk, base_offset: int, pieces: Iterable[bytes], interval_bytes: int
+) -> None:
+    """Replace the batches of a segment that is not open, and its indexes. After a crash it has
+    the old batches or the new ones. Raises DiskFailed, OSError.
+    """
+    path = directory / segment_name(base_offset)
+    # The batches first: an index that describes the old ones is worse than none, and a crash before
+    # its removal is found, because recovery compares indexes with the batches.
+    disk.replace_in_pieces(path, pieces)
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        disk.remove(path.with_suffix(suffix))
+    rebuilt = Segment(disk, directory, scan_segment(directory, base_offset, interval_bytes, 0))
+    try:
+        rebuilt.seal()
+    finally:
+        rebuilt.close()
 
 
 def batch_start(directory: Path, scan: SegmentScan, offset: int) -> int:

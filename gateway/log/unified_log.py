@@ -2,7 +2,9 @@
 
 Blocking, for one thread at a time. It keeps batches byte for byte, in Kafka's on-disk format, so
 that ``kafka-dump-log.sh`` and Kafka itself read them. It knows no snapshots, no lock and no small
-files: ``gateway.log.local_log`` adds those. Source: ``UnifiedLog`` and ``LocalLog``.
+files, and recovers nothing: its users load the segments (``gateway.log.recovery`` for the metadata
+log, ``gateway.log.salvage_recovery`` for logs that no other node has). Source: ``UnifiedLog`` and
+``LocalLog``.
 
 The segments before the active one are always on disk as a whole, because a segment is synced before
 the next one is created. Recovery therefore checks every batch of the last segment only.
@@ -10,21 +12,31 @@ the next one is created. Recovery therefore checks every batch of the last segme
 
 from __future__ import annotations
 
-import abc
 import contextlib
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from gateway.log import recovery
 from gateway.log.batch_check import Batch, Tail, check_batches
-from gateway.log.disk import Disk, doing
+from gateway.log.disk import Disk, DiskFile, doing
 from gateway.log.errors import BelowHighWatermark, DiskFailed, SyncFailed
+from gateway.log.loaded_log import LoadedLog, restart
 from gateway.log.log_settings import LogSettings
-from gateway.log.segment import Segment, SegmentScan, batch_start, scan_segment
+from gateway.log.pending_flush import PendingFlush
+from gateway.log.roll_policy import RollPolicy
+from gateway.log.segment import (
+    Segment,
+    SegmentScan,
+    batch_start,
+    delete_segments,
+    replace_segment,
+    scan_segment,
+)
 from gateway.log.write_guard import WriteGuard
+from kwire.metadata_log.file_names import segment_name
 
 
-class UnifiedLog(abc.ABC):
+class UnifiedLog:
     """The segments in ``directory``. Offsets are exclusive where their names say end.
 
     Every method that changes something raises DiskFailed when the operating system refuses. If the
@@ -38,40 +50,49 @@ class UnifiedLog(abc.ABC):
         directory: Path,
         disk: Disk,
         settings: LogSettings,
+        loaded: LoadedLog,
+        *,
+        rolls: RollPolicy,
         problems: list[str],
-        durable_end: int,
     ) -> None:
-        """Recover the segments. Raises LogDamaged for damage below ``durable_end``; DiskFailed."""
         self.directory = directory
         self.problems = problems
-        self._disk = disk
-        self._settings = settings
-        self._guard = WriteGuard(directory, "; close it and open it again")
-        # Without fsync a crash of the machine may lose any suffix of the log: that is not damage.
-        loaded = recovery.recover(
-            directory, disk, settings, durable_end if settings.fsync else 0, problems
-        )
+        #: Common to the log and the files beside it: one failure ends all changes.
+        self.guard = WriteGuard(directory, "; close it and open it again")
+        self.disk = disk
+        self.settings = settings
+        self._rolls = rolls
         self._closed = loaded.closed
         self._active = loaded.active
         self._epochs = loaded.epochs
-        self._start = loaded.start
-        assert self._start.offset <= self.end_offset, "a log starts at or before its end"
+        self._start_offset, self._start_epoch = loaded.start_offset, loaded.start_epoch
+        assert self._start_offset <= self.end_offset, "a log starts at or before its end"
         assert self._closed == sorted(self._closed), "base offsets ascend"
 
     # --- positions
     # ---------------------------------------------------------------------------------------------
 
     @property
-    @abc.abstractmethod
-    def high_watermark(self) -> int:
-        """Everything below it is committed. It lies between log start and log end."""
+    def bases(self) -> list[int]:
+        """Base offsets of the segments, the active one last."""
+        return [*self._closed, self._active.base_offset]
+
+    @property
+    def active_size(self) -> int:
+        """Bytes in the active segment."""
+        return self._active.size
+
+    @property
+    def first_timestamp(self) -> int | None:
+        """Largest timestamp of the first batch in the active segment (ms), None without a batch."""
+        return self._active.first_timestamp
 
     @property
     def start_offset(self) -> int:
         """The first offset of the log: 0, or the end of the snapshot that replaced what was before
         it.
         """
-        return self._start.offset
+        return self._start_offset
 
     @property
     def end_offset(self) -> int:
@@ -90,7 +111,7 @@ class UnifiedLog(abc.ABC):
     @property
     def start_epoch(self) -> int:
         """Epoch of the record before ``start_offset``, 0 at offset 0."""
-        return self._start.snapshot.epoch if self._start.snapshot else 0
+        return self._start_epoch
 
     @property
     def epochs(self) -> tuple[tuple[int, int], ...]:
@@ -100,7 +121,7 @@ class UnifiedLog(abc.ABC):
     @property
     def flushed_offset(self) -> int:
         """The offset below which every record is known to be on disk."""
-        return max(self._start.offset, self._active.flushed_offset)
+        return max(self._start_offset, self._active.flushed_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest known epoch not above ``epoch``, and its end offset.
@@ -122,7 +143,7 @@ class UnifiedLog(abc.ABC):
         end inside one. The bytes are safe after ``flush``. Raises DecodeError (``offset`` is the
         byte in ``records``), DiskFailed, LogFailed.
         """
-        self._guard.check()
+        self.guard.check()
         before = self.end_offset
         view = memoryview(records)
         # Checked again, although the core has checked what a leader sent: no path may bring a bad
@@ -139,7 +160,7 @@ class UnifiedLog(abc.ABC):
                 # One write for all batches of a segment: a Fetch response of 1 MiB may hold
                 # thousands of them.
                 self._write(view, run)
-                self._roll()
+                self.roll()
                 run, size, first_timestamp = [], 0, None
             run.append(batch)
             size += batch.size
@@ -153,12 +174,12 @@ class UnifiedLog(abc.ABC):
 
         After SyncFailed the log refuses every change.
         """
-        self._guard.check()
+        self.guard.check()
         try:
             # The closed segments were synced when they were sealed.
             self._active.flush()
         except SyncFailed as error:
-            self._guard.fail(error)
+            self.guard.fail(error)
             # Linux marks pages as clean after a failed fsync, although they are not on disk
             # ("fsyncgate"). Reads from the page cache would then show records that a crash removes.
             # Cutting them off makes the file agree with the disk.
@@ -167,18 +188,19 @@ class UnifiedLog(abc.ABC):
             raise
         assert self.flushed_offset == self.end_offset, "everything is flushed"
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int, *, high_watermark: int) -> None:
         """Drop every record from ``offset`` on (``UnifiedLog.truncateTo``), durably.
 
         The batch that contains ``offset`` goes as a whole. An offset at or beyond the end changes
-        nothing. Raises BelowHighWatermark before anything is changed; DiskFailed, LogFailed.
+        nothing. Everything below ``high_watermark`` stays. Raises BelowHighWatermark before
+        anything is changed; DiskFailed, LogFailed.
         """
-        self._guard.check()
+        self.guard.check()
         if offset >= self.end_offset:
             return
         # Before the batch is looked for, and once more with its start: a committed offset may be in
         # its middle.
-        self._refuse_below_high_watermark(offset, f"truncate to offset {offset}")
+        refuse_below(high_watermark, offset, f"truncate to offset {offset}", self.directory)
         scan = self._scan_closed(offset)
         with doing("read", self.directory):
             end_offset = (
@@ -186,44 +208,119 @@ class UnifiedLog(abc.ABC):
                 if scan
                 else self._active.locate(offset)[1]
             )
-        self._refuse_below_high_watermark(
-            end_offset, f"truncate to offset {offset}, inside the batch at {end_offset}"
-        )
-        with self._guard.several_steps():
+        action = f"truncate to offset {offset}, inside the batch at {end_offset}"
+        refuse_below(high_watermark, end_offset, action, self.directory)
+        with self.guard.several_steps():
             if scan:
                 self._reopen_closed(scan)
             self._active.truncate_to(end_offset)
             # The epochs are saved after the segments: after a crash between the two, recovery drops
             # the entries that begin behind the log's end.
             self._epochs.truncate_from_end(end_offset)
-            self._epochs.save(self._disk, self.directory)
-        assert self.high_watermark <= self.end_offset == end_offset <= offset
+            self._epochs.save(self.disk, self.directory)
+        assert high_watermark <= self.end_offset == end_offset <= offset
         assert self.flushed_offset <= self.end_offset
+
+    def roll(self) -> None:
+        """Seal the active segment and begin a new one, unless it is empty (``UnifiedLog.roll``).
+        Raises DiskFailed, LogFailed.
+
+        The old segment is sealed first. If a new, empty file appeared on disk before the last
+        batches of the old one, a crash would leave a gap between the two.
+        """
+        self.guard.check()
+        if self._active.size == 0:
+            return
+        with self.guard.several_steps():
+            self._active.seal()
+            old = self._active
+            # Assigned before the old segment is closed: if the creation fails, the old one is still
+            # active.
+            self._active = self._create(old.end_offset)
+            self._closed.append(old.base_offset)
+            old.close()
+        assert self._active.size == 0 and self._active.base_offset > self._closed[-1]
+
+    def pending_flush(self, on_synced: Callable[[int], None]) -> PendingFlush:
+        """Return the flush of everything written so far, to run beside further writes. Raises
+        DiskFailed.
+        """
+        path = self.directory / segment_name(self._active.base_offset)
+        with doing("open", path):
+            # A descriptor of its own: the segment may be rolled and closed during the sync.
+            file = DiskFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        return PendingFlush(file, self.end_offset, self.disk, on_synced)
+
+    def delete_closed(self, bases: Sequence[int]) -> list[str]:
+        """Delete these segments, the first first and each durably; return their names. Raises
+        DiskFailed, LogFailed.
+        """
+        self.guard.check()
+        assert set(bases) <= set(self._closed), "the active segment has to exist for the next batch"
+        with self.guard.several_steps():
+            deleted = delete_segments(self.directory, self.disk, bases)
+            self._closed = [base for base in self._closed if base not in bases]
+            self._start_offset = max(self._start_offset, self.bases[0])
+        return deleted
+
+    def replace_closed(self, base: int, pieces: Iterable[bytes]) -> None:
+        """Replace the batches of a closed segment: after a crash it has the old ones or the new
+        ones. Raises DiskFailed, LogFailed.
+        """
+        self.guard.check()
+        assert base in self._closed, "the active segment gets appends"
+        # Without the guard: memory holds nothing of a closed segment that a failure could belie.
+        with doing("replace", self.directory / segment_name(base)):
+            replace_segment(
+                self.directory, self.disk, base, pieces, self.settings.index_interval_bytes
+            )
+
+    def start_at(self, offset: int, epoch: int) -> None:
+        """Set the log start, and the epoch of the record before it, after the segments below were
+        deleted. Raises DiskFailed, LogFailed.
+        """
+        self.guard.check()
+        with self.guard.several_steps():
+            self._start_offset, self._start_epoch = offset, epoch
+            # After the segments: the next start drops entries below the log start.
+            self._epochs.truncate_from_start(offset)
+            self._epochs.save(self.disk, self.directory)
+
+    def truncate_fully_and_start_at(self, offset: int, epoch: int) -> None:
+        """Delete every segment and begin again, empty, at ``offset``; ``epoch`` is the epoch of the
+        record before it (``UnifiedLog.truncateFullyAndStartAt``). Raises DiskFailed, LogFailed.
+        """
+        self.guard.check()
+        with self.guard.several_steps():
+            # Before its file is deleted: a later flush must not count bytes of a file without a
+            # name.
+            self._active.close()
+            self._active = restart(
+                self.directory, self.disk, self.settings, self.bases, offset, self._epochs
+            )
+            self._closed = []
+            self._start_offset, self._start_epoch = offset, epoch
+
+    def close(self) -> None:
+        """Flush everything and close the files. Idempotent. Raises DiskFailed; the files are closed
+        then too.
+        """
+        try:
+            if not self.guard.reason:
+                # So that Kafka finds the time index of a closed log complete.
+                self._active.seal()
+        finally:
+            # In ``finally``: a second ``close`` must not seal files that are closed.
+            self.guard.fail("it was closed")
+            self._active.close()
 
     # --- inside
     # ---------------------------------------------------------------------------------------------
 
     def _needs_roll(self, batch: Batch, size: int, first_timestamp: int | None) -> bool:
-        """Return whether ``batch`` begins a new segment (``LogSegment.shouldRoll``).
-
-        The age of a segment is the difference of two batch timestamps, not of clocks: replicas then
-        roll at the same offsets.
-        """
         # A batch larger than a segment gets a segment of its own: an empty one is never rolled.
-        if size == 0:
-            return False
-        aged = (
-            first_timestamp is not None
-            # A batch without timestamps, -1, has no age. Kafka takes that of the file
-            # (``LogSegment.timeWaitedForRoll``).
-            and 0 <= first_timestamp < batch.max_timestamp - self._settings.segment_ms
-        )
-        # ``>``: a batch that fills the segment exactly stays in it, as in
-        # ``LogSegment.shouldRoll``.
-        return (
-            size + batch.size > self._settings.segment_bytes
-            or aged
-            or not self._active.has_room_for(batch, size)
+        return size > 0 and (
+            self._rolls(batch, size, first_timestamp) or not self._active.has_room_for(batch, size)
         )
 
     def _write(self, view: memoryview, batches: Sequence[Batch]) -> None:
@@ -238,7 +335,7 @@ class UnifiedLog(abc.ABC):
         try:
             for batch in batches:
                 self._epochs.assign(batch.epoch, batch.base_offset)
-            self._epochs.save(self._disk, self.directory)
+            self._epochs.save(self.disk, self.directory)
             self._active.append(view, batches)
         except BaseException as error:
             # Memory alone: the entries on disk begin at the log's end, where recovery drops them.
@@ -247,28 +344,12 @@ class UnifiedLog(abc.ABC):
             # bytes behind that nothing in memory accounts for.
             undone = isinstance(error, DiskFailed) and not isinstance(error, SyncFailed)
             if self._active.torn or not undone:
-                self._guard.fail(error)
+                self.guard.fail(error)
             raise
-
-    def _roll(self) -> None:
-        """Begin a new segment (``UnifiedLog.roll``).
-
-        The old segment is sealed first. If a new, empty file appeared on disk before the last
-        batches of the old one, a crash would leave a gap between the two.
-        """
-        with self._guard.several_steps():
-            self._active.seal()
-            old = self._active
-            # Assigned before the old segment is closed: if the creation fails, the old one is still
-            # active.
-            self._active = self._create(old.end_offset)
-            self._closed.append(old.base_offset)
-            old.close()
-        assert self._active.size == 0 and self._active.base_offset > self._closed[-1]
 
     def _create(self, base_offset: int) -> Segment:
         return Segment.create(
-            self._disk, self.directory, base_offset, self._settings.index_interval_bytes
+            self.disk, self.directory, base_offset, self.settings.index_interval_bytes
         )
 
     def _scan_closed(self, offset: int) -> SegmentScan | None:
@@ -279,7 +360,7 @@ class UnifiedLog(abc.ABC):
         # The caller has refused offsets below the high watermark, so there is such a segment.
         base_offset = max(base for base in self._closed if base <= offset)
         with doing("read", self.directory):
-            return scan_segment(self.directory, base_offset, self._settings.index_interval_bytes, 0)
+            return scan_segment(self.directory, base_offset, self.settings.index_interval_bytes, 0)
 
     def _reopen_closed(self, scan: SegmentScan) -> None:
         """Delete the segments behind a closed one, and make that one the active segment.
@@ -292,16 +373,19 @@ class UnifiedLog(abc.ABC):
         ]
         # The file is deleted next.
         self._active.close()
-        recovery.remove_segments(self.directory, self._disk, later)
+        # The newest first, so that the rest is at any instant the beginning of the log.
+        delete_segments(self.directory, self.disk, later[::-1])
         self._closed = [base for base in self._closed if base < scan.base_offset]
-        self._active = Segment(self._disk, self.directory, scan)
+        self._active = Segment(self.disk, self.directory, scan)
         self._active.flush()
 
-    def _refuse_below_high_watermark(self, offset: int, action: str) -> None:
-        if offset < self.high_watermark:
-            raise BelowHighWatermark(
-                f"refused to {action}: the records up to the high watermark {self.high_watermark} "
-                f"of {self.directory} are committed; the quorum has lost them, or it is another "
-                "one than before: compare cluster ids and the leader's log, and remove the data "
-                "directory only to take the quorum's word for it"
-            )
+
+def refuse_below(high_watermark: int, offset: int, action: str, directory: Path) -> None:
+    """Raise BelowHighWatermark if ``offset`` lies below the high watermark."""
+    if offset < high_watermark:
+        raise BelowHighWatermark(
+            f"refused to {action}: the records up to the high watermark {high_watermark} of "
+            f"{directory} are committed; the quorum has lost them, or it is another one than "
+            "before: compare cluster ids and the leader's log, and remove the data directory only "
+            "to take the quorum's word for it"
+        )

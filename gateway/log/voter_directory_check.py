@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.log import quorum_state
+from gateway.log.data_directory import DataDirectory
 from gateway.log.errors import LogDamaged, NotFormatted, QuorumStateLost, WrongNode
 from gateway.log.listing import list_directory
 from gateway.log.local_log import PARTITION_DIRECTORY
@@ -38,13 +39,13 @@ class VoterDirectoryCheck:
         self._cluster_id = cluster_id
         self._point = point
 
-    def durable_end(self, directory: Path, files: MetadataFiles) -> int:
+    def durable_end(self, data: DataDirectory, directory: Path, files: MetadataFiles) -> int:
         """Return the offset before which the log was synced, and must be whole.
 
         Raises NotFormatted, WrongNode, QuorumStateLost; LogDamaged for impossible values.
         """
         # The owner first: the files of another node say nothing about this one's vote.
-        self._check_owner(directory.parent, files)
+        self._check_owner(data)
         path = directory / quorum_state.FILE_NAME
         if files.quorum_state is None:
             self._refuse_lost_quorum_state(path)
@@ -53,10 +54,10 @@ class VoterDirectoryCheck:
         # Every synced record and not only the committed ones: its acknowledgement may have
         # completed a majority. The high watermark is durable by itself, and may be newer than the
         # note.
-        return max(self._point.point.synced, files.high_watermark)
+        return max(self._point.point.synced, data.high_watermark)
 
-    def _check_owner(self, data_dir: Path, files: MetadataFiles) -> None:
-        meta = files.meta_properties
+    def _check_owner(self, data: DataDirectory) -> None:
+        data_dir, meta = data.path, data.meta_properties
         # Version 0 of the file may lack the cluster id.
         if meta is None or meta.cluster_id is None:
             raise not_formatted(data_dir)

@@ -20,6 +20,7 @@ from gateway.config import ConfigError
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
 from gateway.log.audit_log import AuditSettings
+from gateway.log.data_directory import read_meta
 from gateway.log.errors import LogError
 from gateway.log.formatting import (
     Formatting,
@@ -29,7 +30,6 @@ from gateway.log.formatting import (
     random_uuid,
 )
 from gateway.log.listing import list_directory
-from gateway.log.metadata_files import read_meta
 from gateway.log.raft_store import RaftStore
 from gateway.ports import Requester
 from gateway.quorum.events import Cleaned, SnapshotWritten

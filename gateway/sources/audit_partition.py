@@ -11,9 +11,10 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
-from gateway.log.audit_log import AuditLog, AuditRecord, AuditSettings, PendingFlush
+from gateway.log.audit_log import AuditLog, AuditRecord, AuditSettings
 from gateway.log.errors import LogError
 from gateway.log.follower import DirectoryFollower
+from gateway.log.pending_flush import PendingFlush
 from gateway.log.problem import Problem
 from gateway.ports import AUDIT_TOPIC, State
 from gateway.sources.committed_view import up_to_high_watermark

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gateway.log import segment
-from gateway.log.audit_log import DAMAGED, AuditLog, AuditRecord, AuditSettings
+from gateway.log.audit_log import AuditLog, AuditRecord, AuditSettings
 from gateway.log.errors import DiskFailed, LogFailed, SyncFailed
+from gateway.log.salvage_recovery import DAMAGED
 from kwire.metadata_log.file_names import segment_name
 from kwire.records import decode_batches
 from tests.gateway.log.crash_disk import QuietDisk

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.audit_log import DAMAGED, AuditLog, AuditRecord, AuditSettings
-from gateway.log.audit_repair import gap, salvage
+from gateway.log.audit_log import AuditLog, AuditRecord, AuditSettings
 from gateway.log.high_watermark_file import FILE_NAME
+from gateway.log.salvage import gap, salvage
+from gateway.log.salvage_recovery import DAMAGED
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
 from kwire.metadata_log.file_names import segment_name
 from kwire.records import decode_batches

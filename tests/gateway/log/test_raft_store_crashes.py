@@ -72,10 +72,10 @@ def _vote_in_place(
     kraft_version: int,
 ) -> None:
     known = QuorumStateData(leader_epoch=epoch, leader_id=leader_id, voted_id=voted_id)
-    file = self._log._disk.open(self.directory / "quorum-state")
-    self._log._disk.truncate(file, 0)
-    self._log._disk.write(file, 0, format_quorum_state(known, 1))
-    self._log._disk.sync(file)
+    file = self._log._log.disk.open(self.directory / "quorum-state")
+    self._log._log.disk.truncate(file, 0)
+    self._log._log.disk.write(file, 0, format_quorum_state(known, 1))
+    self._log._log.disk.sync(file)
     file.close()
     self._log._files.quorum_state = 1, known
 

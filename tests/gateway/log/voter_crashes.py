@@ -305,7 +305,7 @@ def empty(root: Path) -> None:
 
 def killed(store: RaftStore) -> None:
     """As kill -9 does it: nothing more is written, and the directory is free."""
-    store._guard.reason = store._log._guard.reason = "it was killed"
+    store._guard.reason = store._log._log.guard.reason = "it was killed"
     store.close()
 
 

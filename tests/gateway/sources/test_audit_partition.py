@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.audit_log import DAMAGED, AuditRecord, AuditSettings
+from gateway.log.audit_log import AuditRecord, AuditSettings
+from gateway.log.salvage_recovery import DAMAGED
 from gateway.ports import OffsetAt, OffsetOutOfRange, State
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
 from kwire.metadata_log.file_names import segment_name

@@ -309,13 +309,14 @@ def test_files_that_fail_at_the_start_are_opened_later(
         return []
 
     stage.partition.clean = broken  # type: ignore[method-assign]
+    stage.change(1)
 
     async def main() -> None:
         async with keeping(stage):
             await until_async(lambda: stage.reports.counts["audit log not cleaned"] == 1)
             await until_async(lambda: stage.partition.is_writable)
-            stage.change(1)
-            await until_async(lambda: stage.offsets() == [1])
+            stage.change(2)
+            await until_async(lambda: stage.offsets() == [1, 2])
 
     run(main)
 
