@@ -13,7 +13,7 @@ import trio
 
 from gateway.config import Config, ConfigError, Listener
 from gateway.handlers.table import controller_handlers, handlers, relay_handlers
-from gateway.log.offset_store import StoreLockedError
+from gateway.log.errors import LogError
 from gateway.ports import Endpoint
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import read_listeners
@@ -182,10 +182,8 @@ async def _start_groups(
 
     try:
         await nursery.start(run)
-    except (StoreLockedError, GroupsUnreadableError) as error:
+    except (LogError, GroupsUnreadableError) as error:
         raise ConfigError(f"state.dir: {error}") from None
-    except OSError as error:
-        raise ConfigError(f"state.dir: cannot use {error.filename}: {error.strerror}") from None
 
 
 def _listener_auths(config: Config, source: MetadataSource) -> dict[str, ListenerAuth]:

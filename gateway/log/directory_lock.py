@@ -25,17 +25,18 @@ _held: Final[set[tuple[int, int]]] = set()
 
 
 class DirectoryLock:
-    """The lock on ``directory``, held until ``release`` or the end of the process. Raises
-    LogLocked, DiskFailed.
+    """The lock on ``directory``, held until ``release`` or the end of the process. ``key`` is the
+    configuration key that names the directory. Raises LogLocked, DiskFailed.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, key: str = "data.dir") -> None:
+        self._key = key
         path = directory / FILE_NAME
         try:
             self._identity = _identity(path)
             # By inode: the same directory may be given under two paths.
             if self._identity in _held:
-                raise LogLocked(_sentence(directory, "this process"))
+                raise self._locked(directory, "this process")
             # Never deleted: a second process could lock a file without a name.
             self._fd = open_regular(str(path), os.O_RDWR | os.O_CREAT)
             self._lock(path)
@@ -52,11 +53,16 @@ class DirectoryLock:
             os.close(self._fd)
             # POSIX allows either error for a lock that another process holds.
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise LogLocked(
-                    _sentence(path.parent, "another process (a second kwire, or Kafka)")
+                raise self._locked(
+                    path.parent, "another process (a second kwire, or Kafka)"
                 ) from None
             raise
         _held.add(self._identity)
+
+    def _locked(self, directory: Path, who: str) -> LogLocked:
+        return LogLocked(
+            f"{directory} is in use by {who}: give each server a {self._key} of its own"
+        )
 
     def release(self) -> None:
         """Release the lock. Idempotent."""
@@ -73,7 +79,3 @@ def _identity(path: Path) -> tuple[int, int]:
     except FileNotFoundError:
         return 0, 0
     return status.st_dev, status.st_ino
-
-
-def _sentence(directory: Path, who: str) -> str:
-    return f"{directory} is in use by {who}: give each server a data.dir of its own"

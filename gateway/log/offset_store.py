@@ -1,57 +1,58 @@
-"""Stores committed offsets in a compacted log of coordinator records, in one segment file.
+"""Stores committed offsets in a compacted log of coordinator records.
 
 Blocking, for one thread at a time. It keeps the newest value of each key and does not know what
 keys and values mean (``gateway.groups``). A record is safe when ``append`` has returned: it was
 written in a batch with a CRC, and the file was synced. The format is that of Kafka's
 ``__consumer_offsets``: ``kafka-dump-log.sh --offsets-decoder --files 00000000000000000000.log``
-prints it.
+prints it. Source: ``LogCleaner``, whose batches keep the offsets of their records; here they also
+span the offsets of the records that are gone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
-import os
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from gateway.log.end_checkpoint import read_end, remove_end, write_end
+from gateway.log import offset_store_format
+from gateway.log.directory_lock import DirectoryLock
+from gateway.log.disk import Disk, doing
+from gateway.log.errors import LogError
+from gateway.log.log_settings import LogSettings
+from gateway.log.roll_policy import rolls_when_told
+from gateway.log.salvage import EPOCH, gap
+from gateway.log.salvage_recovery import SalvageRecovery
+from gateway.log.synced_end import SyncedEnd
+from gateway.log.unified_log import UnifiedLog
 from gateway.sizes import MIB
 from kwire.errors import DecodeError
-from kwire.metadata_log.open_file import open_regular
-from kwire.records import Header, Record, RecordBatch, decode_batch, encode_batch
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.open_file import read_regular
+from kwire.records import Header, Record, decode_batch, encode_batch, iter_batches
 
-#: Directory below the server's own, and the segment in it: Kafka's names.
+#: Directory below the server's own: Kafka's name.
 DIRECTORY: Final = "__consumer_offsets-0"
-SEGMENT: Final = "00000000000000000000.log"
-#: Suffix of a segment that is being rewritten, as Kafka's. One that is found at start is
-#: unfinished.
-CLEANED: Final = ".cleaned"
-#: Suffix of the copy that is kept of a segment with damage in its middle.
-DAMAGED: Final = ".damaged"
-LOCK: Final = ".lock"
 #: Record header with the principal that is charged for the record. Kafka's tools print headers and
 #: need none.
 OWNER_HEADER: Final = "owner"
 
 #: One batch holds no more than this, so that a large rewrite is read back in pieces.
 _BATCH_BYTES_MAX: Final = MIB
-_BATCH_SPAN_MAX: Final = 2**31 - 1  # of offsets: their deltas are int32
-#: Leader epoch 0 and magic 2, which every batch of this store has at this position of its header.
-_MARK: Final = b"\0\0\0\0\2"
-_MARK_AT: Final = 12
+#: Offsets of a batch or a segment: their deltas are int32.
+_SPAN_MAX: Final = 2**31 - 1
 #: Milliseconds between two updates of the synced end while records are appended.
 _END_INTERVAL_MS: Final = 5000
 #: A record's bytes besides key and value (about): lengths, deltas, its share of a batch header.
 _RECORD_OVERHEAD: Final = 24
-_sync = getattr(os, "fdatasync", os.fsync)
-
-
-class StoreLockedError(OSError):
-    """Another process has this store open."""
+#: Suffixes of files that a crash left unfinished.
+_LEFTOVERS: Final = ("*.tmp", "*.cleaned")
+_CONSEQUENCE: Final = (
+    "; the committed offsets in them are lost, and their groups begin again where "
+    "auto.offset.reset says"
+)
 
 
 class _LiveRecord(NamedTuple):
@@ -66,39 +67,45 @@ class _LiveRecord(NamedTuple):
 class OffsetStore:
     """The store in ``directory``, which is created if it is missing, exclusively until ``close``.
 
-    ``compact_bytes_min``: a smaller segment is not compacted (bytes). ``rewrite``: begin with a new
-    file, after a failed write: which pages of the old file are on disk is then unknown. Raises
-    StoreLockedError, OSError.
+    ``compact_bytes_min``: a smaller log is not compacted (bytes). ``rewrite``: begin with new
+    files, after a failed write: which pages of the old ones are on disk is then unknown. ``disk``
+    is for tests. Raises LogLocked, DiskFailed.
 
-    ``problems``: one sentence for each fault found in the file, for the server's log.
+    ``problems``: one sentence for each fault found in the files, for the server's log.
     """
 
     def __init__(
-        self, directory: Path, *, compact_bytes_min: int = 4 * MIB, rewrite: bool = False
+        self,
+        directory: Path,
+        *,
+        compact_bytes_min: int = 4 * MIB,
+        rewrite: bool = False,
+        disk: Disk | None = None,
     ) -> None:
         self.problems: list[str] = []
         self._directory = directory
-        self._path = directory / SEGMENT
         self._compact_bytes_min = compact_bytes_min
         self._live: dict[bytes, _LiveRecord] = {}  # ordered by offset
         self._names: dict[str, str] = {}  # owners, each once
         self._live_bytes = 0
-        self._next_offset = 0
-        # End offset of the file: below the next offset after a rewrite that dropped deleted keys.
-        self._end = 0
+        self._size = 0
         # When the synced end was last stored; negative until something was appended.
         self._end_written_ms = -_END_INTERVAL_MS
-        self._size = 0
-        self._file = -1
-        for missing in (*reversed(directory.parents), directory):
-            missing.mkdir(mode=0o700, exist_ok=True)
-        # Before the first read: another process could be rewriting the file.
-        self._lock = _lock(directory)
-        try:
-            self._open(rewrite)
-        except BaseException:
-            self.close()
-            raise
+        disk = disk or Disk()
+        disk.make_directory(directory)
+        with contextlib.ExitStack() as undo:
+            # Before the first read: another process could be rewriting the files.
+            self._lock = DirectoryLock(directory, "state.dir")
+            undo.callback(self._lock.release)
+            self._synced_end = SyncedEnd(directory, disk, self.problems)
+            undo.callback(self._synced_end.close)
+            self._log = self._recover(disk)
+            undo.callback(self._close_log)
+            self._load()
+            if rewrite:
+                self.compact()
+            self._synced_end.write(self._log.end_offset)
+            undo.pop_all()
 
     def records(self) -> list[tuple[bytes, bytes]]:
         """Return every key with its newest value, oldest first."""
@@ -120,169 +127,119 @@ class OffsetStore:
         ``owners``: key -> principal that is charged for it, stored in a header of the record.
 
         One sync however many records: the caller collects what arrives during the previous one.
-        Raises OSError; nothing more can be appended then, and the caller must close the store and
-        open it with ``rewrite``.
+        Raises DiskFailed, LogFailed; the caller must then close the store and open it with
+        ``rewrite``.
         """
         if not records:
             return
-        # Closed after a failed write: what the disk holds of it is not known.
-        if self._file < 0:
-            raise OSError(
-                errno.EBADF, "the store was closed, or a write to it failed", str(self._path)
-            )
         appended = [
             Record(
-                offset=self._next_offset + i,
+                offset=offset,
                 timestamp=timestamp_ms,
                 key=key,
                 value=value,
                 headers=_headers(owners.get(key, "")),
             )
-            for i, (key, value) in enumerate(records)
+            for offset, (key, value) in enumerate(records, self._log.end_offset)
         ]
-        data = b"".join(_batches(appended))
-        try:
-            _write_all(self._file, data)
-            # One sync for all: committed offsets are acknowledged when ``append`` returns.
-            _sync(self._file)
-        except OSError:
-            # After a failed sync the pages count as clean, so a second one would succeed for data
-            # that is lost.
-            self._close_file()
-            raise
+        data = b"".join(map(_encoded, _parts(appended)))
+        self._log.append(data)
+        # One sync for all: committed offsets are acknowledged when ``append`` returns.
+        self._log.flush()
         self._size += len(data)
         # After the sync: memory never has an offset that a crash could take back.
         self._apply(appended)
-        assert self._next_offset == appended[-1].offset + 1
-        self._end = self._next_offset
+        assert self._log.flushed_offset == appended[-1].offset + 1, "what is applied is on disk"
         # ``0 <=``: also after the wall clock was set back.
         if not 0 <= timestamp_ms - self._end_written_ms < _END_INTERVAL_MS:
             self._end_written_ms = timestamp_ms
-            write_end(self._directory, self._end)
+            self._synced_end.write(self._log.end_offset)
 
     @property
     def needs_compaction(self) -> bool:
-        """Whether most of the file is records that newer ones replaced."""
+        """Whether most of the log is records that newer ones replaced."""
         # Four times: a rewrite then costs a fraction of the appends that made it necessary.
         return self._size > max(self._compact_bytes_min, 4 * self._live_bytes)
 
     def compact(self) -> None:
-        """Write the live records to a new file and replace the old one; a crash leaves one of the
-        two, whole.
+        """Replace the log by its live records; a crash leaves every live record in it.
 
-        Raises OSError. The old file stays in use if the new one did not replace it.
+        Raises DiskFailed, LogFailed. The log stays in use unless it could not be rolled.
         """
-        path = self._path.with_name(SEGMENT + CLEANED)
-        live = (
-            Record(
-                offset=k.offset,
-                timestamp=k.timestamp,
-                key=key,
-                value=k.value,
-                headers=_headers(k.owner),
-            )
-            for key, k in self._live.items()
-        )
-        # Mode 0600: the file names groups and what they read, which other users must not see.
-        file = os.open(
-            path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
-        )
-        try:
-            size = 0
-            for batch in _batches(live):
-                _write_all(file, batch)
-                size += len(batch)
-            os.fsync(file)
-            remove_end(
-                self._directory
-            )  # deleted keys are gone from the new file: it may end earlier
-            os.rename(path, self._path)
-        except OSError:
-            os.close(file)
-            raise
-        self._close_file()
-        self._file, self._size = file, size
-        _sync_directory(self._directory)
-        self._end = next(reversed(self._live.values())).offset + 1 if self._live else 0
-        write_end(self._directory, self._end)
+        # The active segment is never compacted (``LogCleanerManager``): its name keeps the offset
+        # at which the log goes on.
+        self._log.roll()
+        for bases, end_offset in _groups(self._log.bases):
+            live = (self._record(key, k) for key, k in self._live.items() if k.offset < end_offset)
+            within = (record for record in live if record.offset >= bases[0])
+            self._log.replace_closed(bases[0], _contiguous(within, bases[0], end_offset))
+            # The first segment has the live records of all now; until the others are gone,
+            # recovery deletes them.
+            self._log.delete_closed(bases[1:])
+        with doing("look at", self._directory):
+            self._size = sum(self._path(base).stat().st_size for base in self._log.bases)
 
     def close(self) -> None:
-        """Release the lock and close the file. Everything appended is on disk already."""
+        """Release the lock and close the files. Everything appended is on disk already."""
         # Not after a failed write: what the file holds then is not known.
-        if self._file >= 0 and self._end_written_ms >= 0:
-            write_end(self._directory, self._end)
-        self._close_file()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        if not self._log.guard.reason and self._end_written_ms >= 0:
+            self._synced_end.write(self._log.end_offset)
+        self._close_log()
+        self._synced_end.close()
+        self._lock.release()
 
-    def _open(self, rewrite: bool) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            # A rewrite that a crash interrupted: the old file is still the one in use.
-            os.unlink(self._path.with_name(SEGMENT + CLEANED))
-        # Before the open, which creates it.
-        is_new = not self._path.exists()
-        self._file = open_regular(str(self._path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        data = self._path.read_bytes()
-        # Read as a whole: compaction keeps the file within a few times the live records.
-        end, damages = self._read(data)
-        if end < len(data):
-            # An append that a crash interrupted: no client was told that it succeeded.
-            self.problems.append(
-                f"{self._path}: {len(data) - end} bytes of an unfinished write cut off at byte "
-                f"{end}"
-            )
-            # The next append would otherwise stand behind bytes that no reader gets past.
-            os.ftruncate(self._file, end)
-            os.fsync(self._file)
-        self._size = end
-        self._compare_end()
-        if damages:
-            # By a hard link: ``compact`` renames over the name, and the old file stays under the
-            # new one.
-            self._keep_damaged()
-        if damages or rewrite:
-            self.compact()
-        # The sync of a file does not cover its name.
-        if is_new:
-            _sync_directory(self._directory)
+    def _close_log(self) -> None:
+        with contextlib.suppress(LogError):
+            self._log.close()
 
-    def _compare_end(self) -> None:
-        """Report a log that ends before what was synced: a crash cannot do that."""
-        synced, self._end = read_end(self._directory), self._next_offset
-        # Reported and not refused: the groups can go on, and an operator knows why they begin
-        # again.
-        if synced is not None and self._next_offset < synced:
-            self.problems.append(
-                f"{self._path}: it ends at offset {self._next_offset}, but was synced up to "
-                f"{synced}: it was cut, emptied or replaced, and the committed offsets behind that "
-                "are lost; their groups begin again where auto.offset.reset says"
-            )
-            write_end(self._directory, self._next_offset)
+    def _recover(self, disk: Disk) -> UnifiedLog:
+        with doing("read", self._directory):
+            for pattern in _LEFTOVERS:
+                for path in self._directory.glob(pattern):
+                    disk.remove(path)
+        offset_store_format.migrate(self._directory, disk, self._synced_end)
+        recovery = SalvageRecovery(self._directory, disk, self.problems, _CONSEQUENCE)
+        recovery.repair_all_closed()
+        loaded = recovery.recover(self._synced_end.offset)
+        return UnifiedLog(
+            self._directory,
+            disk,
+            LogSettings(),
+            loaded,
+            rolls=rolls_when_told,
+            problems=self.problems,
+        )
 
-    def _read(self, data: bytes) -> tuple[int, int]:
-        """Load every whole batch; return (their end, number of unreadable ranges between them)."""
-        position = end = damages = 0
-        while (batch := _next_batch(data, position, self._next_offset)) is not None:
-            if batch.header.position > position:
-                damages += 1
-                self.problems.append(
-                    f"{self._path}: bytes {position} to {batch.header.position} are damaged and "
-                    f"the records in them lost; a copy of the file is kept as {SEGMENT}{DAMAGED}"
-                )
-            self._apply(batch.records)
-            position = end = batch.header.end
-        return end, damages
+    def _load(self) -> None:
+        with doing("read", self._directory):
+            for base in self._log.bases:
+                # Read as a whole: compaction keeps the log within a few times the live records.
+                path = self._path(base)
+                data = read_regular(path)
+                self._size += len(data)
+                for header in iter_batches(data):
+                    try:
+                        self._apply(decode_batch(data, header.position).records)
+                    except DecodeError as error:
+                        self.problems.append(
+                            f"{path}: the batch at byte {header.position} is whole, but its "
+                            f"records cannot be read and are passed over: {error.reason}"
+                        )
 
-    def _keep_damaged(self) -> None:
-        copy = self._path.with_name(SEGMENT + DAMAGED)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(copy)
-        os.link(self._path, copy)
+    def _record(self, key: bytes, live: _LiveRecord) -> Record:
+        return Record(
+            offset=live.offset,
+            timestamp=live.timestamp,
+            key=key,
+            value=live.value,
+            headers=_headers(live.owner),
+        )
+
+    def _path(self, base: int) -> Path:
+        return self._directory / segment_name(base)
 
     def _apply(self, records: Iterable[Record]) -> None:
         for record in records:
-            self._next_offset = record.offset + 1
             # A record without a key cannot be kept in a compacted log: no later record could
             # replace it.
             if record.key is None:
@@ -306,83 +263,51 @@ class OffsetStore:
                 return self._names.setdefault(name, name)
         return ""
 
-    def _close_file(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
 
-
-def _next_batch(data: bytes, position: int, least_offset: int) -> RecordBatch | None:
-    """Return the batch at ``position``, or else the next readable one behind it; None at the end.
-
-    Behind an unfinished write there is none. A batch with an offset below ``least_offset`` is stale
-    bytes of an earlier file.
+def _groups(bases: Sequence[int]) -> Iterator[tuple[list[int], int]]:
+    """Yield the closed segments in groups whose offsets fit into one segment, and the end offset of
+    each group (``LogCleaner.groupSegmentsBySize``).
     """
-    try:
-        return decode_batch(data, position)
-    except DecodeError:
-        pass
-    # From the next byte on: the length of a damaged batch cannot be trusted.
-    found = data.find(_MARK, position + _MARK_AT + 1)
-    while found >= 0:
-        try:
-            batch = decode_batch(data, found - _MARK_AT)
-        except DecodeError:
-            batch = None
-        # The CRC has been checked, so five bytes that happen to match are not taken for a batch.
-        if batch is not None and batch.header.base_offset >= least_offset:
-            return batch
-        found = data.find(_MARK, found + 1)
-    return None
+    group: list[int] = []
+    for base, following in itertools.pairwise(bases):
+        if group and following - group[0] > _SPAN_MAX:
+            yield group, base
+            group = []
+        group.append(base)
+    if group:
+        yield group, bases[-1]
 
 
-def _batches(records: Iterable[Record]) -> Iterator[bytes]:
-    """Encode the records in batches that a reader can hold in memory."""
+def _contiguous(records: Iterable[Record], start: int, end: int) -> Iterator[bytes]:
+    """Encode the records in batches that lead from offset ``start`` to ``end`` without a gap, so
+    that a batch that is missing is found.
+    """
+    for part in _parts(records):
+        yield gap(start, part[0].offset)
+        yield _encoded(part)
+        start = part[-1].offset + 1
+    yield gap(start, end)
+
+
+def _encoded(part: Sequence[Record]) -> bytes:
+    return encode_batch(part, partition_leader_epoch=EPOCH)
+
+
+def _parts(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Divide the records into batches that a reader can hold in memory."""
     part: list[Record] = []
     size = 0
     for record in records:
         # Compaction keeps the offsets of records, so that those of two neighbours may lie far
         # apart.
-        if part and (size >= _BATCH_BYTES_MAX or record.offset - part[0].offset > _BATCH_SPAN_MAX):
-            yield encode_batch(part, partition_leader_epoch=0)
+        if part and (size >= _BATCH_BYTES_MAX or record.offset - part[0].offset > _SPAN_MAX):
+            yield part
             part, size = [], 0
         part.append(record)
         size += _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
     if part:
-        yield encode_batch(part, partition_leader_epoch=0)
+        yield part
 
 
 def _headers(owner: str) -> tuple[Header, ...]:
     return ((OWNER_HEADER, owner.encode("utf-8", "replace")),) if owner else ()
-
-
-def _write_all(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
-
-
-def _lock(directory: Path) -> int:
-    path = directory / LOCK
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        # ``flock`` and not a record lock as for Kafka's directory: no JVM opens this store, and a
-        # second open in the same process is refused, too.
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(file)
-        if error.errno not in (errno.EAGAIN, errno.EACCES):
-            raise
-        reason = (
-            "another server keeps its committed offsets here; give this one a state.dir of its own"
-        )
-        raise StoreLockedError(errno.EAGAIN, reason, str(path)) from None
-    return file
-
-
-def _sync_directory(directory: Path) -> None:
-    file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -20,6 +20,8 @@ OFFSET_ENTRY: Final = struct.Struct(">ii")
 #: ``TimeIndex``: timestamp in ms, offset relative to the segment's base.
 TIME_ENTRY: Final = struct.Struct(">qi")
 _NO_TIMESTAMP: Final = -1
+#: The largest relative offset and position of an entry, which are int32.
+_INT32_MAX: Final = (1 << 31) - 1
 
 
 class SegmentIndex:
@@ -63,11 +65,15 @@ class SegmentIndex:
                 self._latest = (timestamp, last_offset)
             # More than the interval since the last entry, not at least as much: Kafka's
             # ``bytesSinceLastIndexEntry > indexIntervalBytes``.
-            if position > due:
+            if position > due and self._describes(last_offset, shift + position):
                 self._offsets.append(last_offset)
                 self._positions.append(shift + position)
                 self.add_latest_time()
                 due = position + self._interval
+
+    def _describes(self, offset: int, position: int) -> bool:
+        # Only a segment of another writer is larger; its last part is then found without an index.
+        return offset - self.base_offset <= _INT32_MAX and position <= _INT32_MAX
 
     def add_latest_time(self) -> None:
         """Add the largest timestamp, as Kafka does when a segment is rolled or closed
@@ -75,7 +81,8 @@ class SegmentIndex:
         """
         timestamp, offset = self._latest
         # ``>``: ``TimeIndex.maybeAppend`` writes no second entry of the same timestamp.
-        if timestamp > (self._times[-1] if self._times else _NO_TIMESTAMP):
+        is_newer = timestamp > (self._times[-1] if self._times else _NO_TIMESTAMP)
+        if is_newer and self._describes(offset, 0):
             self._times.append(timestamp)
             self._time_offsets.append(offset)
 

@@ -29,6 +29,7 @@ from gateway.groups import (
     Usage,
 )
 from gateway.groups.events import Event, JoinGroup, Result
+from gateway.log.errors import LogError
 from gateway.log.offset_store import DIRECTORY, OffsetStore
 from gateway.ports import Completable
 from gateway.server.event_queue import EventQueue
@@ -142,8 +143,8 @@ class GroupDriver:
         """Serve until cancelled; then write the records of handled requests, and complete the
         requests that still wait with an error.
 
-        Started when the store has been read. Raises StoreLockedError and OSError if the store
-        cannot be opened, GroupsUnreadableError if it cannot be read.
+        Started when the store has been read. Raises LogError if the store cannot be opened,
+        GroupsUnreadableError if it cannot be read.
         """
         try:
             await self._open(rewrite=False)
@@ -259,7 +260,7 @@ class GroupDriver:
                 continue
             try:
                 await self._write()
-            except OSError as error:
+            except LogError as error:
                 self._reports.report("offset store write failed", error=str(error))
                 self._give_up(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
                 await self._begin_again()
@@ -289,7 +290,7 @@ class GroupDriver:
             return
         try:
             await self._in_thread(store.compact)
-        except OSError as error:
+        except LogError as error:
             self._compact_not_before = now + _COMPACT_RETRY_S
             self._reports.report(
                 "offset store rewrite failed", error=str(error), retry_s=_COMPACT_RETRY_S
@@ -335,7 +336,7 @@ class GroupDriver:
             await self._close_store()
             try:
                 await self._open(rewrite=True)
-            except (OSError, GroupsUnreadableError) as error:
+            except (LogError, GroupsUnreadableError) as error:
                 self._reports.report("offset store unavailable", error=str(error), retry_s=wait_s)
                 await trio.sleep(wait_s)
                 wait_s = min(wait_s * 2, longest_s)
@@ -365,7 +366,7 @@ class GroupDriver:
     async def _close(self) -> None:
         """Write the remaining records, complete the requests that still wait, close the store."""
         if self._store is not None and self._unwritten:
-            with contextlib.suppress(OSError):  # the requests then get an error from _give_up
+            with contextlib.suppress(LogError):  # the requests then get an error from _give_up
                 await self._write()
         self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
         await self._close_store()

@@ -14,9 +14,10 @@ import pytest
 from gateway.groups.group import State
 from gateway.groups.records import restore_groups
 from gateway.groups.usage import Usage
-from gateway.log.offset_store import SEGMENT, OffsetStore
+from gateway.log.offset_store import OffsetStore
 from kwire.records import decode_batches
 from tests.gateway.groups.script import START_MS, Script
+from tests.gateway.log.offset_store_files import SEGMENT
 from tools import java, java_tools
 from tools.kafka import kafka
 
@@ -70,6 +71,25 @@ def test_dump_log_segments_decodes_every_record(tmp_path: Path) -> None:
     (member,) = group["members"]
     assert member["memberId"] == group["leader"]
     assert (member["groupInstanceId"], member["subscription"]["topics"]) == ("one", ["t", "u"])
+
+
+def test_dump_log_segments_reads_a_compacted_log(tmp_path: Path) -> None:
+    script, store = Script(), OffsetStore(tmp_path)
+    for line in (
+        "commit x group=gone offset=1",
+        "commit a group=simple offset=6",
+        "delete x group=gone",
+    ):
+        script.command(line)
+    store.append(script.written, START_MS)
+    store.compact()
+    store.close()
+    said = java_tools.run_tool(
+        java.DUMP_LOG_SEGMENTS, ["--files", str(tmp_path / SEGMENT), "--offsets-decoder"]
+    )
+    batches = [line for line in said.splitlines() if line.startswith("baseOffset: ")]
+    assert len(batches) == 3 and all("isvalid: true" in line for line in batches)
+    assert sum(line.startswith("| ") for line in said.splitlines()) == 1
 
 
 def test_groups_of_real_kafka_are_read() -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway.log import offset_store
-from gateway.log.offset_store import CLEANED, DAMAGED, SEGMENT, StoreLockedError
-from kwire.records import decode_batches, iter_batches
+from gateway.log.errors import DiskFailed, LogFailed, LogLocked
+from gateway.log.salvage_recovery import DAMAGED
+from kwire.metadata_log.file_names import segment_name
+from kwire.records import Record, decode_batches, iter_batches
+from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.log.offset_store_files import (
     NOW_MS,
+    SEGMENT,
     contents,
     open_store,
+    records_in,
 )
 
 
@@ -61,12 +64,12 @@ def test_nothing_to_append_writes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / SEGMENT).stat().st_size == 0
 
 
-def test_one_append_is_one_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_store(tmp_path)
-    synced: list[int] = []
-    monkeypatch.setattr(offset_store, "_sync", synced.append)
+def test_one_append_is_one_write_and_one_sync(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    store = open_store(tmp_path, disk=disk)
+    disk.log.clear()
     store.append([(b"%d" % i, b"x") for i in range(1000)], NOW_MS)
-    assert len(synced) == 1
+    assert [disk.log.count(f"{what} {SEGMENT}") for what in ("write", "sync")] == [1, 1]
     store.close()
 
 
@@ -83,7 +86,8 @@ def test_a_torn_tail_is_cut_at_whatever_byte(tmp_path: Path) -> None:
 
     for cut in range(len(data) + 1):
         directory = tmp_path / "cut"
-        directory.mkdir(exist_ok=True)
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
         (directory / SEGMENT).write_bytes(data[:cut])
         whole = sum(end <= cut for end in ends)
         store = open_store(directory)
@@ -95,9 +99,15 @@ def test_a_torn_tail_is_cut_at_whatever_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "tail", [bytes(5), bytes(4096), b"\xff" * 100, b"\0" * 12 + offset_store._MARK + bytes(200)]
+    ("tail", "kept"),
+    [
+        (bytes(5), False),
+        (bytes(4096), True),
+        (b"\xff" * 100, True),
+        (b"\0" * 12 + b"\0\0\0\0\2" + bytes(200), True),
+    ],
 )
-def test_a_tail_of_anything_is_cut(tmp_path: Path, tail: bytes) -> None:
+def test_a_tail_of_anything_is_cut(tmp_path: Path, tail: bytes, kept: bool) -> None:
     store = open_store(tmp_path)
     store.append([(b"a", b"1")], NOW_MS)
     store.close()
@@ -105,9 +115,9 @@ def test_a_tail_of_anything_is_cut(tmp_path: Path, tail: bytes) -> None:
         file.write(tail)
     store = open_store(tmp_path)
     assert store.records() == [(b"a", b"1")]
-    assert f"{len(tail)} bytes of an unfinished write" in store.problems[0]
+    assert f"{len(tail)} bytes from byte " in store.problems[0] and "cut off" in store.problems[0]
     store.close()
-    assert not (tmp_path / (SEGMENT + DAMAGED)).exists()
+    assert (tmp_path / (SEGMENT + DAMAGED)).exists() == kept, "a cut batch is no evidence"
 
 
 def test_damage_in_the_middle_loses_one_batch_and_is_reported(tmp_path: Path) -> None:
@@ -126,12 +136,12 @@ def test_damage_in_the_middle_loses_one_batch_and_is_reported(tmp_path: Path) ->
         kept = dict(store.records())
         store.close()
         if position < third.position + 8 or third.position + 12 <= position < third.position + 16:
-            assert len(kept) == 5, (
-                position
-            )  # base offset and leader epoch are not under the checksum
-            continue
-        assert set(kept) == {b"key-0", b"key-1", b"key-3", b"key-4"}, position
-        assert "damaged" in store.problems[0]
+            # Base offset and leader epoch are not under the checksum, and the batches around it say
+            # what they must be.
+            assert len(kept) == 5 and "mended" in store.problems[0], position
+        else:
+            assert set(kept) == {b"key-0", b"key-1", b"key-3", b"key-4"}, position
+            assert "lost bytes" in store.problems[0]
         assert (tmp_path / (SEGMENT + DAMAGED)).read_bytes() == damaged
         assert contents(tmp_path) == kept  # the new file has no damage left
         (tmp_path / (SEGMENT + DAMAGED)).unlink()
@@ -155,10 +165,38 @@ def test_it_compacts_when_it_has_grown_enough(tmp_path: Path) -> None:
     store.append([(b"after", b"!")], NOW_MS)
     store.close()
     assert contents(tmp_path) == {**dict(before), b"after": b"!"}
-    offsets = [
-        r.offset for b in decode_batches((tmp_path / SEGMENT).read_bytes()) for r in b.records
-    ]
+    offsets = [record.offset for record in records_in(tmp_path)]
     assert offsets == sorted(set(offsets)) and offsets[-1] == turns * 3  # renumbered never
+
+
+def test_batches_of_a_compacted_log_lead_from_one_to_the_next(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for i in range(4):
+        store.append([(b"a", b"%d" % i), (b"b-%d" % (i % 2), b"x"), (b"gone", b"x")], NOW_MS)
+        store.append([(b"gone", None)], NOW_MS)
+        store.compact()
+    store.close()
+    segments = sorted(path.name for path in tmp_path.glob("*.log"))
+    assert segments == [SEGMENT, segment_name(16)]
+    headers = list(iter_batches((tmp_path / SEGMENT).read_bytes()))
+    assert [one.base_offset for one in headers] == [0, *(one.next_offset for one in headers[:-1])]
+    assert headers[-1].next_offset == 16, "offsets of deleted records are not given again"
+    assert {record.key: record.offset for record in records_in(tmp_path)} == {
+        b"b-0": 9,
+        b"a": 12,
+        b"b-1": 13,
+    }
+
+
+def test_segments_are_compacted_together_while_their_offsets_fit_into_one() -> None:
+    far = 2**31
+    bases = [0, 10, far - 1, far, 3 * far, 3 * far + 1]
+    assert list(offset_store._groups(bases)) == [
+        ([0, 10], far - 1),
+        ([far - 1], far),
+        ([far], 3 * far),
+        ([3 * far], 3 * far + 1),
+    ]
 
 
 def test_a_large_rewrite_is_several_batches(tmp_path: Path) -> None:
@@ -173,60 +211,56 @@ def test_a_large_rewrite_is_several_batches(tmp_path: Path) -> None:
 
 
 def test_offsets_far_apart_are_not_put_into_one_batch() -> None:
-    from kwire.records import Record
-
     far = [
         Record(offset=o, timestamp=1, key=b"k", value=b"v") for o in (0, 5, 2**31 + 5, 2**31 + 6)
     ]
-    batches = list(decode_batches(b"".join(offset_store._batches(far))))
-    assert [[r.offset for r in b.records] for b in batches] == [[0, 5], [2**31 + 5, 2**31 + 6]]
+    data = b"".join(offset_store._contiguous(far, 0, 2**31 + 9))
+    batches = list(decode_batches(data))
+    assert [[r.offset for r in b.records] for b in batches if b.records] == [
+        [0, 5],
+        [2**31 + 5, 2**31 + 6],
+    ]
+    assert batches[-1].header.next_offset == 2**31 + 9
 
 
-@pytest.mark.parametrize("point", ["write", "fsync", "rename", "directory"])
-def test_a_compaction_that_stops_anywhere_leaves_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    store = open_store(tmp_path)
-    store.append([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], NOW_MS)
-
-    def fail(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "no space")
-
-    with monkeypatch.context() as patched:
-        if point == "write":
-            patched.setattr(os, "write", fail)
-        elif point == "directory":
-            patched.setattr(offset_store, "_sync_directory", fail)
-        else:
-            patched.setattr(os, point, fail)
-        with pytest.raises(OSError, match="no space"):
+def test_a_compaction_that_fails_anywhere_loses_nothing(tmp_path: Path) -> None:
+    number = failed = 0
+    while number == failed:
+        directory = tmp_path / str(number)
+        disk = FaultyDisk()
+        store = open_store(directory, disk=disk)
+        store.append([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], NOW_MS)
+        disk.fails_at = disk.count + number
+        try:
             store.compact()
-    assert store.records() == [(b"b", b"2"), (b"a", b"3")]
-    store.append([(b"c", b"4")], NOW_MS)
-    store.close()
-    assert contents(tmp_path) == {b"a": b"3", b"b": b"2", b"c": b"4"}
-    assert not (tmp_path / (SEGMENT + CLEANED)).exists()
+        except DiskFailed:
+            failed += 1
+        disk.fails_at = -1
+        assert store.records() == [(b"b", b"2"), (b"a", b"3")]
+        try:
+            store.append([(b"c", b"4")], NOW_MS)
+        except LogFailed:  # the log could not be rolled
+            store.close()
+            store = open_store(directory, rewrite=True)
+            store.append([(b"c", b"4")], NOW_MS)
+        store.close()
+        assert contents(directory) == {b"a": b"3", b"b": b"2", b"c": b"4"}
+        assert not list(directory.glob("*.tmp"))
+        number += 1
+    assert failed > 15
 
 
 def test_a_failed_write_ends_the_store_and_a_new_one_begins_with_a_new_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    store = open_store(tmp_path)
+    disk = FaultyDisk(for_good=True)
+    store = open_store(tmp_path, disk=disk)
     store.append([(b"a", b"1")], NOW_MS)
     inode = (tmp_path / SEGMENT).stat().st_ino
-    real_write = os.write
-    with monkeypatch.context() as patched:
-        calls = iter([True, False])
-
-        def half(file: int, data: Any) -> int:
-            if next(calls):
-                return real_write(file, data[:30])
-            raise OSError(errno.ENOSPC, "no space")
-
-        patched.setattr(os, "write", half)
-        with pytest.raises(OSError, match="no space"):
-            store.append([(b"b", b"2")], NOW_MS)
-    with pytest.raises(OSError, match="a write to it failed"):
+    disk.fails_at = disk.count
+    with pytest.raises(DiskFailed, match="make room"):
+        store.append([(b"b", b"2")], NOW_MS)
+    with pytest.raises(LogFailed):
         store.append([(b"c", b"3")], NOW_MS)
     store.close()
 
@@ -240,13 +274,13 @@ def test_a_failed_write_ends_the_store_and_a_new_one_begins_with_a_new_file(
 
 def test_two_servers_cannot_have_one_store(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    with pytest.raises(StoreLockedError, match=r"state\.dir of its own"):
+    with pytest.raises(LogLocked, match=r"state\.dir of its own"):
         open_store(tmp_path)
     store.close()
     open_store(tmp_path).close()
 
 
-def test_an_unreadable_place_is_an_os_error(tmp_path: Path) -> None:
+def test_an_unreadable_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
-    with pytest.raises(OSError):
+    with pytest.raises(DiskFailed):
         open_store(tmp_path / "file" / "below")

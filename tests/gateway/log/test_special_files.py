@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from gateway.log.disk import Disk
-from gateway.log.end_checkpoint import END_CHECKPOINT, read_end
 from gateway.log.errors import DiskFailed
 from gateway.log.leader_epoch_checkpoint import read_leader_epochs
 from gateway.log.meta_properties import read_meta_properties
+from gateway.log.offset_store_format import SYNCED_END, migrate
 from gateway.log.partition_metadata import read_topic_id
 from gateway.log.quorum_state import read_quorum_state
+from gateway.log.synced_end import SyncedEnd
 from gateway.sources import open_log
 from kwire.conformance.log.check import check_log
 from kwire.metadata_log.open_file import read_regular
@@ -63,9 +64,11 @@ def test_pipe_is_refused_in_place_of_a_small_file(
     assert "Is a directory" in outcome(lambda: read(tmp_path))
 
 
-def test_pipe_in_place_of_the_end_checkpoint_is_no_checkpoint(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / END_CHECKPOINT)
-    assert outcome(lambda: read_end(tmp_path)) == "" and read_end(tmp_path) is None
+def test_pipe_in_place_of_an_old_synced_end_is_none_and_is_removed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / SYNCED_END)
+    end = SyncedEnd(tmp_path, Disk(), [])
+    assert outcome(lambda: migrate(tmp_path, Disk(), end)) == "" and end.offset == 0
+    assert not (tmp_path / SYNCED_END).exists()
 
 
 def test_pipe_is_refused_in_place_of_a_file_that_is_written(tmp_path: Path) -> None:

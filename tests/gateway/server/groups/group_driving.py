@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import trio.testing
 
 from gateway.groups import Settings
 from gateway.groups import events as e
+from gateway.log.errors import DiskFailed
 from gateway.log.offset_store import OffsetStore
 from gateway.server.groups.group_driver import GroupDriver
 from tests.waiting import PATIENCE_S
@@ -90,6 +92,11 @@ def committed(result: e.OffsetFetchResult) -> list[int]:
     return [offset.offset for _, offset in result.groups[0].offsets if offset is not None]
 
 
+def disk_failed(number: int) -> DiskFailed:
+    """The error of a disk that refuses a write."""
+    return DiskFailed("write", "a file", OSError(number, os.strerror(number)), "wait")
+
+
 class GatedDisk:
     """Holds appends in their thread until the test opens the gate; counts them; fails on demand."""
 
@@ -97,7 +104,7 @@ class GatedDisk:
         self.gate = threading.Event()
         self.entered = threading.Event()
         self.appended: list[int] = []
-        self.failures: list[OSError] = []
+        self.failures: list[DiskFailed] = []
         real = OffsetStore.append
         disk = self
 

@@ -11,15 +11,18 @@ import trio
 import trio.testing
 
 from gateway.groups import GroupCoordinator, Settings
-from gateway.log.offset_store import DIRECTORY, SEGMENT, OffsetStore, StoreLockedError
+from gateway.log.errors import LogLocked
+from gateway.log.offset_store import DIRECTORY, OffsetStore
 from gateway.server.groups import group_driver
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError
 from kwire.protocol import ErrorCode
+from tests.gateway.log.offset_store_files import SEGMENT
 from tests.gateway.server.groups.group_driving import (
     SETTINGS,
     GatedDisk,
     commit,
     committed,
+    disk_failed,
     fetch,
     join,
     long_commit,
@@ -42,7 +45,7 @@ def test_failed_write_moves_the_coordinator(
     def opens_late(store: OffsetStore, directory: Path, **options: Any) -> None:
         opened.append(options.get("rewrite", False))
         if len(opened) in (2, 3):
-            raise OSError(errno.ENOSPC, "no space")
+            raise disk_failed(errno.ENOSPC)
         real(store, directory, **options)
 
     monkeypatch.setattr(OffsetStore, "__init__", opens_late)
@@ -52,7 +55,7 @@ def test_failed_write_moves_the_coordinator(
             await submit(driver, commit(1)).result()
             await submit(driver, join()).result()
             follower = submit(driver, join())
-            disk.failures.append(OSError(errno.ENOSPC, "no space"))
+            disk.failures.append(disk_failed(errno.ENOSPC))
             lost = submit(driver, commit(2, "h"))
             assert (await lost.result()).errors == (ErrorCode.NOT_COORDINATOR,)
             assert (await follower.result()).error is ErrorCode.NOT_COORDINATOR
@@ -84,7 +87,7 @@ def test_failed_write_at_shutdown_fails_the_waiting_requests(
             first = submit(driver, commit(1))
             await trio.to_thread.run_sync(disk.entered.wait)
             second = submit(driver, commit(2, "h"))
-            disk.failures.append(OSError(errno.EIO, "gone"))
+            disk.failures.append(disk_failed(errno.EIO))
             disk.gate.set()
         assert (await first.result()).errors == (ErrorCode.NOT_COORDINATOR,)
         assert (await second.result()).errors == (ErrorCode.NOT_COORDINATOR,)
@@ -96,13 +99,15 @@ def test_failed_compaction_is_retried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        OffsetStore.__init__, "__kwdefaults__", {"compact_bytes_min": 200, "rewrite": False}
+        OffsetStore.__init__,
+        "__kwdefaults__",
+        {"compact_bytes_min": 200, "rewrite": False, "disk": None},
     )
     tries: list[int] = []
 
     def fails(store: OffsetStore) -> None:
         tries.append(1)
-        raise OSError(errno.ENOSPC, "no space")
+        raise disk_failed(errno.ENOSPC)
 
     monkeypatch.setattr(OffsetStore, "compact", fails)
 
@@ -164,7 +169,7 @@ def test_requests_that_wait_when_the_coordinator_is_given_up_are_told_that_it_mo
         disk.gate.set()
         async with running(tmp_path) as driver:
             disk.gate.clear()
-            disk.failures.append(OSError("no space left"))
+            disk.failures.append(disk_failed(errno.ENOSPC))
             written = submit(driver, commit(1))
             await trio.to_thread.run_sync(disk.entered.wait)
             half, waiting = submit(driver, long_commit(2)), submit(driver, fetch())
@@ -181,7 +186,7 @@ def test_store_in_use_fails_the_start(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path):
             other = GroupDriver(tmp_path, SETTINGS, node_id=1)
-            with pytest.raises(StoreLockedError, match=r"state\.dir"):
+            with pytest.raises(LogLocked, match=r"state\.dir"):
                 await other.run()
 
     run(main)
