@@ -223,3 +223,41 @@ def _say(job: Job, is_written: bool) -> None:
     from gateway.cli.rescue_view import job_lines, printable_lines
 
     click.echo(printable_lines(list(job_lines(job, is_written))))
+
+
+@command.command(
+    "check",
+    short_help="Try a rescued directory without starting a node.",
+    epilog="""\b
+Examples:
+  kwire rescue check /var/lib/kafka/metadata
+  kwire rescue check controller3 --from broker4
+
+Exit status: 1 where the node would not lead, or the state differs.""",
+)
+@click.argument(
+    "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="DIR",
+    type=click.Path(exists=True, path_type=Path),
+    help="The copy that it was made from. [default: DIR itself]",
+)
+@output_option
+def check(directory: Path, source: Path | None, output: str) -> None:
+    """Open a copy of a rescued directory as a voter of kwire's own quorum does, let it elect itself
+    in virtual time, and compare the state of the cluster with that of the source.
+
+    DIR is not changed, and no node is started: do it before the controller starts.
+    """
+    from gateway.cli import rescue_check as checking
+    from gateway.cli.rescue_view import printable_lines
+
+    checked = checking.check(directory, source)
+    if wants_json(output):
+        click.echo(json_line(checking.check_json(checked)))
+    else:
+        click.echo(printable_lines(list(checking.check_lines(checked))))
+    raise SystemExit(1 if checked.faults or checked.changes else 0)

@@ -111,7 +111,11 @@ def prepare(asked: Asked) -> Job:
         asked.accept_loss,
         None if is_done else _leader(asked, source, voters),
     )
-    found = () if is_done else (*refusals(request, verdict), *_locked(asked.targets))
+    found = (
+        ()
+        if is_done
+        else (*_interrupted(asked), *refusals(request, verdict), *_locked(asked.targets))
+    )
     plan = None if found or is_done else plan_rescue(source, voters, epoch)
     return Job(asked, source, verdict, epoch, voters, targets, tuple(found), is_done, plan)
 
@@ -243,6 +247,14 @@ def _leader(asked: Asked, source: Copy, voters: VoterSet) -> str | None:
         f" epoch {partition.leader_epoch}: there is nothing to rescue; --no-ask if that is another"
         " cluster at the same addresses"
     )
+
+
+def _interrupted(asked: Asked) -> list[str]:
+    return [
+        f"an earlier rescue of {one} was interrupted: the same command with --yes completes it"
+        for one in asked.targets
+        if is_interrupted(one)
+    ]
 
 
 def _locked(targets: Sequence[Path]) -> list[str]:

@@ -36,6 +36,7 @@ PRINTING: dict[str, Sequence[str]] = {
     "report": (str(SAMPLE), "--html", "{empty}/report.html"),
     "spark": ("--help",),
     "quorum": ("describe", "--status", "-b", "{server}"),
+    "rescue": ("inspect", str(SAMPLE)),
     "decode": (LOG,),
     "dissect": ("--hex", "00120000000000070003666f6f"),
     "apis": ("-b", "{server}"),
@@ -77,6 +78,7 @@ HOSTS: dict[str, Sequence[str]] = {
     "state": ("state", "-b", "{host}:9092"),
     "diff": ("diff", "{host}:9092", LOG),
     "quorum": ("quorum", "describe", "--status", "-b", "{host}:9092"),
+    "rescue": ("rescue", "write", "--from", LOG, "--to", "{empty}", "--voter", "1@{host}:9093"),
     "quorum controllers": (
         "quorum",
         "describe",

@@ -17,6 +17,7 @@ from gateway.cli.rescue import parse_voter
 from gateway.log.directory_lock import DirectoryLock
 from kwire.messages.describe_quorum_response import PartitionData
 from tests.gateway.rescue.copies import hashes
+from tests.shared import needs_shared
 
 SAMPLE: Final = Path(__file__).resolve().parents[3] / "gateway" / "sample"
 LOG: Final = Path("__cluster_metadata-0") / "00000000000000000000.log"
@@ -174,3 +175,71 @@ def test_voters_are_parsed_as_kafka_storage_takes_them() -> None:
     assert (voter.id, voter.address) == (3, Address("::1", 9093))
     assert str(voter.directory_id) == "8MPuA7pBS-yTmfIxL8wHag"
     assert parse_voter("3@c3:9093").directory_id is None
+
+
+def test_a_dry_run_over_an_interrupted_rescue_says_how_to_complete_it(node: Path) -> None:
+    """A crash has left the directories as they are between the two renames."""
+    assert written("--from", node, "--to", node, "--voter", "1@new:9093", "--yes")[0] == 0
+    (node / "meta.properties").rename(node / "meta.properties.rescue")
+    (node / "__cluster_metadata-0").rename(node / "__cluster_metadata-0.rescue-new")
+    (node / "__cluster_metadata-0").mkdir()
+    source = SAMPLE
+    arguments = ("--from", source, "--to", node, "--voter", "1@new:9093")
+    status, found = written(*arguments)
+    assert status == 1 and "--yes completes it" in str(found["refusals"])
+    status, found = written(*arguments, "--yes")
+    assert status == 0 and found["done"]
+    assert inspected(node)[0] == 0
+
+
+# --- check
+# ---------------------------------------------------------------------------
+
+
+def checked(*arguments: object) -> tuple[int, dict[str, Any]]:
+    result = run("check", *arguments, "-o", "json")
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_a_rescued_directory_elects_itself_and_has_the_state_of_its_source(node: Path) -> None:
+    assert written("--from", node, "--to", node, "--voter", "1@new:9093", "--yes")[0] == 0
+    before = hashes(node)
+    status, found = checked(node, "--from", SAMPLE)
+    assert status == 0 and found["passed"] and found["ledEpoch"] == 1004
+    assert hashes(node) == before
+    assert "elected itself in epoch 1004" in run("check", node, "-o", "text").stdout
+
+
+@needs_shared
+def test_a_survivor_of_four_leads_only_after_a_rescue(logs: Any, tmp_path: Path) -> None:
+    survivor = Path(shutil.copytree(logs("p-quorum-short") / "nodes" / "2", tmp_path / "two"))
+    status, found = checked(survivor)
+    assert status == 1 and "cannot lead alone" in found["faults"][0]
+    arguments = ("--from", survivor, "--to", survivor, "--voter", "2@new:9093")
+    epoch = written(*arguments, "--accept-loss", "--yes")[1]["epoch"]
+    status, found = checked(survivor)
+    assert status == 0 and found["ledEpoch"] == epoch + 1
+
+
+@needs_shared
+def test_a_static_quorums_directory_elects_itself_too(logs: Any, tmp_path: Path) -> None:
+    node = Path(shutil.copytree(logs("p-one-segments") / "nodes" / "7", tmp_path / "seven"))
+    assert written("--from", node, "--to", node, "--voter", "7@new:9093", "--yes")[0] == 0
+    status, found = checked(node)
+    assert status == 0 and found["ledEpoch"] > 1000
+
+
+def test_a_source_with_another_state_is_shown(node: Path, tmp_path: Path) -> None:
+    short = Path(shutil.copytree(node, tmp_path / "short"))
+    log = short / LOG
+    log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+    (short / "__cluster_metadata-0" / "leader-epoch-checkpoint").unlink()
+    assert written("--from", node, "--to", node, "--voter", "1@new:9093", "--yes")[0] == 0
+    status, found = checked(node, "--from", short)
+    assert status == 1 and found["changed"]
+
+
+def test_a_damaged_directory_fails_the_check_with_its_place(node: Path) -> None:
+    (node / "meta.properties").unlink()
+    status, found = checked(node)
+    assert status == 1 and "meta.properties" in found["faults"][0]
