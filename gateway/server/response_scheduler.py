@@ -1,28 +1,25 @@
-"""Encodes streamed responses in slices: one slice, then every other task of the loop, then a slice
-of the next response.
+"""Encodes streamed responses in slices, which the work scheduler runs.
 
-One task encodes all of them. Equal requests that arrive while a response is being encoded share
-it. The bytes of a response count in ``buffers.max.bytes`` from the first one encoded until the last
-connection has sent them.
+Equal requests that arrive while a response is being encoded share it. The bytes of a response count
+in ``buffers.max.bytes`` from the first one encoded until the last connection has sent them.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import trio
-
 from gateway.server.clients.output import SharedBytes
-from gateway.server.counts import SliceCounter
 from gateway.server.memory import Memory, ResponseMemory
 from gateway.server.streamed_encoder import StreamedEncoder
+from gateway.server.work_scheduler import Job
 from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
-    from gateway.server.counts import Counts
+    from gateway.server.work_scheduler import Steps, WorkScheduler
     from gateway.streamed import Streamed
 
 #: A smaller response is never given up because of ``buffers.max.bytes``.
@@ -43,6 +40,10 @@ class EncodedResponse:
         return [self._body]
 
 
+class _TooLarge(Exception):
+    """The response does not fit into ``buffers.max.bytes``."""
+
+
 class Waiter:
     """Waits for a response: exactly one callback is called, unless the waiter is cancelled."""
 
@@ -60,26 +61,28 @@ class Waiter:
         self.response: _Response | None = None
 
     def cancel(self) -> None:
-        """The connection is closed. A response without other waiters is not encoded any further."""
-        if self.response is not None:
-            self.response.waiters.pop(self, None)
-            self.response = None
+        """The connection is closed. A response without other waiters is given up."""
+        response, self.response = self.response, None
+        if response is not None:
+            del response.waiters[self]
+            if not response.waiters:
+                response.scheduler.give_up(response)
 
 
 class _Response:
     """A response that is being encoded, and the connections that wait for it."""
 
     def __init__(
-        self, streamed: Streamed, api_key: int, version: int, key: Hashable, memory: Memory
+        self, scheduler: ResponseScheduler, streamed: Streamed, version: int, key: Hashable
     ) -> None:
         inner = version if streamed.version is None else streamed.version
         self.encoder = StreamedEncoder(streamed, inner)
         self.wrap = streamed.wrap
-        self.api_key = api_key
         self.version = version
         self.key = key
         self.waiters: dict[Waiter, None] = {}
-        self.memory = ResponseMemory(memory)
+        self.memory = ResponseMemory(scheduler.memory)
+        self.scheduler = scheduler
 
     def take_waiters(self) -> list[Waiter]:
         waiters, self.waiters = list(self.waiters), {}
@@ -89,29 +92,18 @@ class _Response:
 
 
 class ResponseScheduler:
-    """All streamed responses that are being encoded. One task runs :meth:`run`."""
+    """All streamed responses that are being encoded."""
 
-    def __init__(
-        self,
-        memory: Memory,
-        counts: Counts,
-        max_bytes: int,
-        took: Callable[[float, dict[str, Any]], None],
-    ) -> None:
-        """Large responses are given up while ``memory`` is above ``max_bytes``. ``took`` is called
-        after each long slice with its seconds and the fields of its request.
-        """
-        self._memory = memory
+    def __init__(self, memory: Memory, max_bytes: int, work: WorkScheduler) -> None:
+        """Large responses are given up while ``memory`` is above ``max_bytes``."""
+        self.memory = memory
         self._max_bytes = max_bytes
-        self._count = SliceCounter(counts, took)
-        self._new: deque[_Response] = deque()  # without a slice so far
-        self._begun: deque[_Response] = deque()
+        self._work = work
+        self._jobs: dict[_Response, Job] = {}
         self._shared: dict[Hashable, _Response] = {}
-        self._wake = trio.Event()
-        self._turn_of_begun = False
 
     def __len__(self) -> int:
-        return len(self._new) + len(self._begun)
+        return len(self._jobs)
 
     def submit(self, streamed: Streamed, api_key: int, version: int, waiter: Waiter) -> None:
         """Encode ``streamed`` for ``waiter``, or let it wait for an equal response that is being
@@ -120,66 +112,36 @@ class ResponseScheduler:
         key = None if streamed.share_key is None else (api_key, version, streamed.share_key)
         response = None if key is None else self._shared.get(key)
         if response is None:
-            response = _Response(streamed, api_key, version, key, self._memory)
+            response = _Response(self, streamed, version, key)
             if key is not None:
                 self._shared[key] = response
-            self._new.append(response)
-            self._wake.set()
+            completed, failed = partial(self._complete, response), partial(self._fail, response)
+            job = Job(self._encode(response), api_key, version, completed, failed)
+            self._jobs[response] = job
+            self._work.submit(job)
         response.waiters[waiter] = None
         waiter.response = response
 
-    async def run(self) -> None:
-        """Encode slices, for ever."""
+    def _encode(self, response: _Response) -> Steps:
+        encoder, memory = response.encoder, response.memory
         while True:
-            if not self._new and not self._begun:
-                self._wake = trio.Event()
-                await self._wake.wait()
-            self._run_slice()
-            await trio.lowlevel.checkpoint()
-
-    def _next(self) -> _Response:
-        """The response whose turn it is. New and begun responses alternate, so that a short one
-        does not wait behind long ones.
-        """
-        self._turn_of_begun = not self._turn_of_begun
-        first, second = (
-            (self._begun, self._new) if self._turn_of_begun else (self._new, self._begun)
-        )
-        return (first or second).popleft()
-
-    def _run_slice(self) -> None:
-        response = self._next()
-        if not response.waiters:
-            self._forget(response)
-            return
-        began = time.perf_counter()
-        try:
-            done = response.encoder.run(time.perf_counter, SLICE_S)
-        except Exception as error:  # a bug of a handler closes its connections, not the server
-            self._forget(response)
-            for waiter in response.take_waiters():
-                waiter.failed(error)
-            return
-        self._count(response.api_key, response.version, time.perf_counter() - began)
-        encoder = response.encoder
-        response.memory.grow(encoder.size, encoder.shared)
-        if encoder.size > _FREE_BYTES and self._memory.held > self._max_bytes:
-            self._forget(response)
-            for waiter in response.take_waiters():
-                waiter.too_large()
-        elif done:
-            self._complete(response)
-        else:
-            self._begun.append(response)
-
-    def _complete(self, response: _Response) -> None:
-        parts = response.encoder.take()
+            is_done = encoder.run(time.perf_counter, SLICE_S)
+            memory.grow(encoder.size, encoder.shared)
+            if encoder.size > _FREE_BYTES and self.memory.held > self._max_bytes:
+                raise _TooLarge
+            if is_done:
+                break
+            yield None
+        parts: list[Any] = encoder.take()
         if response.wrap is not None:
-            parts = response.wrap(parts, response.encoder.errors, response.version)
-            response.memory.release()
-            response.memory.grow(sum(map(len, parts)), [])
+            parts = response.wrap(parts, encoder.errors, response.version)
+            memory.release()
+            memory.grow(sum(map(len, parts)), [])
+        return parts
+
+    def _complete(self, response: _Response, parts: list[Any]) -> None:
         body = SharedBytes(parts, response.memory.release)
-        self._unshare(response)
+        self._forget(response)
         encoded = EncodedResponse(body, response.encoder.errors)
         body.hold()
         try:
@@ -188,10 +150,21 @@ class ResponseScheduler:
         finally:
             body.release()
 
-    def _forget(self, response: _Response) -> None:
+    def _fail(self, response: _Response, error: Exception) -> None:
         response.memory.release()
-        self._unshare(response)
+        self._forget(response)
+        for waiter in response.take_waiters():
+            if isinstance(error, _TooLarge):
+                waiter.too_large()
+            else:  # a bug of a handler closes its connections, not the server
+                waiter.failed(error)
 
-    def _unshare(self, response: _Response) -> None:
-        if response.key is not None and self._shared.get(response.key) is response:
+    def give_up(self, response: _Response) -> None:
+        """Encode a response no further."""
+        response.memory.release()
+        self._forget(response).cancel()
+
+    def _forget(self, response: _Response) -> Job:
+        if response.key is not None:
             del self._shared[response.key]
+        return self._jobs.pop(response)

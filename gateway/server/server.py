@@ -42,7 +42,6 @@ async def run_server(
         async with trio.open_nursery() as nursery:
             connections = Connections(server_context, nursery)
             nursery.start_soon(server_context.purgatory.run)
-            nursery.start_soon(server_context.responses.run)
             nursery.start_soon(server_context.work.run)
             nursery.start_soon(connections.reap)
             async with trio.open_nursery() as acceptors:

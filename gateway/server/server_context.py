@@ -36,14 +36,12 @@ class ServerContext:
     listener_auths: Mapping[str, ListenerAuth] = field(default_factory=dict)
     #: Streamed responses that are being encoded.
     responses: ResponseScheduler = field(init=False)
-    #: Work of handlers that takes more than one step.
+    #: Work that takes more than one step.
     work: WorkScheduler = field(init=False)
     watchdog: LoopWatchdog = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "watchdog", LoopWatchdog(self.reports))
-        made = ResponseScheduler(
-            self.memory, self.counts, self.config.buffers_max_bytes, self.watchdog.took
-        )
-        object.__setattr__(self, "responses", made)
         object.__setattr__(self, "work", WorkScheduler(self.counts, self.watchdog.took))
+        made = ResponseScheduler(self.memory, self.config.buffers_max_bytes, self.work)
+        object.__setattr__(self, "responses", made)

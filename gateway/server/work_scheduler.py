@@ -1,15 +1,16 @@
-"""Completes the work of handlers in slices: one slice, then every other task of the loop, then a
+"""Completes the work of requests in slices: one slice, then every other task of the loop, then a
 slice of the next work.
 
-One task runs the slices of all connections, and threads run the functions that work asks for
-(``gateway.handlers.work``).
+One task runs the slices of all connections, and threads run the functions that work asks for. It
+does not know what is done: work is a generator, of a handler (``gateway.handlers.work``) or of a
+response that is being encoded (``gateway.server.response_scheduler``).
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +21,10 @@ from gateway.server.counts import SliceCounter
 from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
-    from gateway.handlers.work import Work
     from gateway.server.counts import Counts
+
+    #: Work of a request, which yields as ``gateway.handlers.work`` says.
+    Steps = Generator[Callable[[], Any] | None, Any, Any]
 
 #: Functions that run in threads at the same time. They share one processor.
 _THREADS_MAX: Final = 2
@@ -34,7 +37,7 @@ class Job:
 
     def __init__(
         self,
-        work: Work,
+        work: Steps,
         api_key: int,
         version: int,
         completed: Callable[[Any], None],
@@ -59,24 +62,35 @@ class WorkScheduler:
     def __init__(self, counts: Counts, took: Callable[[float, dict[str, Any]], None]) -> None:
         """``took`` is called after each long slice with its seconds and its request's fields."""
         self._count = SliceCounter(counts, took)
-        self._jobs: deque[Job] = deque()  # those that wait for a slice
+        self._new: deque[Job] = deque()  # without a slice so far
+        self._begun: deque[Job] = deque()
+        self._turn_of_begun = False
         self._wake = trio.Event()
         self._threads = trio.CapacityLimiter(_THREADS_MAX)
 
     def submit(self, job: Job) -> None:
-        """Complete a job, after the next slices of those before it."""
-        self._jobs.append(job)
+        """Complete a job. New jobs and begun ones take turns, so that a short one does not wait
+        behind long ones.
+        """
+        self._new.append(job)
         self._wake.set()
 
     async def run(self) -> None:
         """Complete jobs, for ever."""
         async with trio.open_nursery() as nursery:
             while True:
-                if not self._jobs:
+                if not self._new and not self._begun:
                     self._wake = trio.Event()
                     await self._wake.wait()
-                self._run_slice(self._jobs.popleft(), nursery)
+                self._run_slice(self._next(), nursery)
                 await trio.lowlevel.checkpoint()
+
+    def _next(self) -> Job:
+        self._turn_of_begun = not self._turn_of_begun
+        first, second = (
+            (self._begun, self._new) if self._turn_of_begun else (self._new, self._begun)
+        )
+        return (first or second).popleft()
 
     def _run_slice(self, job: Job, nursery: trio.Nursery) -> None:
         if job.is_cancelled:
@@ -94,7 +108,7 @@ class WorkScheduler:
         else:
             job.resume = partial(next, job.work)
             if function is None:
-                self._jobs.append(job)
+                self._begun.append(job)
             else:
                 nursery.start_soon(self._call_in_thread, job, function)
         self._count(job.api_key, job.version, time.perf_counter() - began)
@@ -102,7 +116,7 @@ class WorkScheduler:
     def _continue_with(self, job: Job, result: Any) -> None:
         if isinstance(result, WorkType):
             job.work, job.resume = result, partial(next, result)
-            self._jobs.append(job)
+            self._begun.append(job)
         else:
             job.completed(result)
 
@@ -113,4 +127,5 @@ class WorkScheduler:
             job.resume = partial(job.work.throw, error)
         else:
             job.resume = partial(job.work.send, value)
-        self.submit(job)
+        self._begun.append(job)
+        self._wake.set()

@@ -14,11 +14,12 @@ T = TypeVar("T")
 
 
 class SpentTime:
-    """Stands for the module ``time`` of a scheduler: only the work that it resumes takes time."""
+    """Stands for the module ``time`` in schedulers: only the work that they resume takes time."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
         self.now_s = 0.0
-        monkeypatch.setattr(f"{module}.time", self)
+        for module in modules:
+            monkeypatch.setattr(f"{module}.time", self)
 
     def spend(self, seconds: float) -> None:
         self.now_s += seconds

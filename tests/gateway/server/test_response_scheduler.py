@@ -28,7 +28,9 @@ LIST_GROUPS = 16
 @pytest.fixture(autouse=True)
 def time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the elements of the responses take time of the encoder."""
-    Many.spend = SpentTime(monkeypatch, "gateway.server.response_scheduler").spend
+    Many.spend = SpentTime(
+        monkeypatch, "gateway.server.response_scheduler", "gateway.server.work_scheduler"
+    ).spend
 
 
 class Many:

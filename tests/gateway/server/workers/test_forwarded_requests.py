@@ -60,7 +60,7 @@ class Forwarding:
 async def forwarding(handle: Callable[[Any, Context], Any]) -> AsyncIterator[Forwarding]:
     made = Forwarding(handler(handle))
     async with trio.open_nursery() as nursery:
-        for task in (made.context.purgatory, made.context.responses, made.context.work):
+        for task in (made.context.purgatory, made.context.work):
             nursery.start_soon(task.run)
         made.requests.handle(Request(5, PEER, FRAME))
         yield made
@@ -112,7 +112,7 @@ def test_long_response_is_encoded_in_slices() -> None:
     async def main() -> None:
         node = Forwarding(long)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(node.context.responses.run)
+            nursery.start_soon(node.context.work.run)
             node.requests.handle(Request(5, PEER, frame))
             assert not node.sent
             assert (await node.answered()).body == body
