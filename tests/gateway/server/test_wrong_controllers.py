@@ -16,7 +16,7 @@ from gateway.app import check
 from gateway.config import Config, ConfigError
 from tests.gateway.server.guarded import place
 from tests.gateway.server.harness import run
-from tests.gateway.server.loopback_quorum import loopback_quorum
+from tests.gateway.server.loopback_quorum import FETCH, loopback_quorum
 from tests.gateway.server.observed import LOCAL, gateway
 from tests.gateway.server.own_nodes import lone_node
 from tests.gateway.server.test_observe_process import process
@@ -146,8 +146,12 @@ def test_ready_line_waits_for_something_to_serve(tmp_path: Path) -> None:
             loopback_quorum(leader=None) as quorum,
             process(quorum, tmp_path / "data", "--log-format", "json") as served,
         ):
-            await until_async(lambda: "request refused" in served.err, "a refusal")
-            assert served.out == ""
+            # Pauses between them grow: these take longer than any start.
+            await until_async(
+                lambda: sum(voter.count(FETCH) for voter in quorum.voters.values()) > 20,
+                "refused requests",
+            )
+            assert "request refused" in served.err and served.out == ""
             quorum.lead(3)
             quorum.write(1)
             ready = await served.ready()
