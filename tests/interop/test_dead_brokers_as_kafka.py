@@ -76,7 +76,7 @@ def under_kwire(directory: Path) -> Iterator[tuple[Cluster, Callable[[], int]]]:
     """The same under kwire's controller."""
     properties = {**_SESSION, "management.listener": "127.0.0.1:0"}
     with (
-        own_quorum(1, properties=properties) as own,
+        own_quorum(1, formatted=True, properties=properties) as own,
         real_brokers(own, 2, properties=_BROKERS, directory=directory) as brokers,
     ):
         yield brokers, lambda: _offline_by_prometheus(own.nodes[0])
