@@ -175,6 +175,22 @@ Exit status: 1 where the rescue is refused, or failed.""",
     is_flag=True,
     help="Write although the loss of committed records cannot be excluded.",
 )
+@click.option(
+    "--snapshot",
+    is_flag=True,
+    help="Write a snapshot of the state in place of the log: a damaged one, or to drop records.",
+)
+@click.option(
+    "--drop-controllers",
+    is_flag=True,
+    help="With --snapshot: without the registrations of controllers that are no voters any more.",
+)
+@click.option(
+    "--cut-at",
+    type=click.IntRange(min=0),
+    metavar="OFFSET",
+    help="With --snapshot: without the records from this offset on.",
+)
 @click.option("--yes", is_flag=True, help="Write. Without it the command says what it would do.")
 @click.option(
     "--no-ask", is_flag=True, help="Do not ask the controllers whether there is a leader."
@@ -189,6 +205,9 @@ def write(
     listener: str | None,
     epoch: int | None,
     accept_loss: bool,
+    snapshot: bool,
+    drop_controllers: bool,
+    cut_at: int | None,
     yes: bool,
     no_ask: bool,
     config: Path | None,
@@ -204,11 +223,27 @@ def write(
     """
     from gateway.cli.rescue_write import Asked, complete_interrupted, job_json, prepare, run
 
+    if not snapshot and (drop_controllers or cut_at is not None):
+        raise click.UsageError("--drop-controllers and --cut-at need --snapshot")
     if yes:
         for one in complete_interrupted(targets):
             note(f"{one}: completed a rescue that was interrupted")
     security = None if no_ask else client_security(config)
-    job = prepare(Asked(source, targets, voters, others, listener, epoch, accept_loss, security))
+    job = prepare(
+        Asked(
+            source,
+            targets,
+            voters,
+            others,
+            listener,
+            epoch,
+            accept_loss,
+            snapshot,
+            drop_controllers,
+            cut_at,
+            security,
+        )
+    )
     if yes and job.plan is not None:
         run(job)
     is_written = yes and job.plan is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gateway.cli.state import path_text
 from gateway.log.releases import release_of
 from gateway.quorum.voter_set import VoterSet
 from gateway.rescue.copies import Copy
@@ -232,6 +233,16 @@ def _role(copy: Copy, copies: Sequence[Copy], verdict: Judgement) -> str:
     return role_of(copy, voters, static_voters(copies), verdict.best)
 
 
+def _changes(job: Job) -> Iterator[str]:
+    if job.dropped:
+        kinds = ", ".join(f"{count} {name}" for name, count in sorted(job.dropped.items()))
+        yield f"  dropped records: {kinds}"
+    if not job.changes:
+        yield "  the state of the cluster does not change"
+    for one in job.changes:
+        yield f"  the state changes: {one.change} {path_text(one.place)}"
+
+
 def job_lines(job: Job, is_written: bool) -> Iterator[str]:
     """Yield what a rescue does or did, why, and what is to be done next."""
     if job.is_done:
@@ -248,13 +259,15 @@ def job_lines(job: Job, is_written: bool) -> Iterator[str]:
         f"  epoch {plan.epoch}: {job.verdict.epoch_seen} is the highest that a copy has seen; the"
         " first leader gets the one after it"
     )
-    if plan.is_static:
+    if job.asked.snapshot:
+        yield f"  a snapshot of the state before offset {plan.end_offset}, in place of the log"
+    elif plan.is_static:
         yield "  no record: kraft.version is 0, so that the configuration names the voters"
     else:
         named = ", ".join(f"{one.id}@{_endpoints(one.endpoints)}" for one in plan.voters)
         size = len(plan.batch)
         yield f"  one record at offset {plan.end_offset - 1}, {size} bytes: voters {named}"
-    yield "  the state of the cluster does not change"
+    yield from _changes(job)
     loss = job.verdict.loss
     if loss is not None and loss.is_excluded:
         yield f"  nothing can be missing: {loss.reason}"

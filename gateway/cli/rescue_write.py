@@ -5,8 +5,9 @@ The decisions are ``gateway.rescue``'s. It parses no options.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,20 +15,32 @@ import click
 
 from gateway.address import Address
 from gateway.cli.rescue_view import verdict_json, voters_json
+from gateway.cli.state import path_text
 from gateway.log import meta_properties
 from gateway.log.directory_lock import FILE_NAME as LOCK
 from gateway.log.directory_lock import DirectoryLock
 from gateway.log.errors import LogError
+from gateway.log.listing import list_directory
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from gateway.rescue.copies import Copy
 from gateway.rescue.next_steps import next_steps
 from gateway.rescue.plan import Plan, is_rescued, new_directory_id, new_meta, plan_rescue
+from gateway.rescue.plan_snapshot import plan_snapshot
 from gateway.rescue.read_copy import partition_directory, read_copy
 from gateway.rescue.refusals import Request, Target, refusals
 from gateway.rescue.verdict import Judgement, judge
 from gateway.rescue.write import backup_of, finish, is_interrupted, journal_of, write_rescue
 from gateway.security.client_properties import ClientSecurity
 from gateway.version import installed_version
+from kwire.cluster.difference import Change, difference
+from kwire.cluster.levels import unknown_level
+from kwire.errors import DecodeError
+from kwire.metadata_log.at import At
+from kwire.metadata_log.errors import MetadataLogError
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.reader import read_log_file
+from kwire.metadata_log.state import load_state
+from kwire.records import decode_metadata_record
 from kwire.uuid import ZERO_UUID, Uuid
 
 _ASK_S: Final = 5.0
@@ -55,6 +68,9 @@ class Asked:
     listener: str | None
     epoch: int | None
     accept_loss: bool
+    snapshot: bool
+    drop_controllers: bool
+    cut_at: int | None
     #: How to connect to controllers; None: they are not asked.
     security: ClientSecurity | None
 
@@ -72,6 +88,10 @@ class Job:
     refusals: tuple[str, ...]
     is_done: bool
     plan: Plan | None
+    #: The difference between the source's state and the rescued one, secrets hidden; and how many
+    #: records of each type are dropped.
+    changes: tuple[Change, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def steps(self) -> list[str]:
         """The steps that follow the write."""
@@ -110,14 +130,20 @@ def prepare(asked: Asked) -> Job:
         epoch,
         asked.accept_loss,
         None if is_done else _leader(asked, source, voters),
+        asked.snapshot,
+        asked.cut_at,
     )
     found = (
         ()
         if is_done
         else (*_interrupted(asked), *refusals(request, verdict), *_locked(asked.targets))
     )
-    plan = None if found or is_done else plan_rescue(source, voters, epoch)
-    return Job(asked, source, verdict, epoch, voters, targets, tuple(found), is_done, plan)
+    job = Job(asked, source, verdict, epoch, voters, targets, tuple(found), is_done, None)
+    if found or is_done:
+        return job
+    if not asked.snapshot:
+        return replace(job, plan=plan_rescue(source, voters, epoch))
+    return planned_by_snapshot(job)
 
 
 def run(job: Job) -> list[Path]:
@@ -159,6 +185,8 @@ def job_json(job: Job, *, written: bool) -> dict[str, Any]:
         "epoch": job.epoch,
         "epochSeen": job.verdict.epoch_seen,
         "endOffset": None if job.plan is None else job.plan.end_offset,
+        "changes": [f"{one.change} {path_text(one.place)}" for one in job.changes],
+        "dropped": dict(job.dropped),
         "appended": None if job.plan is None else job.plan.batch.hex(),
         "voters": voters_json(job.voters),
         "targets": [
@@ -174,6 +202,53 @@ def job_json(job: Job, *, written: bool) -> dict[str, Any]:
         "verdict": verdict_json(job.verdict),
         "steps": job.steps(),
     }
+
+
+def planned_by_snapshot(job: Job) -> Job:
+    """Return the job with the plan of a snapshot, or with the reason why there can be none."""
+    source, asked = job.source, job.asked
+    end = source.end.end_offset if asked.cut_at is None else asked.cut_at
+    try:
+        state = load_state([asked.source], At(offset=end))
+        whole = load_state([asked.source], At(offset=source.end.end_offset))
+        dropped = _dropped(asked.source, end, source.end.end_offset)
+    except MetadataLogError as error:
+        return replace(job, refusals=(f"the state cannot be built: {error.reason}",))
+    except DecodeError as error:
+        return replace(job, refusals=(f"a record cannot be read: {error}",))
+    if (level := unknown_level(state.image.features)) is not None:
+        return replace(job, refusals=(f"{level}: a snapshot would lose what it does not know",))
+    plan = plan_snapshot(
+        source,
+        state.image,
+        job.voters,
+        job.epoch,
+        end_offset=end,
+        timestamp=state.timestamp,
+        drop_controllers=asked.drop_controllers,
+    )
+    if asked.drop_controllers:
+        kept = state.image.controllers.items()
+        state.image.controllers = {id: one for id, one in kept if id in job.voters}
+    changes = [one.without_secrets() for one in difference(whole.image, state.image)]
+    return replace(job, plan=plan, changes=tuple(changes), dropped=dropped)
+
+
+def _dropped(source: Path, start: int, end: int) -> dict[str, int]:
+    """Count the records from ``start`` to ``end`` by type. Raises DecodeError."""
+    directory = partition_directory(source)
+    found: Counter[str] = Counter()
+    if directory is None or start >= end:
+        return {}
+    for base, _ in list_directory(str(directory)).segments:
+        for header, records in read_log_file(directory / segment_name(base)):
+            for record in records:
+                if record.offset >= start and not header.is_control:
+                    found[decode_metadata_record(record.value or b"")[0]] += 1
+            # Here, because what follows may be damaged.
+            if header.next_offset >= end:
+                return dict(found)
+    return dict(found)
 
 
 # --- parts
@@ -280,5 +355,9 @@ def _facts(job: Job, target: Target) -> dict[str, Any]:
         "sourceEpoch": job.source.end.epoch,
         "voters": voters_json(job.voters),
         "acceptLoss": job.asked.accept_loss,
+        "snapshot": job.asked.snapshot,
+        "dropControllers": job.asked.drop_controllers,
+        "cutAt": job.asked.cut_at,
+        "dropped": dict(job.dropped),
         "verdict": verdict_json(job.verdict),
     }

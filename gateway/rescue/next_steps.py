@@ -99,10 +99,10 @@ def _more_voters(plan: Plan, source: Copy) -> Iterator[str]:
 def _ghosts(plan: Plan, source: Copy) -> Iterator[str]:
     registered = source.contents.controller_ids if source.contents else ()
     ghosts = [str(one) for one in registered if one not in plan.voters]
-    if ghosts:
+    if ghosts and not plan.drops_controllers:
         yield (
             f"controllers {', '.join(ghosts)} stay registered: one that does not come back may"
-            " block an upgrade of a feature"
+            " block an upgrade of a feature, and --snapshot --drop-controllers leaves them out"
         )
 
 

@@ -50,6 +50,7 @@ class Plan:
     is_static: bool
     batch: bytes
     files: tuple[PlannedFile, ...]
+    drops_controllers: bool = False
 
 
 def plan_rescue(source: Copy, voters: VoterSet, epoch: int) -> Plan:
@@ -62,7 +63,7 @@ def plan_rescue(source: Copy, voters: VoterSet, epoch: int) -> Plan:
         *(PlannedFile(one.file_name, None) for one in source.snapshots),
         PlannedFile(BOOTSTRAP_SNAPSHOT.file_name, None),
         *_segments(source, batch),
-        PlannedFile(quorum_state.FILE_NAME, 0, _election(voters, epoch, is_static)),
+        PlannedFile(quorum_state.FILE_NAME, 0, election_bytes(voters, epoch, is_static)),
         PlannedFile(
             partition_metadata.FILE_NAME, 0, partition_metadata.format_topic_id(METADATA_TOPIC_ID)
         ),
@@ -125,7 +126,8 @@ def _segments(source: Copy, batch: bytes) -> list[PlannedFile]:
     ]
 
 
-def _election(voters: VoterSet, epoch: int, is_static: bool) -> bytes:
+def election_bytes(voters: VoterSet, epoch: int, is_static: bool) -> bytes:
+    """Return ``quorum-state`` at ``epoch`` without a leader and a vote."""
     state = QuorumStateData(leader_id=-1, leader_epoch=epoch, voted_id=-1)
     if is_static:
         state.current_voters = [StaticVoter(voter_id=one.id) for one in voters]

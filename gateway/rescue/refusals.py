@@ -38,6 +38,9 @@ class Request:
     epoch: int
     accept_loss: bool = False
     leader: str | None = None
+    by_snapshot: bool = False
+    #: Drop the records from this offset on.
+    cut_at: int | None = None
 
 
 def refusals(asked: Request, verdict: Judgement) -> list[str]:
@@ -57,12 +60,15 @@ def _source(asked: Request, verdict: Judgement) -> Iterator[str]:
     if source.is_empty:
         yield f"{source.where} has no record: there is nothing to rescue from it"
         return
-    if source.is_snapshot:
-        yield f"{source.where} is a snapshot file: give the directory of a log"
-    for one in source.damage:
+    if source.is_snapshot and not asked.by_snapshot:
+        yield f"{source.where} is a snapshot file: give the directory of a log, or --snapshot"
+    yield from _cut(asked)
+    # A snapshot holds what lies before the damage; the rest is a loss that has to be accepted.
+    for one in () if asked.by_snapshot and asked.accept_loss else source.damage:
         yield (
             f"{source.where} is damaged: {one}; use a copy that is whole, and do not let Kafka"
-            " start on this one, because it would cut it silently"
+            " start on this one, because it would cut it silently; if there is no other, --snapshot"
+            f" --accept-loss goes on with what lies before offset {source.end.end_offset}"
         )
     better = max(asked.copies, key=lambda one: one.end)
     if is_ahead(better.end, source.end):
@@ -77,6 +83,22 @@ def _source(asked: Request, verdict: Judgement) -> Iterator[str]:
             f"a loss of committed records from offset {loss.from_offset} on cannot be excluded:"
             f" {loss.reason}; give every copy at hand with --copy, and --accept-loss if there is"
             " no other"
+        )
+
+
+def _cut(asked: Request) -> Iterator[str]:
+    cut, source = asked.cut_at, asked.source
+    if cut is None:
+        return
+    if not source.start_offset <= cut <= source.end.end_offset:
+        yield (
+            f"--cut-at {cut}: {source.where} has the states from offset {source.start_offset} to"
+            f" {source.end.end_offset}"
+        )
+    elif cut < source.end.end_offset and not asked.accept_loss:
+        yield (
+            f"--cut-at {cut} drops the records {cut} to {source.end.end_offset - 1}: that is a"
+            " loss, which --accept-loss accepts"
         )
 
 

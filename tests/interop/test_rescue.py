@@ -99,7 +99,10 @@ def test_the_survivor_of_three_controllers_leads_again(cluster: Cluster) -> None
     serves_again(cluster)
 
 
-def test_all_controllers_lost_come_back_from_a_brokers_copy(cluster: Cluster) -> None:
+@pytest.mark.parametrize("how", [(), ("--snapshot", "--drop-controllers")], ids=["log", "snapshot"])
+def test_all_controllers_lost_come_back_from_a_brokers_copy(
+    cluster: Cluster, how: tuple[str, ...]
+) -> None:
     """The first controller is written anew into an empty directory, as the only voter."""
     controllers = [one for one in cluster.nodes if one.is_controller()]
     brokers = [one for one in cluster.nodes if one.is_broker()]
@@ -111,7 +114,7 @@ def test_all_controllers_lost_come_back_from_a_brokers_copy(cluster: Cluster) ->
         "write", "--from", verdict["best"], "--to", new.log_dir,
         "--voter", f"{new.node_id}@{new.controller_address}",
         *(word for one in brokers for word in ("--copy", one.log_dir)),
-        "--accept-loss", "--yes",
+        "--accept-loss", "--yes", *how,
     )  # fmt: skip
     assert found["written"], found
     write_properties(cluster.shape, new, cluster.nodes)

@@ -192,6 +192,82 @@ def test_a_dry_run_over_an_interrupted_rescue_says_how_to_complete_it(node: Path
     assert inspected(node)[0] == 0
 
 
+# --- write --snapshot
+# ---------------------------------------------------------------------------
+
+
+def test_a_snapshot_replaces_the_log_and_has_the_state_and_the_voters(node: Path) -> None:
+    arguments = ("--from", node, "--to", node, "--voter", "1@new:9093", "--snapshot", "--yes")
+    status, found = written(*arguments)
+    assert status == 0 and found["changes"] == [] and found["dropped"] == {}
+    names = {one.name for one in (node / "__cluster_metadata-0").iterdir()}
+    end = found["endOffset"]
+    assert names == {f"{end:020d}-0000001003.checkpoint", "quorum-state", "partition.metadata"}
+    _, inside = inspected(node)
+    [copy] = inside["copies"]
+    assert (copy["startOffset"], copy["endOffset"], copy["epoch"]) == (end, end, 1003)
+    assert copy["voters"][0]["endpoints"] == ["CONTROLLER://new:9093"]
+    status, found = checked(node, "--from", SAMPLE)
+    assert status == 0 and found["ledEpoch"] == 1004
+    assert written(*arguments)[1]["done"]
+
+
+def test_a_damaged_log_goes_on_with_what_lies_before_the_damage(node: Path) -> None:
+    data = bytearray((node / LOG).read_bytes())
+    data[len(data) // 2 + 500] ^= 1
+    (node / LOG).write_bytes(data)
+    arguments = ("--from", node, "--to", node, "--voter", "1@new:9093")
+    status, found = written(*arguments, "--accept-loss")
+    assert status == 1 and "--snapshot --accept-loss goes on" in found["refusals"][0]
+    assert written(*arguments, "--snapshot")[0] == 1
+    status, found = written(*arguments, "--snapshot", "--accept-loss", "--yes")
+    assert status == 0 and found["written"]
+    assert checked(node)[0] == 0
+
+
+def test_records_from_an_offset_on_are_dropped_counted_and_shown(node: Path) -> None:
+    end = inspected(node)[1]["copies"][0]["endOffset"]
+    arguments = ("--from", node, "--to", node, "--voter", "1@new:9093", "--snapshot")
+    status, found = written(*arguments, "--cut-at", 200)
+    assert status == 1 and f"drops the records 200 to {end - 1}" in found["refusals"][0]
+    status, found = written(*arguments, "--cut-at", 200, "--accept-loss")
+    assert status == 0 and found["endOffset"] == 200
+    assert sum(found["dropped"].values()) > 100 and found["changes"]
+    text = run("write", *arguments, "--cut-at", 200, "--accept-loss", "--no-ask", "-o", "text")
+    assert "dropped records:" in text.stdout and "the state changes:" in text.stdout
+    assert written(*arguments, "--cut-at", end + 1)[0] == 1
+
+
+@needs_shared
+def test_registrations_of_lost_controllers_are_dropped(logs: Any, tmp_path: Path) -> None:
+    survivor = Path(shutil.copytree(logs("p-quorum-short") / "nodes" / "2", tmp_path / "two"))
+    arguments = ("--from", survivor, "--to", survivor, "--voter", "2@new:9093", "--accept-loss")
+    status, found = written(*arguments, "--snapshot", "--drop-controllers", "--yes")
+    assert status == 0
+    assert found["changes"] and all(
+        "ontroller" in one and one.startswith("removed") for one in found["changes"]
+    )
+    assert not any("stay registered" in one for one in found["steps"])
+    assert checked(survivor)[0] == 0
+
+
+@needs_shared
+def test_a_snapshot_file_alone_is_enough(logs: Any, tmp_path: Path) -> None:
+    node = Path(shutil.copytree(logs("p-quorum-short") / "nodes" / "2", tmp_path / "two"))
+    source = max((node / "__cluster_metadata-0").glob("*.checkpoint"))
+    shutil.move(source, source := tmp_path / source.name)
+    shutil.rmtree(node / "__cluster_metadata-0")
+    arguments = ("--from", source, "--to", node, "--voter", "2@new:9093", "--accept-loss")
+    assert "is a snapshot file" in written(*arguments)[1]["refusals"][0]
+    status, _ = written(*arguments, "--snapshot", "--yes")
+    assert status == 0 and checked(node, "--from", source)[0] == 0
+
+
+def test_options_of_a_snapshot_need_it(node: Path) -> None:
+    result = run("write", "--from", node, "--to", node, "--voter", "1@h:1", "--cut-at", 5)
+    assert result.exit_code == 2 and "need --snapshot" in result.output
+
+
 # --- check
 # ---------------------------------------------------------------------------
 
