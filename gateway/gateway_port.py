@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         FetchPurgatory,
         Groups,
         Partition,
+        Partitions,
         Quorum,
         RaftPeers,
     )
@@ -29,7 +30,11 @@ class Gateway(Protocol):
     @property
     def node_id(self) -> int: ...
     @property
-    def partition(self) -> Partition: ...
+    def partition(self) -> Partition:
+        """The metadata partition."""
+
+    @property
+    def partitions(self) -> Partitions: ...
     @property
     def quorum(self) -> Quorum | None:
         """None where the partition comes from files: then this node is the whole cluster."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kwire.cluster.image import Image
     from kwire.message import Message
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
+    from kwire.protocol import ErrorCode
 
 _Answer = TypeVar("_Answer", contravariant=True)
 
@@ -108,7 +109,9 @@ class State(enum.Enum):
 
 
 class Partition(Protocol):
-    """The metadata partition. All methods run on the event loop and do bounded work."""
+    """A partition that this node leads. All methods run on the event loop and do bounded work.
+    Partitions are compared by identity.
+    """
 
     @property
     def state(self) -> State: ...
@@ -171,6 +174,17 @@ class Partition(Protocol):
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` on the event loop whenever the high watermark or log start moves;
         returns the unsubscriber.
+        """
+        ...
+
+
+class Partitions(Protocol):
+    """The partitions of all topics, as clients of this node may use them (``ReplicaManager``)."""
+
+    def find(self, topic: str | Uuid, index: int) -> Partition | ErrorCode:
+        """Return a partition that this node leads, by the name or the id of its topic; or the error
+        for the client: NOT_LEADER_OR_FOLLOWER if another node leads it, else
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
         ...
 

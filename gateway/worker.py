@@ -47,10 +47,12 @@ from gateway.server.workers.messages import (
 from gateway.server.workers.node_link import NodeLink
 from gateway.server.workers.of_node import limits_of_worker
 from gateway.server.workers.worker_counts import counts_of
+from gateway.sources.served_partitions import served_partitions
 
 if TYPE_CHECKING:
     from gateway.groups.events import Event, Result
     from gateway.ports import Completable
+    from gateway.sources.served_partitions import ServedPartitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,10 @@ class WorkerServices:
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     views: ViewTopics | None = None
     relay: None = None  # observers connect to the node's own listener for them
+    partitions: ServedPartitions = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "partitions", served_partitions(self))
 
     @property
     def node_id(self) -> int:

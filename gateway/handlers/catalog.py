@@ -1,29 +1,19 @@
-"""Finds topics by name and by id, and their partitions: metadata log, audit topic, view topics,
-created topics.
+"""Finds topics by name and by id: metadata log, audit topic, view topics, created topics.
 
-Topics can be created if this node belongs to a quorum of kwire. Clients see their metadata, but the
-server stores no records for them, so their partitions are empty. It knows no request.
+Topics can be created if this node belongs to a quorum of kwire. It knows no request, and no
+records: ``gateway.ports.Partitions`` finds those. Kafka's counterpart is ``MetadataCache``.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.ports import (
-    AUDIT_TOPIC,
-    AUDIT_TOPIC_ID,
-    PARTITION,
-    OffsetAt,
-    OffsetOutOfRange,
-    Partition,
-    Read,
-    State,
-)
+from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID, PARTITION
 from gateway.view_topics import VIEW_NAMES, VIEW_TOPICS
 from kwire.messages.partition_record import PartitionRecord
-from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 
 if TYPE_CHECKING:
@@ -172,69 +162,3 @@ def topic_with_id(topic_id: Uuid, context: Context) -> Topic | None:
 def has_partition(topic: Topic, index: int) -> bool:
     """Whether the topic has a partition of that number."""
     return index == PARTITION if topic.partitions is None else index in topic.partitions
-
-
-def log_of(topic: Topic, index: int, context: Context) -> Partition | ErrorCode:
-    """Return the log of a partition on this node, or the error for the client.
-
-    It is UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if another node leads it.
-    """
-    if not has_partition(topic, index):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic.topic_id in VIEW_NAMES:
-        assert context.gateway.views is not None, "a view topic without views"
-        return context.gateway.views.partition(topic.name)
-    if topic.partitions is None:
-        return context.gateway.partition
-    record = topic.partitions[index]
-    if record.leader != context.gateway.node_id:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if topic.topic_id == AUDIT_TOPIC_ID:
-        assert context.gateway.audit is not None, "an audit topic without an audit log"
-        return context.gateway.audit.partition
-    return EmptyLog(record.leader_epoch)
-
-
-class EmptyLog:
-    """``gateway.ports.Partition`` of a created topic: it begins and ends at offset 0."""
-
-    state: Final = State.READY
-    cluster_id: Final = ""
-    log_start_offset: Final = 0
-    high_watermark: Final = 0
-    size_bytes: Final = 0
-    log_dir: Final = ""
-
-    def __init__(self, leader_epoch: int) -> None:
-        self.leader_epoch: Final = leader_epoch
-
-    def read(self, offset: int, max_bytes: int) -> Read:
-        """Return no records. Raises OffsetOutOfRange for any offset but the end."""
-        self.bytes_available(offset, 0)
-        return Read((), 0, lambda: None)
-
-    def bytes_available(self, offset: int, limit: int) -> int:
-        """Return 0. Raises OffsetOutOfRange for any offset but the end."""
-        if offset:
-            raise OffsetOutOfRange(f"offset {offset} is not in a log that is empty")
-        return 0
-
-    def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
-        """Return None: there are no records."""
-        return None
-
-    def max_timestamp(self) -> OffsetAt | None:
-        """Return None: there are no records."""
-        return None
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (-1, -1): there are no records."""
-        return -1, -1
-
-    def epoch_at(self, offset: int) -> int:
-        """Return -1: there are no records."""
-        return -1
-
-    def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Never call the callback: the log does not advance."""
-        return lambda: None

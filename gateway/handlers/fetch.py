@@ -12,13 +12,12 @@ import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.handlers.access import Operation, may
-from gateway.handlers.catalog import Topic, log_of, topic_named, topic_with_id
+from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.topic import end_of_epoch, partition_fault
 from gateway.ports import FileRecords, OffsetOutOfRange, Partition
 from gateway.slices import run
 from gateway.streamed import WHOLE_MAX
-from gateway.view_topics import VIEW_NAMES
 from kwire.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -66,7 +65,6 @@ class _Wanted(NamedTuple):
     leader_epoch: int
     last_fetched_epoch: int
     log: Partition | ErrorCode
-    on_demand: bool  #: a read below the high watermark may be empty, as that of a view
 
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingResponse | Work:
@@ -134,7 +132,7 @@ class _Fetch:
             found = _found(topic, self._context)
             for partition in topic.partitions:
                 log = (
-                    log_of(found, partition.partition, self._context)
+                    self._context.gateway.partitions.find(found.topic_id, partition.partition)
                     if isinstance(found, Topic)
                     else found
                 )
@@ -147,7 +145,6 @@ class _Fetch:
                     partition.current_leader_epoch,
                     partition.last_fetched_epoch,
                     log,
-                    isinstance(found, Topic) and found.topic_id in VIEW_NAMES,
                 )
                 yield
         self._wanted = list(wanted.values())
@@ -201,8 +198,6 @@ class _Fetch:
             return True
         # More than the limit of the partition is never sent, so a wait for more would never end.
         enough = max(1, min(self._bytes_min, wanted.max_bytes))
-        if enough == 1 and wanted.fetch_offset < log.high_watermark and not wanted.on_demand:
-            return True  # a short way for fetch.min.bytes=1, the default: any batch is enough
         try:
             return (
                 log.bytes_available(wanted.fetch_offset, enough) >= enough

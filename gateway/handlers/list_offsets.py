@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers import list_offsets_old
 from gateway.handlers.access import Operation, may
-from gateway.handlers.catalog import log_of, topic_named
 from gateway.handlers.topic import epoch_fault
 from gateway.ports import OffsetAt, State
 from gateway.streamed import Streamed, filled, respond
@@ -119,12 +118,7 @@ def _log(name: str, asked: ListOffsetsPartition, context: Context) -> Partition 
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if asked.timestamp < 0 and context.version < _SINCE.get(asked.timestamp, VERSIONS.stop):
         return ErrorCode.UNSUPPORTED_VERSION
-    topic = topic_named(name, context)
-    log = (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None
-        else log_of(topic, asked.partition_index, context)
-    )
+    log = context.gateway.partitions.find(name, asked.partition_index)
     if isinstance(log, ErrorCode):
         return log
     if log.state is State.LOADING:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
-from gateway.handlers.catalog import log_of, topic_named
 from gateway.ports import State
 from gateway.streamed import Streamed, filled, respond
 from kwire.messages.old.list_offsets_response import (
@@ -67,12 +66,7 @@ def _answer(
 def _log(name: str, asked: ListOffsetsPartition, context: Context) -> Partition | ErrorCode:
     if not may(context, Operation.DESCRIBE, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    topic = topic_named(name, context)
-    log = (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None
-        else log_of(topic, asked.partition_index, context)
-    )
+    log = context.gateway.partitions.find(name, asked.partition_index)
     return (
         log
         if isinstance(log, ErrorCode) or log.state is not State.LOADING

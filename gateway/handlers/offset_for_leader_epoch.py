@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
-from gateway.handlers.catalog import log_of, topic_named
 from gateway.handlers.topic import end_of_epoch, partition_fault
 from gateway.streamed import filled, respond
 from kwire.messages.offset_for_leader_epoch_response import (
@@ -60,9 +59,4 @@ def _answer(topic: str, asked: OffsetForLeaderPartition, context: Context) -> Ep
 def _log(topic: str, asked: OffsetForLeaderPartition, context: Context) -> Partition | ErrorCode:
     if not may(context, Operation.DESCRIBE, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    found = topic_named(topic, context)
-    return (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if found is None
-        else log_of(found, asked.partition, context)
-    )
+    return context.gateway.partitions.find(topic, asked.partition)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
-from gateway.handlers.catalog import log_of, topic_named
 from gateway.handlers.context import Handler
 from gateway.streamed import Streamed, filled, respond
 from kwire.messages.describe_producers_response import (
@@ -79,8 +78,7 @@ def _partition(name: str, index: int, context: Context) -> PartitionResponse:
         return PartitionResponse(
             partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
         )
-    topic = topic_named(name, context)
-    found = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else log_of(topic, index, context)
+    found = context.gateway.partitions.find(name, index)
     return PartitionResponse(
         partition_index=index, error_code=found if isinstance(found, ErrorCode) else ErrorCode.NONE
     )

@@ -13,20 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from gateway.handlers import controller_requests, fetch, voter_changes
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
-from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
-from gateway.view_topics import VIEW_NAMES, VIEW_TOPICS
-from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey
-from kwire.uuid import METADATA_TOPIC_ID
+from gateway.handlers.work import Work, in_slices
+from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.gateway_port import Gateway
     from gateway.handlers.context import Context, Handler, Peer
-    from kwire.messages.fetch_request import FetchRequest, FetchTopic
+    from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+    from kwire.messages.fetch_response import FetchResponse
 
 
 class Node(Protocol):
@@ -98,37 +97,30 @@ def _caught_up_beyond_the_end(
     """
 
     def handle_fetch(request: FetchRequest, context: Context) -> Any:
-        if request.session_epoch in fetch.FULL and _is_beyond_the_end(request, context.gateway):
-            request.max_wait_ms = 0  # it has waited, and the client fetches again
-            return _later(handle, request, context, node)
-        return handle(request, context)
+        if request.session_epoch not in fetch.FULL:
+            return handle(request, context)
+        size = sum(len(topic.partitions) for topic in request.topics)
+        return in_slices(_work_on(handle, request, context, node), size)
 
     return handle_fetch
 
 
-def _is_beyond_the_end(request: FetchRequest, gateway: Gateway) -> bool:
-    """Whether an offset is above the high watermark of its log, as far as this process knows."""
-    return any(
-        partition.fetch_offset > end
-        for topic in request.topics
-        if (end := _high_watermark(topic, gateway)) is not None
-        for partition in topic.partitions
-    )
+def _work_on(
+    handle: Callable[[Any, Context], Any], request: FetchRequest, context: Context, node: Node
+) -> Work:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if _is_beyond_the_end(topic, partition, context.gateway):
+                request.max_wait_ms = 0  # it has waited, and the client fetches again
+                return _later(handle, request, context, node)
+            yield None
+    return cast("FetchResponse | PendingResponse | Work", handle(request, context))
 
 
-def _high_watermark(topic: FetchTopic, gateway: Gateway) -> int | None:
-    """Return the high watermark of the topic's log; None for a topic without records on this
-    server.
-    """
-    if topic.topic_id == METADATA_TOPIC_ID or topic.topic == CLUSTER_METADATA_TOPIC:
-        return gateway.partition.high_watermark
-    is_audit = topic.topic_id == AUDIT_TOPIC_ID or topic.topic == AUDIT_TOPIC
-    if is_audit and gateway.audit is not None:
-        return gateway.audit.partition.high_watermark
-    view = VIEW_NAMES.get(topic.topic_id, topic.topic)
-    if view in VIEW_TOPICS and gateway.views is not None:
-        return gateway.views.partition(view).high_watermark
-    return None
+def _is_beyond_the_end(topic: FetchTopic, asked: FetchPartition, gateway: Gateway) -> bool:
+    """Whether the offset is above the high watermark of its log, as far as this process knows."""
+    log = gateway.partitions.find(topic.topic or topic.topic_id, asked.partition)
+    return not isinstance(log, ErrorCode) and asked.fetch_offset > log.high_watermark
 
 
 def _later(

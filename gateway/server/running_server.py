@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from gateway.handlers.topic_index import TopicIndex
+from gateway.sources.served_partitions import served_partitions
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from gateway.server.views.view_partition import ViewTopics
     from gateway.server.workers.worker_processes import WorkerProcesses
     from gateway.sources.log_partition import LogPartition
+    from gateway.sources.served_partitions import ServedPartitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,10 @@ class GatewayServices:
     endpoints: Mapping[str, Endpoint]
     views: ViewTopics | None
     topic_index: TopicIndex = field(default_factory=TopicIndex)
+    partitions: ServedPartitions = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "partitions", served_partitions(self))
 
     @property
     def node_id(self) -> int:

@@ -94,6 +94,8 @@ class LogPartition(abc.ABC):
 
     def bytes_available(self, offset: int, limit: int) -> int:
         """As in ``gateway.ports.Partition``."""
+        if limit == 1 and self.log_start_offset <= offset < self.high_watermark:
+            return limit  # a short way for fetch.min.bytes=1, the default: any batch is enough
         return log_reader.bytes_available(self.served, offset, limit)
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:

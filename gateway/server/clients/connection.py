@@ -36,6 +36,7 @@ from kwire.frame import FrameSplitter
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Peer
+    from gateway.handlers.work import Work
     from gateway.server.clients.listener_auth import ListenerAuth
     from gateway.server.response_scheduler import EncodedResponse
     from gateway.server.server_context import ServerContext
@@ -172,7 +173,7 @@ class Connection:
         """The client is proven from now on (``ConnectionCallbacks``)."""
         self._on_proof(self)
 
-    def deliver(self, response: Message | Streamed | EncodedResponse) -> None:
+    def deliver(self, response: Message | Streamed | Work | EncodedResponse) -> None:
         """Queue and send the pending response (``ConnectionCallbacks``).
 
         Called by the task that completes it, while this connection's task may sleep. Never raises:

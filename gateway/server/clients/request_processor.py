@@ -46,7 +46,7 @@ _WITH_RECORDS: Final = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
 class ConnectionCallbacks(Protocol):
     """The methods of a connection that its processor calls, or other tasks through it."""
 
-    def deliver(self, response: Message | Streamed | EncodedResponse) -> None:
+    def deliver(self, response: Message | Streamed | Work | EncodedResponse) -> None:
         """The pending response is complete. Must call :meth:`RequestProcessor.complete`."""
 
     def failed(self, error: Exception) -> None:
@@ -123,17 +123,21 @@ class RequestProcessor:
             self._server_context.turns.spent(trio.current_time() - began)
 
     def complete(
-        self, response: Message | Streamed | EncodedResponse, connection: ConnectionCallbacks
+        self, response: Message | Streamed | Work | EncodedResponse, connection: ConnectionCallbacks
     ) -> bool:
         """Queue the response of the pending request. True if it is for the caller to send it.
 
         False while the handler still runs (the connection sends when it has returned), and if the
-        response is long and has to be encoded in slices first. Raises EncodeError and FileTooShort.
+        response is long and has to be made or encoded in slices first. Raises EncodeError and
+        FileTooShort.
         """
         in_flight, pending = self._in_flight, self._pending
         assert in_flight is not None and pending is not None, "a response without a request"
         self._in_flight = self._pending = None
         self._server_context.purgatory.forget(pending)
+        if isinstance(response, WorkType):
+            self._work_on(in_flight, response, connection)
+            return False
         if not isinstance(response, EncodedResponse):
             response = _streamed_if_long(in_flight, response)
         if isinstance(response, Streamed):
@@ -232,7 +236,7 @@ class RequestProcessor:
                 self._asked_at = now
                 self._wait_for(in_flight, answer, connection)
                 return
-            answer = _streamed_if_long(in_flight, ready)
+            answer = ready if isinstance(ready, WorkType) else _streamed_if_long(in_flight, ready)
         if isinstance(answer, Streamed):
             self._asked_at = now
             self._stream(in_flight, answer, connection)

@@ -23,7 +23,7 @@ from gateway.handlers import (
     offset_for_leader_epoch,
     produce,
 )
-from gateway.handlers.catalog import audit_topic, has_partition, log_of, topic_named, topic_with_id
+from gateway.handlers.catalog import audit_topic, has_partition, topic_named, topic_with_id
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.produce import AUDIT
 from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
@@ -75,9 +75,6 @@ def test_topic_is_found_by_name_and_by_id(world: OwnWorld) -> None:
     assert topic is not None and topic == topic_with_id(AUDIT_TOPIC_ID, context) == audit_topic(
         context
     )
-    assert log_of(topic, 0, context) is world.audit.partition
-    assert log_of(topic, 1, context) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert log_of(topic, 2, context) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [has_partition(topic, index) for index in (0, 1, 2)] == [True, True, False]
 
 
@@ -92,14 +89,6 @@ def test_topic_does_not_exist_without_an_audit_log(world: OwnWorld, audit: Any) 
         is None
     )
     assert [topic.name for topic in world.ask(metadata, 12, topics=None).topics] == [LOG]
-
-
-def test_partitions_are_in_the_order_of_node_ids(world: OwnWorld) -> None:
-    world.audit.nodes = [2, NODE, OTHER]
-    topic = audit_topic(world.context(0))
-    assert topic is not None
-    assert log_of(topic, 0, world.context(0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert log_of(topic, 1, world.context(0)) is world.audit.partition
 
 
 @pytest.mark.parametrize("version", metadata.VERSIONS)

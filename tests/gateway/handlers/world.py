@@ -28,6 +28,7 @@ from gateway.ports import (
     State,
 )
 from gateway.server.streamed_encoder import StreamedEncoder
+from gateway.sources.served_partitions import ServedPartitions, served_partitions
 from gateway.streamed import Streamed
 from kwire.cluster.image import Image
 from kwire.messages.envelope_response import EnvelopeResponse
@@ -215,6 +216,10 @@ class World:
     raft: Any = None
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     relay: Any = None
+
+    @property
+    def partitions(self) -> ServedPartitions:
+        return served_partitions(self)
 
     def is_for_controllers(self, listener: str) -> bool:
         return listener == "CONTROLLER"

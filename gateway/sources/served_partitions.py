@@ -1,0 +1,118 @@
+"""Finds the partitions that this node serves, by the name or the id of their topic.
+
+These are the metadata log, the view topics, this node's partition of the audit topic, and those
+partitions of created topics that this node leads, which are empty. It decides about no client.
+Kafka's counterpart is ``ReplicaManager.getPartitionOrError``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID, PARTITION, Partition, State
+from gateway.sources.log_partition import EMPTY_LOG, LogPartition
+from gateway.view_topics import VIEW_TOPICS
+from kwire.protocol import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, ErrorCode
+
+if TYPE_CHECKING:
+    from gateway.gateway_port import Gateway
+    from gateway.log.problem import Problem
+    from gateway.ports import Audit, Quorum
+    from gateway.view_topics import Views
+    from kwire.uuid import Uuid
+
+_Found = Partition | ErrorCode
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class EmptyPartition(LogPartition):
+    """A partition of a created topic, which begins and ends at offset 0: the server stores no
+    records for it.
+    """
+
+    state: Final = State.READY
+    problems: Final[tuple[Problem, ...]] = ()
+
+    def __init__(self, leader_epoch: int) -> None:
+        super().__init__(cluster_id="", log_dir="")
+        self.served = replace(EMPTY_LOG, epoch=leader_epoch)
+
+
+#: One object for all partitions of an epoch: they do not differ, and a waiting Fetch of many of
+#: them is registered once.
+_empty: Final = functools.lru_cache(maxsize=1024)(EmptyPartition)
+
+
+class ServedPartitions:
+    """``gateway.ports.Partitions``. A topic that does not come from the image has a function that
+    finds its partitions by their index.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata_log: Partition,
+        *,
+        quorum: Quorum | None = None,
+        audit: Audit | None = None,
+        views: Views | None = None,
+    ) -> None:
+        """``quorum``: the node's own, whose image has the created topics."""
+        self._node_id = node_id
+        self._quorum = quorum
+        self._topics: dict[str | Uuid, Callable[[int], _Found]] = {}
+        self._add(CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, partial(_only, metadata_log))
+        if audit is not None:
+            self._add(AUDIT_TOPIC, AUDIT_TOPIC_ID, partial(_of_audit, audit, node_id))
+        for name, topic_id in VIEW_TOPICS.items() if views is not None else ():
+            self._add(name, topic_id, partial(_of_view, views, name))
+
+    def _add(self, name: str, topic_id: Uuid, find: Callable[[int], _Found]) -> None:
+        self._topics[name] = self._topics[topic_id] = find
+
+    def find(self, topic: str | Uuid, index: int) -> _Found:
+        """As in ``gateway.ports.Partitions``."""
+        find = self._topics.get(topic)
+        return self._created(topic, index) if find is None else find(index)
+
+    def _created(self, topic: str | Uuid, index: int) -> _Found:
+        if self._quorum is None:
+            return _UNKNOWN
+        image = self._quorum.image
+        topic_id = image.topic_ids.get(topic) if isinstance(topic, str) else topic
+        record = image.partitions.get(topic_id, {}).get(index) if topic_id is not None else None
+        if record is None:
+            return _UNKNOWN
+        if record.leader != self._node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return _empty(record.leader_epoch)
+
+
+def served_partitions(gateway: Gateway) -> ServedPartitions:
+    """Return the partitions of a node with these parts."""
+    return ServedPartitions(
+        gateway.node_id,
+        gateway.partition,
+        quorum=None if gateway.controller is None else gateway.quorum,
+        audit=gateway.audit,
+        views=gateway.views,
+    )
+
+
+def _only(partition: Partition, index: int) -> _Found:
+    return partition if index == PARTITION else _UNKNOWN
+
+
+def _of_view(views: Views, name: str, index: int) -> _Found:
+    return _only(views.partition(name), index) if views.available else _UNKNOWN
+
+
+def _of_audit(audit: Audit, node_id: int, index: int) -> _Found:
+    nodes = audit.nodes
+    if not 0 <= index < len(nodes):
+        return _UNKNOWN
+    return audit.partition if nodes[index] == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
