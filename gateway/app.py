@@ -64,7 +64,7 @@ async def serve(
     source = metadata_source(config)
     listener_auths = _listener_auths(config, source)
     with contextlib.ExitStack() as stack:
-        reports, purgatory = Reports(tracing=config.log_level == "debug"), Purgatory()
+        reports = Reports(tracing=config.log_level == "debug")
         bound_listeners = bind_listeners(config, shared=shared_listeners(config))
         for bound_listener in bound_listeners:
             stack.callback(bound_listener.sock.close)
@@ -80,18 +80,17 @@ async def serve(
         groups = GroupDriver(
             state_dir, settings_of(config), node_id=config.node_id, reports=reports
         )
-        views = view_topics_of(config, source.partition, reports, purgatory.advanced)
-        services = GatewayServices(config, source, groups, purgatory, endpoints, views)
+        views = view_topics_of(config, source.partition, reports)
+        services = GatewayServices(config, source, groups, endpoints, views)
         limits, dispatcher = limits_of_worker(config), _dispatcher(config, services)
         server_context = ServerContext(
-            limits, dispatcher, purgatory, reports, listener_auths=listener_auths
+            limits, dispatcher, Purgatory(), reports, listener_auths=listener_auths
         )
         workers = workers_of(services, server_context, bound_listeners)
-        ready = RunningServer(services, bound_listeners, management, reports, workers)
+        ready = RunningServer(
+            services, bound_listeners, management, reports, server_context.purgatory, workers
+        )
         stack.callback(ready.ended.set)
-        source.partition.on_advance(purgatory.advanced)
-        if services.audit is not None:
-            services.audit.partition.on_advance(purgatory.advanced)
         await _run(ready, groups, server_context, stop, task_status)
 
 

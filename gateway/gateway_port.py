@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         Authorizer,
         Controllers,
         Endpoint,
-        FetchPurgatory,
         Groups,
         Partition,
         Partitions,
@@ -68,8 +67,6 @@ class Gateway(Protocol):
 
     @property
     def authorizer(self) -> Authorizer: ...
-    @property
-    def fetch_purgatory(self) -> FetchPurgatory: ...
     @property
     def config(self) -> Config:
         """The configuration of this server."""

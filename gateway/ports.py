@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kwire.uuid import Uuid
 
@@ -217,20 +217,6 @@ class Completable(Protocol[_Answer]):
 
     def complete(self, response: _Answer, /) -> None:
         """Give the answer."""
-        ...
-
-
-class FetchPurgatory(Protocol):
-    """Keeps Fetch requests until the partition has advanced (``DelayedOperationPurgatory``)."""
-
-    def park(self, pending: PendingResponse, ready: Callable[[], Message | None]) -> None:
-        """Ask ``ready`` whenever the partition advances; a message it returns completes
-        ``pending``.
-        """
-        ...
-
-    def complete(self, pending: PendingResponse, answer: Callable[[], Any]) -> None:
-        """Complete ``pending`` with the result of ``answer``; an exception costs its connection."""
         ...
 
 

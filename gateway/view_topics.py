@@ -70,6 +70,6 @@ class Views(Protocol):
 
     def partition(self, topic: str) -> Partition:
         """The only partition of a view topic. It makes batches when they are read: a read below the
-        high watermark may be empty, and ``FetchPurgatory`` tries again when there are more.
+        high watermark may be empty, and the partition advances when there are more.
         """
         ...

@@ -73,7 +73,6 @@ class WorkerServices:
     config: Config
     node: FollowedNode
     takes_changes: bool
-    fetch_purgatory: Purgatory
     endpoints: Mapping[str, Endpoint]
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     views: ViewTopics | None = None
@@ -229,12 +228,9 @@ class _Worker:
             bound = [_inherited(*one) for one in start.listeners]
             for one in bound:
                 stack.callback(one.sock.close)
-            purgatory = Purgatory()
             endpoints = endpoints_of(config, bound)
-            views = view_topics_of(config, node.partition, self._reports, purgatory.advanced)
-            services = WorkerServices(
-                config, node, start.takes_changes, purgatory, endpoints, views=views
-            )
+            views = view_topics_of(config, node.partition, self._reports)
+            services = WorkerServices(config, node, start.takes_changes, endpoints, views=views)
             table = worker_handlers(self._node_link)
             dispatcher = Dispatcher(
                 table,
@@ -246,11 +242,8 @@ class _Worker:
                 config, lambda: node.image, lambda: node.partition.cluster_id
             )
             self._context = ServerContext(
-                config, dispatcher, purgatory, self._reports, listener_auths=auths
+                config, dispatcher, Purgatory(), self._reports, listener_auths=auths
             )
-            node.partition.on_advance(purgatory.advanced)
-            if node.audit is not None:
-                node.audit.partition.on_advance(purgatory.advanced)
             async with trio.open_nursery() as nursery:
                 await nursery.start(_follow, node)
                 if views is not None:

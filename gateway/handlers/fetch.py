@@ -100,11 +100,13 @@ def _answer(
     if request.max_wait_ms <= 0 or fetch.is_ready():
         return fetch.answer()
     wait_ms = min(request.max_wait_ms, WAIT_MAX_MS)
-    pending = PendingResponse(
-        deadline=context.now + wait_ms / 1000, expire=fetch.answer, keeps_request=False
+    return PendingResponse(
+        deadline=context.now + wait_ms / 1000,
+        expire=fetch.answer,
+        ready=fetch.answer_if_ready,
+        partitions=fetch.partitions,
+        keeps_request=False,
     )
-    context.gateway.fetch_purgatory.park(pending, fetch.answer_if_ready)
-    return pending
 
 
 class _Fetch:
@@ -148,6 +150,12 @@ class _Fetch:
                 )
                 yield
         self._wanted = list(wanted.values())
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """The partitions whose records the request may wait for, each once."""
+        logs = (wanted.log for wanted in self._wanted)
+        return tuple(dict.fromkeys(log for log in logs if not isinstance(log, ErrorCode)))
 
     @property
     def is_long(self) -> bool:

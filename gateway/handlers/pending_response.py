@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gateway.handlers.work import Work
+    from gateway.ports import Partition
     from gateway.streamed import Streamed
     from kwire.message import Message
 
@@ -14,14 +16,16 @@ class PendingResponse:
     """A response that is not ready (Kafka: ``DelayedOperation``). Its holder calls :meth:`complete`
     once; later calls are ignored.
 
-    If ``deadline`` (seconds on the clock of ``Context.now``, or None) passes first, the server
-    completes it with ``expire()``. ``cancelled`` becomes true when the connection closes: its
-    holder may drop it then. ``keeps_request``: the decoded request stays in memory until the
-    response, so the connection counts its bytes.
+    ``ready`` returns the response, or None while there is none. The server asks it again whenever
+    one of ``partitions`` advances. If ``deadline`` (seconds on the clock of ``Context.now``, or
+    None) passes first, the server completes the response with ``expire()``. ``cancelled`` becomes
+    true when the connection closes: its holder may drop it then. ``keeps_request``: the decoded
+    request stays in memory until the response, so the connection counts its bytes.
     """
 
     __slots__ = (
         "_deliver",
+        "_failed",
         "_response",
         "cancelled",
         "deadline",
@@ -29,6 +33,8 @@ class PendingResponse:
         "expire",
         "keeps_request",
         "on_cancel",
+        "partitions",
+        "ready",
     )
 
     def __init__(
@@ -36,18 +42,23 @@ class PendingResponse:
         *,
         deadline: float | None = None,
         expire: Callable[[], Message | Streamed] | None = None,
+        ready: Callable[[], Message | Streamed | Work | None] | None = None,
+        partitions: tuple[Partition, ...] = (),
         keeps_request: bool = True,
     ) -> None:
         self.keeps_request = keeps_request
         self.deadline = deadline
         self.expire = expire
+        self.ready = ready
+        self.partitions = partitions
         self.done = False
         self.cancelled = False
         self.on_cancel: Callable[[], None] | None = None
-        self._response: Message | Streamed | None = None
+        self._response: Message | Streamed | Work | None = None
         self._deliver: Callable[[Any], None] | None = None
+        self._failed: Callable[[Exception], None] | None = None
 
-    def complete(self, response: Message | Streamed) -> None:
+    def complete(self, response: Message | Streamed | Work) -> None:
         """Deliver the response: call the connection's callback before this returns."""
         if self.done or self.cancelled:
             return
@@ -59,18 +70,44 @@ class PendingResponse:
         else:
             deliver(response)
 
-    def take(self) -> Message | Streamed | None:
+    def try_complete(self) -> None:
+        """Complete this with the response of ``ready``, if there is one now."""
+        self._complete_with(self.ready)
+
+    def try_expire(self) -> None:
+        """Complete this with the response of ``expire``, if it has one: its time is over."""
+        self._complete_with(self.expire)
+
+    def _complete_with(self, answer: Callable[[], Message | Streamed | Work | None] | None) -> None:
+        if answer is None:
+            return
+        try:
+            response = answer()
+        except Exception as error:  # a bug of a handler costs its connection, not the server
+            self.ready = self.expire = None
+            if self._failed is None:
+                raise
+            self._failed(error)
+            return
+        if response is not None:
+            self.complete(response)
+
+    def take(self) -> Message | Streamed | Work | None:
         """For the connection: the response, if it is complete before :meth:`attach`."""
         response, self._response = self._response, None
         return response
 
-    def attach(self, deliver: Callable[[Any], None]) -> None:
-        """For the connection: call ``deliver`` with the response, at once if it is ready."""
+    def attach(
+        self, deliver: Callable[[Any], None], failed: Callable[[Exception], None] | None = None
+    ) -> None:
+        """For the connection: call ``deliver`` with the response, at once if it is ready; or
+        ``failed`` with an exception that ``ready`` or ``expire`` raises.
+        """
         if self._response is not None:
             response, self._response = self._response, None
             deliver(response)
         elif not self.done:
-            self._deliver = deliver
+            self._deliver, self._failed = deliver, failed
 
     def cancel(self) -> None:
         """For the connection: it has closed, and needs no response."""
@@ -85,4 +122,5 @@ class PendingResponse:
         """Drop the references to the request and the connection: the heap of deadlines keeps this
         object until its deadline.
         """
-        self.expire = self.on_cancel = self._deliver = None
+        self.ready = self.expire = self.on_cancel = self._deliver = self._failed = None
+        self.partitions = ()

@@ -127,11 +127,6 @@ def _later(
     handle: Callable[[Any, Context], Any], request: Any, context: Context, node: Node
 ) -> PendingResponse:
     """Return the response of ``handle``, which must not be a pending one, after catching up."""
-    pending = PendingResponse()
-
-    def answer() -> None:
-        if not pending.cancelled:
-            context.gateway.fetch_purgatory.complete(pending, lambda: handle(request, context))
-
-    node.catch_up(answer)
+    pending = PendingResponse(ready=lambda: handle(request, context))
+    node.catch_up(pending.try_complete)
     return pending

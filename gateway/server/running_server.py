@@ -43,7 +43,6 @@ class GatewayServices:
     config: Config
     source: MetadataSource
     groups: Groups
-    fetch_purgatory: Purgatory
     endpoints: Mapping[str, Endpoint]
     views: ViewTopics | None
     topic_index: TopicIndex = field(default_factory=TopicIndex)
@@ -119,6 +118,7 @@ class RunningServer:
     bound_listeners: Sequence[BoundListener]
     management: BoundListener | None
     reports: Reports
+    purgatory: Purgatory
     workers: WorkerProcesses | None = None
     ended: trio.Event = field(default_factory=trio.Event)
 

@@ -18,28 +18,14 @@ from gateway.sources import log_reader
 EMPTY_LOG: Final = LogView((), 0, 0, (), 0)
 
 
-class LogPartition(abc.ABC):
-    """Serves ``served``. A subclass replaces the chain with :meth:`serve`, on the event loop."""
+class Callbacks:
+    """Functions to call, in the order of subscription, whenever something moves."""
 
-    def __init__(self, *, cluster_id: str, log_dir: str) -> None:
-        self.cluster_id = cluster_id
-        self.log_dir = log_dir
-        self.served = EMPTY_LOG
+    def __init__(self) -> None:
         self._callbacks: list[Callable[[], None]] = []
 
-    def serve(self, view: LogView, *, notify: bool) -> None:
-        """Serve ``view`` from now on. ``notify``: run the callbacks of ``on_advance``, because
-        clients see a change.
-        """
-        self.served = view
-        if notify:
-            for callback in tuple(self._callbacks):
-                callback()
-
-    def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """As in ``gateway.ports.Partition``: call ``callback`` when clients see a change; return
-        the function that unsubscribes.
-        """
+    def add(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Subscribe ``callback``; return the function that unsubscribes."""
         self._callbacks.append(callback)
 
         def unsubscribe() -> None:
@@ -47,6 +33,34 @@ class LogPartition(abc.ABC):
                 self._callbacks.remove(callback)
 
         return unsubscribe
+
+    def __call__(self) -> None:
+        for callback in tuple(self._callbacks):
+            callback()
+
+
+class LogPartition(abc.ABC):
+    """Serves ``served``. A subclass replaces the chain with :meth:`serve`, on the event loop."""
+
+    def __init__(self, *, cluster_id: str, log_dir: str) -> None:
+        self.cluster_id = cluster_id
+        self.log_dir = log_dir
+        self.served = EMPTY_LOG
+        self._advanced = Callbacks()
+
+    def serve(self, view: LogView, *, notify: bool) -> None:
+        """Serve ``view`` from now on. ``notify``: run the callbacks of ``on_advance``, because
+        clients see a change.
+        """
+        self.served = view
+        if notify:
+            self._advanced()
+
+    def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """As in ``gateway.ports.Partition``: call ``callback`` when clients see a change; return
+        the function that unsubscribes.
+        """
+        return self._advanced.add(callback)
 
     @property
     @abc.abstractmethod

@@ -115,9 +115,9 @@ def test_waiting_fetch_is_completed_when_the_log_grows(tmp_path: Path) -> None:
         )
         async with await connect(ready.bound_listeners[0].port) as client:
             await client.send(request(1, 12, asked.encode(12)))
-            await until_async(lambda: ready.services.fetch_purgatory.parked == 1)
+            await until_async(lambda: ready.purgatory.parked == 1)
             await trio.sleep(0.2)
-            assert ready.services.fetch_purgatory.parked == 1
+            assert ready.purgatory.parked == 1
             with segment.open("ab") as file:
                 file.write(whole[-1])
             _, answer = await client.answer(1, 12)

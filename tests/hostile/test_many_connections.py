@@ -155,7 +155,7 @@ def test_thousand_parked_fetches_are_answered_at_their_deadlines(tmp_path: Path)
             ]
             for number, client in enumerate(clients):
                 await client.send(fetch(end, max_wait_ms=1000 * WAIT_S, correlation_id=number))
-            purgatory = target.ready.services.fetch_purgatory
+            purgatory = target.ready.purgatory
             await until_async(lambda: purgatory.parked == count, "all are parked")
             clock.jump(WAIT_S // 2)
             await target.assert_served(bystander)
@@ -174,12 +174,12 @@ def test_parked_fetches_end_with_their_connections(tmp_path: Path) -> None:
     async def main() -> None:
         async with attacked(tmp_path) as target, await target.connect() as bystander:
             end = await end_of(bystander)
-            fetch_purgatory = target.ready.services.fetch_purgatory
+            purgatory = target.ready.purgatory
             for _ in range(300):
                 async with await target.connect() as client:
                     await client.send(fetch(end, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1))
             await until_async(
-                lambda: fetch_purgatory.parked == 0 and not fetch_purgatory._waiting,
+                lambda: purgatory.parked == 0 and purgatory.waiting == 0,
                 "no fetch is parked",
             )
             await target.assert_served(bystander)

@@ -174,10 +174,8 @@ class Connection:
         self._on_proof(self)
 
     def deliver(self, response: Message | Streamed | Work | EncodedResponse) -> None:
-        """Queue and send the pending response (``ConnectionCallbacks``).
-
-        Called by the task that completes it, while this connection's task may sleep. Never raises:
-        a failure here must not reach the other task.
+        """Queue and send the pending response (``ConnectionCallbacks``). Never raises: the task
+        that completes it calls this, while this connection's task may sleep.
         """
         try:
             if self._processor.complete(response, self):

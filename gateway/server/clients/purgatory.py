@@ -1,8 +1,8 @@
-"""Completes pending responses at their deadlines, or when the partition advances.
+"""Completes pending responses at their deadlines, or when a partition that they wait for advances.
 
 It knows no sockets and no APIs. One task and one heap serve all of them, and a response that waits
 costs no time. Completing one calls the connection's callback directly, at a quarter of the cost of
-waking a task. Kafka's counterpart is ``DelayedOperationPurgatory``.
+waking a task. Kafka's counterpart is ``DelayedOperationPurgatory``, with partitions as watch keys.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -20,8 +21,7 @@ from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
     from gateway.handlers.pending_response import PendingResponse
-    from gateway.streamed import Streamed
-    from kwire.message import Message
+    from gateway.ports import Partition
 
 #: Responses that are tried, or expired, before other tasks run, unless ``SLICE_S`` passes before
 #: that.
@@ -31,17 +31,24 @@ SLICE: Final = 256
 _DEAD_MAX: Final = 1024
 
 
-class Purgatory:
-    """``gateway.ports.FetchPurgatory``, and the deadlines of all pending responses.
+class _Watchers(NamedTuple):
+    """The responses that wait for one partition, in order."""
 
-    One task runs :meth:`run`.
-    """
+    pending: dict[PendingResponse, None]
+    unsubscribe: Callable[[], None]
+
+
+class Purgatory:
+    """All pending responses. One task runs :meth:`run`."""
 
     def __init__(self) -> None:
-        self._waiting: dict[PendingResponse, Callable[[], Message | None]] = {}
-        # A queue: those that waited when the partition advanced, in order.
+        #: How many responses wait for a partition to advance.
+        self.waiting = 0
+        # Each response is registered here once, with the partitions that it waits for.
+        self._watched: dict[PendingResponse, tuple[Partition, ...]] = {}
+        self._watchers: dict[Partition, _Watchers] = {}
+        # A queue: those that waited when their partition advanced, in order.
         self._to_try: dict[PendingResponse, None] = {}
-        self._failed: dict[PendingResponse, Callable[[Exception], None]] = {}
         self._heap: list[tuple[float, int, PendingResponse]] = []
         self._number = itertools.count()
         self._alive = 0  # entries of the heap whose response is still pending
@@ -51,54 +58,60 @@ class Purgatory:
     @property
     def parked(self) -> int:
         """The number of pending responses."""
-        return len(self._failed)
+        return len(self._watched)
 
-    @property
-    def waiting(self) -> int:
-        """The number of pending responses to Fetch, which wait for the partition to advance."""
-        return len(self._waiting)
-
-    def park(self, pending: PendingResponse, ready: Callable[[], Message | None]) -> None:
-        """Call ``ready`` whenever the partition advances; its message completes ``pending``.
-
-        ``ready`` returns None as long as there is nothing to respond.
+    def watch(self, pending: PendingResponse) -> None:
+        """Try ``pending`` whenever one of its partitions advances, and expire it at its
+        deadline.
         """
-        self._waiting[pending] = ready
-
-    def watch(self, pending: PendingResponse, failed: Callable[[Exception], None]) -> None:
-        """Complete ``pending`` at its deadline.
-
-        ``failed`` is called with an exception that its ``ready`` or ``expire`` raises.
-        """
-        self._failed[pending] = failed
+        partitions = self._watched[pending] = pending.partitions
+        self.waiting += bool(partitions)
+        for partition in partitions:
+            self._watchers_of(partition).pending[pending] = None
         if pending.deadline is not None:
             heapq.heappush(self._heap, (pending.deadline, next(self._number), pending))
             self._alive += 1
             if pending.deadline < self._wakes_at:
                 self._wake.set()
 
+    def _watchers_of(self, partition: Partition) -> _Watchers:
+        found = self._watchers.get(partition)
+        if found is None:
+            waiting: dict[PendingResponse, None] = {}
+            unsubscribe = partition.on_advance(partial(self._try_soon, waiting))
+            found = self._watchers[partition] = _Watchers(waiting, unsubscribe)
+        return found
+
     def forget(self, pending: PendingResponse) -> None:
         """Drop ``pending``: it is complete, or its connection is closed."""
-        self._waiting.pop(pending, None)
+        partitions = self._watched.pop(pending, None)
+        if partitions is None:
+            return
+        self.waiting -= bool(partitions)
         self._to_try.pop(pending, None)
-        if self._failed.pop(pending, None) is not None and pending.deadline is not None:
+        for partition in partitions:
+            watchers = self._watchers[partition]
+            del watchers.pending[pending]
+            if not watchers.pending:
+                watchers.unsubscribe()
+                del self._watchers[partition]
+        if pending.deadline is not None:
             self._alive -= 1
             dead = len(self._heap) - self._alive
             if dead > _DEAD_MAX and dead > self._alive:
-                self._heap = [entry for entry in self._heap if entry[2] in self._failed]
+                self._heap = [entry for entry in self._heap if entry[2] in self._watched]
                 heapq.heapify(self._heap)
 
-    def advanced(self) -> None:
-        """The partition has advanced: the task tries every response that waits for it, in order."""
-        if self._waiting:
-            for pending in self._waiting:
-                self._to_try.setdefault(pending)
-            self._wake.set()
+    def _try_soon(self, waiting: Iterable[PendingResponse]) -> None:
+        """Have the task try these responses, in order: their partition has advanced."""
+        for pending in waiting:
+            self._to_try.setdefault(pending)
+        self._wake.set()
 
     def expire_all(self) -> None:
         """Expire every pending response now, because the server stops."""
-        for pending in list(self._failed):
-            self._expire(pending)
+        for pending in list(self._watched):
+            pending.try_expire()
 
     async def run(self) -> None:
         """Try and expire responses for ever."""
@@ -117,10 +130,9 @@ class Purgatory:
         until = time.perf_counter() + SLICE_S
         for pending in list(itertools.islice(self._to_try, SLICE)):
             # It is gone already if completing another response closed its connection.
-            self._to_try.pop(pending, None)
-            ready = self._waiting.get(pending)
-            if ready is not None:
-                self.complete(pending, ready)
+            if pending in self._to_try:
+                del self._to_try[pending]
+                pending.try_complete()
                 if time.perf_counter() >= until:
                     break
         return bool(self._to_try)
@@ -132,30 +144,8 @@ class Purgatory:
             if not self._heap or self._heap[0][0] > now:
                 return False
             pending = heapq.heappop(self._heap)[2]
-            if pending in self._failed:
-                self._expire(pending)
+            if pending in self._watched:
+                pending.try_expire()
                 if time.perf_counter() >= until:
                     break
         return True
-
-    def _expire(self, pending: PendingResponse) -> None:
-        if pending.expire is not None:
-            self.complete(pending, pending.expire)
-
-    def complete(
-        self, pending: PendingResponse, answer: Callable[[], Message | Streamed | None]
-    ) -> None:
-        """Complete ``pending`` with the response that ``answer`` returns; None leaves it
-        pending.
-        """
-        failed = self._failed.get(pending)
-        try:
-            response = answer()
-        except Exception as error:  # a bug of a handler costs its connection, not the server
-            self.forget(pending)
-            if failed is not None:
-                failed(error)
-            return
-        if response is not None:
-            self._waiting.pop(pending, None)
-            pending.complete(response)

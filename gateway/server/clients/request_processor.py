@@ -285,8 +285,8 @@ class RequestProcessor:
         self, in_flight: InFlightRequest, pending: PendingResponse, connection: ConnectionCallbacks
     ) -> None:
         self._in_flight, self._pending = in_flight, pending
-        self._server_context.purgatory.watch(pending, connection.failed)
-        pending.attach(connection.deliver)
+        self._server_context.purgatory.watch(pending)
+        pending.attach(connection.deliver, connection.failed)
 
 
 def _streamed_if_long(

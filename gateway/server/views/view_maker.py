@@ -16,6 +16,7 @@ from gateway.ports import OffsetOutOfRange
 from gateway.server.counts import ViewCounts
 from gateway.sizes import KIB
 from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
+from gateway.sources.log_partition import Callbacks
 from gateway.sources.log_reader import content
 from gateway.view_topics import VIEWS
 from gateway.views import offsets
@@ -53,16 +54,12 @@ _Made = tuple[Piece, dict[str, list[EncodedBatch]]]
 
 
 class ViewMaker:
-    """The batches of all views over one metadata log. One task runs :meth:`run`.
-
-    ``made`` is called on the event loop when there are new batches.
-    """
+    """The batches of all views over one metadata log. One task runs :meth:`run`."""
 
     def __init__(
         self,
         partition: LogPartition,
         reports: Reports,
-        made: Callable[[], None],
         *,
         cache_bytes: int,
         schemas: bool = False,
@@ -70,7 +67,7 @@ class ViewMaker:
         self.partition: Final = partition
         self.counts = ViewCounts()
         self._reports = reports
-        self._made = made
+        self._made = Callbacks()
         self._schemas = schemas
         self._chunks = Chunks(cache_bytes)
         self._encoder: ViewEncoder | None = None
@@ -88,6 +85,12 @@ class ViewMaker:
         self._loose = 0
         self._near = False  # the piece is for a demand that needs no other
         self._overflow: int | None = None
+
+    def on_made(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` on the event loop when there are new batches; return the function that
+        unsubscribes.
+        """
+        return self._made.add(callback)
 
     @property
     def available(self) -> bool:

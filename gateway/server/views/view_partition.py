@@ -115,8 +115,14 @@ class ViewPartition:
         return self._log.epoch_at(offsets.log_offset(offset))
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """As in ``gateway.ports.Partition``."""
-        return self._log.on_advance(callback)
+        """As in ``gateway.ports.Partition``; also when batches were made that a read missed."""
+        unsubscribe = self._log.on_advance(callback), self._maker.on_made(callback)
+
+        def unsubscribe_both() -> None:
+            for one in unsubscribe:
+                one()
+
+        return unsubscribe_both
 
 
 class ViewTopics:
@@ -143,18 +149,13 @@ class ViewTopics:
         return self._partitions[topic]
 
 
-def view_topics_of(
-    config: Config, partition: LogPartition, reports: Reports, made: Callable[[], None]
-) -> ViewTopics | None:
-    """Return the view topics over ``partition``; None if ``config`` disables them. ``made`` as for
-    :class:`ViewMaker`.
-    """
+def view_topics_of(config: Config, partition: LogPartition, reports: Reports) -> ViewTopics | None:
+    """Return the view topics over ``partition``; None if ``config`` disables them."""
     if not config.metadata_views_enable:
         return None
     maker = ViewMaker(
         partition,
         reports,
-        made,
         cache_bytes=config.metadata_views_cache_bytes,
         schemas=config.metadata_views_schemas_enable,
     )

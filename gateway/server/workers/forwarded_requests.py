@@ -92,6 +92,10 @@ class ForwardedRequests:
     def _wait_for(self, number: int, in_flight: InFlightRequest, pending: PendingResponse) -> None:
         purgatory = self._context.purgatory
 
+        def failed(error: Exception) -> None:
+            purgatory.forget(pending)
+            self._failed(number, error)
+
         def completed(response: Any) -> None:
             purgatory.forget(pending)
             self._cancel.pop(number, None)
@@ -105,8 +109,8 @@ class ForwardedRequests:
             pending.cancel()
 
         self._cancel[number] = cancel
-        purgatory.watch(pending, partial(self._failed, number))
-        pending.attach(completed)
+        purgatory.watch(pending)
+        pending.attach(completed, failed)
 
     def _stream(self, number: int, in_flight: InFlightRequest, streamed: Streamed) -> None:
         waiter = Waiter(

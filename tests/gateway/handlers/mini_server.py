@@ -124,8 +124,8 @@ class MiniServer(World):
 
     def wait(self, pending: PendingResponse) -> object:
         """Look again and again until the answer is there or its time is over."""
-        ready = next(ready for parked, ready in self.fetch_purgatory.parked if parked is pending)
-        assert pending.deadline is not None and pending.expire is not None
+        ready = pending.ready
+        assert ready is not None and pending.deadline is not None and pending.expire is not None
         # tidy: clock: a server that waits as long as the request says
         while time.monotonic() < pending.deadline:  # tidy: poll: nothing tells that it is ready
             if (response := ready()) is not None:

@@ -164,7 +164,7 @@ def test_fetch_waits_at_the_end(world: OwnWorld) -> None:
     said: list[Any] = []
     pending.attach(said.append)
     world.audit.partition.append(epoch=0, timestamp=3000)
-    world.fetch_purgatory.wake()
+    pending.try_complete()
     assert said[0].responses[0].partitions[0].high_watermark == 3
 
 

@@ -279,10 +279,10 @@ class TestLongPoll:
     def test_at_the_end_it_waits_until_the_log_grows(self) -> None:
         world = World()
         pending = self.park(world)
-        world.fetch_purgatory.wake()
+        pending.try_complete()
         assert not pending.done
         world.partition.append(3)
-        world.fetch_purgatory.wake()
+        pending.try_complete()
         answers: list[Any] = []
         pending.attach(answers.append)
         data = data_of(over_the_wire(answers[0], BY_ID))
@@ -323,7 +323,7 @@ class TestLongPoll:
         assert isinstance(pending, PendingResponse) and not pending.keeps_request
         assert kept < 20_000, f"{kept} bytes"
         world.partition.append()
-        world.fetch_purgatory.wake()
+        pending.try_complete()
         assert pending.done
 
     def test_no_wait_is_longer_than_the_servers(self) -> None:
@@ -335,10 +335,10 @@ class TestLongPoll:
         pending = world.ask(fetch, BY_ID, **one(BY_ID, 12, min_bytes=250, max_wait_ms=500))
         assert isinstance(pending, PendingResponse)
         world.partition.append()
-        world.fetch_purgatory.wake()
+        pending.try_complete()
         assert not pending.done
         world.partition.append()
-        world.fetch_purgatory.wake()
+        pending.try_complete()
         assert pending.done
 
     def test_min_bytes_beyond_what_may_be_sent_does_not_wait(self) -> None:
@@ -363,7 +363,7 @@ class TestLongPoll:
         world = World()
         pending = self.park(world, current_leader_epoch=3)
         world.partition.append(epoch=4)
-        world.fetch_purgatory.wake()
+        pending.try_complete()
         answers: list[Any] = []
         pending.attach(answers.append)
         assert data_of(answers[0]).error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -373,7 +373,7 @@ class TestLongPoll:
         pending = self.park(world)
         world.partition.append(5)
         world.partition.log_start_offset = 18
-        world.fetch_purgatory.wake()
+        pending.try_complete()
         answers: list[Any] = []
         pending.attach(answers.append)
         assert data_of(answers[0]).error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -11,7 +11,9 @@ import pytest
 from gateway.handlers.context import Peer
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
+from gateway.handlers.work import completed
 from gateway.handlers.worker_table import FORWARDED, worker_handlers
+from gateway.streamed import WHOLE_MAX
 from gateway.view_topics import VIEW_TOPICS, view_topic
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.fetch_response import FetchResponse
@@ -103,6 +105,25 @@ def test_fetch_beyond_the_end_is_answered_after_catching_up() -> None:
     node.waiting.pop()()
     answer = found[0].responses[0].partitions[0]
     assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, seen_elsewhere)
+
+
+def test_fetch_of_many_partitions_beyond_an_end_is_answered_in_slices_after_catching_up() -> None:
+    node, world = Node(), World()
+    offset, count = world.partition.high_watermark + 1, WHOLE_MAX + 1
+    partitions = [FetchPartition(partition=index) for index in range(count)]
+    partitions[0].fetch_offset = offset
+    topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=partitions)
+    handle: Any = worker_handlers(node)[ApiKey.FETCH].handle
+    request = FetchRequest(topics=[topic], max_wait_ms=60_000, min_bytes=1)
+    found = delivered(completed(handle(request, world.context(13))))
+    world.partition.append(3)
+    node.waiting.pop()()
+    response: Any = completed(found[0])
+    (answer,) = response.responses
+    assert answer.partitions[0].error_code == ErrorCode.NONE
+    assert {one.error_code for one in answer.partitions[1:]} == {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
 
 
 def test_position_in_a_view_beyond_the_end_is_answered_after_catching_up() -> None:

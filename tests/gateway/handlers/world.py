@@ -52,7 +52,7 @@ class Batch:
         return f"{self.first}-{self.last}@{self.epoch};".encode().ljust(self.size, b".")
 
 
-@dataclass
+@dataclass(eq=False)
 class MemoryPartition:
     """``gateway.ports.Partition`` over a list of batches that a test sets."""
 
@@ -62,7 +62,7 @@ class MemoryPartition:
     cluster_id: str = CLUSTER_ID
     log_dir: str = "/var/lib/kafka/__cluster_metadata-0"
     open_reads: int = 0
-    _callbacks: list[Callable[[], None]] = field(default_factory=list)
+    listeners: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def leader_epoch(self) -> int:
@@ -82,7 +82,7 @@ class MemoryPartition:
         first = self.high_watermark
         epoch = max(self.leader_epoch, 1) if epoch is None else epoch
         self.batches.append(Batch(first, first + count - 1, epoch, timestamp, size))
-        for callback in list(self._callbacks):
+        for callback in list(self.listeners):
             callback()
 
     def read(self, offset: int, max_bytes: int) -> Read:
@@ -129,27 +129,8 @@ class MemoryPartition:
         )
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        self._callbacks.append(callback)
-        return lambda: self._callbacks.remove(callback)
-
-
-class MemoryWaiters:
-    """Parked answers, asked again when :meth:`wake` is called."""
-
-    def __init__(self) -> None:
-        self.parked: list[tuple[PendingResponse, Callable[[], Any]]] = []
-
-    def park(self, pending: PendingResponse, ready: Callable[[], Any]) -> None:
-        self.parked.append((pending, ready))
-
-    def complete(self, pending: PendingResponse, answer: Callable[[], Any]) -> None:
-        if (response := answer()) is not None:
-            pending.complete(response)
-
-    def wake(self) -> None:
-        for pending, ready in self.parked:
-            if not pending.done and (response := ready()) is not None:
-                pending.complete(response)
+        self.listeners.append(callback)
+        return lambda: self.listeners.remove(callback)
 
 
 @dataclass
@@ -207,7 +188,6 @@ class World:
     node_id: int = NODE
     config: Config = field(default_factory=Config)
     authorizer: Rules = field(default_factory=Rules)
-    fetch_purgatory: MemoryWaiters = field(default_factory=MemoryWaiters)
     groups: Any = None
     quorum: MemoryQuorum | None = None
     controller: Any = None

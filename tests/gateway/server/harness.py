@@ -68,21 +68,15 @@ async def serving(
     )
     table = {handler.api_key: handler for handler in handlers or (ECHO,)}
     purgatory = purgatory or Purgatory()
-    gateway = cast(Gateway, FakeGateway(purgatory))
-    dispatcher = Dispatcher(table, gateway, element_budget=settings.request_max_elements)
+    dispatcher = Dispatcher(
+        table, cast(Gateway, None), element_budget=settings.request_max_elements
+    )
     server_context = ServerContext(settings, dispatcher, purgatory, Reports())
     bound_listeners, stop = bind_listeners(settings), trio.Event()
     async with trio.open_nursery() as nursery:
         connections = await nursery.start(run_server, server_context, bound_listeners, stop)
         yield Served(bound_listeners[0].port, server_context, connections, stop)
         stop.set()
-
-
-@dataclass
-class FakeGateway:
-    """The parts of the gateway that the handlers of these tests use."""
-
-    fetch_purgatory: Purgatory
 
 
 class Client:

@@ -79,7 +79,7 @@ def test_waiting_fetch_of_the_audit_topic_is_completed_by_a_change(tmp_path: Pat
                 got.extend(await told(node, wait_ms=20_000))
 
             nursery.start_soon(wait)
-            await until_async(lambda: node.ready.services.fetch_purgatory.waiting == 1)
+            await until_async(lambda: node.ready.purgatory.waiting == 1)
             assert await node.create("a") == 0
         assert [one["api"] for one in got] == ["CreateTopics"]
 

@@ -79,6 +79,29 @@ def test_pending_response_is_sent_before_the_responses_behind_it() -> None:
     run(main)
 
 
+def test_pending_response_that_is_completed_with_work_is_sent_when_the_work_is_done() -> None:
+    waiting: list[PendingResponse] = []
+
+    def handle(asked: Any, context: Context) -> PendingResponse:
+        waiting.append(PendingResponse(ready=work))
+        return waiting[-1]
+
+    def work() -> Any:
+        yield None
+        return HeartbeatResponse(error_code=8)
+
+    async def main() -> None:
+        async with serving(handler(handle)) as server, await server.connect() as client:
+            await client.send(heartbeat(1) + heartbeat(2))
+            for _ in range(2):
+                await until_async(lambda: bool(waiting))
+                waiting.pop().try_complete()
+                assert (await client.answer())[1].error_code == 8
+            assert server.server_context.purgatory.parked == 0
+
+    run(main)
+
+
 def test_request_behind_a_pending_one_is_handled_after_its_response() -> None:
     order: list[str] = []
     waiting: list[PendingResponse] = []

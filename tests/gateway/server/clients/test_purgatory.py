@@ -1,10 +1,12 @@
-"""The purgatory: deadlines, waiting for the partition, cancellation, and the cost of a wake-up."""
+"""The purgatory: deadlines, waiting for partitions, cancellation, and the cost of a wake-up."""
 
 from __future__ import annotations
 
 import gc
 import time
 import weakref
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -13,6 +15,7 @@ import trio.testing
 from gateway.handlers.pending_response import PendingResponse
 from gateway.server.clients.purgatory import SLICE, Purgatory
 from kwire.messages.heartbeat_response import HeartbeatResponse
+from tests.gateway.handlers.world import MemoryPartition
 from tests.gateway.server.harness import handler, heartbeat, run, serving
 from tests.waiting import until_async
 
@@ -21,18 +24,30 @@ LATE = HeartbeatResponse(error_code=2)
 
 
 class Waiting:
-    """A Later as a connection holds it; ``got`` is what it was answered."""
+    """A pending response as a connection holds it; ``got`` is what it was answered."""
 
-    def __init__(self, purgatory: Purgatory, *, deadline: float | None = None) -> None:
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        *partitions: MemoryPartition,
+        ready: Callable[[], Any] = lambda: None,
+        deadline: float | None = None,
+    ) -> None:
         self.got: list[Any] = []
         self.errors: list[Exception] = []
-        self.pending = PendingResponse(deadline=deadline, expire=lambda: LATE)
+        self.pending = PendingResponse(
+            deadline=deadline, expire=lambda: LATE, ready=ready, partitions=partitions
+        )
         self._purgatory = purgatory
-        purgatory.watch(self.pending, self.errors.append)
-        self.pending.attach(self._deliver)
+        purgatory.watch(self.pending)
+        self.pending.attach(self._deliver, self._failed)
 
     def _deliver(self, answer: Any) -> None:
         self.got.append(answer)
+        self._purgatory.forget(self.pending)
+
+    def _failed(self, error: Exception) -> None:
+        self.errors.append(error)
         self._purgatory.forget(self.pending)
 
 
@@ -75,16 +90,38 @@ def test_responses_are_tried_when_the_partition_advances_and_only_then() -> None
             asked.append(high_watermarks[-1])
             return ANSWER if high_watermarks[-1] >= 2 else None
 
-        waiting = Waiting(purgatory)
-        purgatory.park(waiting.pending, ready)
+        partition = MemoryPartition()
+        waiting = Waiting(purgatory, partition, ready=ready)
         await trio.testing.wait_all_tasks_blocked()
         for moved_to in (1, 2, 3):
             high_watermarks.append(moved_to)
-            purgatory.advanced()
+            partition.append()
             await trio.testing.wait_all_tasks_blocked()
         assert asked == [1, 2]
         assert waiting.got == [ANSWER]
-        assert purgatory.parked == 0
+        assert purgatory.parked == purgatory.waiting == 0
+
+    with_clock(main)
+
+
+def test_partition_that_advances_has_only_the_responses_tried_that_wait_for_it() -> None:
+    async def main(purgatory: Purgatory) -> None:
+        one, other, asked = MemoryPartition(), MemoryPartition(), list[str]()
+        waiting = [
+            Waiting(purgatory, *partitions, ready=partial(asked.append, name))
+            for name, partitions in (("one", [one]), ("other", [other]), ("both", [one, other]))
+        ]
+        assert (purgatory.parked, purgatory.waiting) == (3, 3)
+        one.append()
+        await trio.testing.wait_all_tasks_blocked()
+        assert asked == ["one", "both"]
+        one.append()
+        other.append()
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(asked[2:]) == ["both", "one", "other"], "each is tried once"
+        for each in waiting:
+            each.pending.complete(ANSWER)
+        assert not one.listeners and not other.listeners, "the purgatory keeps no subscription"
 
     with_clock(main)
 
@@ -94,11 +131,11 @@ def test_cancelled_response_is_not_tried_and_not_kept() -> None:
         def ready() -> Any:
             raise AssertionError("asked although nobody waits")
 
-        waiting = Waiting(purgatory, deadline=trio.current_time() + 5)
-        purgatory.park(waiting.pending, ready)
+        partition = MemoryPartition()
+        waiting = Waiting(purgatory, partition, ready=ready, deadline=trio.current_time() + 5)
         waiting.pending.cancel()
         purgatory.forget(waiting.pending)
-        purgatory.advanced()
+        partition.append()
         await trio.sleep(6)
         assert not (waiting.got or waiting.errors or purgatory.parked)
 
@@ -124,15 +161,14 @@ def test_complete_responses_with_late_deadlines_leave_the_heap() -> None:
 
 def test_exception_of_a_handler_fails_its_connection_only() -> None:
     async def main(purgatory: Purgatory) -> None:
-        bad, good = Waiting(purgatory), Waiting(purgatory)
-        error = RuntimeError("a bug")
+        partition, error = MemoryPartition(), RuntimeError("a bug")
 
         def fail() -> Any:
             raise error
 
-        purgatory.park(bad.pending, fail)
-        purgatory.park(good.pending, lambda: ANSWER)
-        purgatory.advanced()
+        bad = Waiting(purgatory, partition, ready=fail)
+        good = Waiting(purgatory, partition, ready=lambda: ANSWER)
+        partition.append()
         await trio.testing.wait_all_tasks_blocked()
         assert (bad.errors, good.got) == ([error], [ANSWER])
 
@@ -141,13 +177,12 @@ def test_exception_of_a_handler_fails_its_connection_only() -> None:
 
 def test_connection_that_fetches_again_at_once_does_not_keep_others_waiting() -> None:
     async def main(purgatory: Purgatory) -> None:
-        crowd = [Waiting(purgatory) for _ in range(3 * SLICE)]
-        for waiting in crowd:
-            purgatory.park(waiting.pending, lambda: None)
-        last = Waiting(purgatory)
-        purgatory.park(last.pending, lambda: ANSWER)
+        partition = MemoryPartition()
+        crowd = [Waiting(purgatory, partition) for _ in range(3 * SLICE)]
+        last = Waiting(purgatory, partition, ready=lambda: ANSWER)
+        assert purgatory.waiting == len(crowd) + 1
         for _ in range(4):
-            purgatory.advanced()  # each time before the crowd was through
+            partition.append()  # each time before the crowd was through
             await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
         assert last.got == [ANSWER]
@@ -167,7 +202,6 @@ def test_expire_all_completes_every_response_that_can_expire() -> None:
 
 def test_a_thousand_parked_fetches_need_no_task_and_complete_together() -> None:
     count = 1000
-    laters: list[PendingResponse] = []
     arrived = False
     asked_again = 0
 
@@ -178,13 +212,15 @@ def test_a_thousand_parked_fetches_need_no_task_and_complete_together() -> None:
 
     async def main() -> None:
         nonlocal arrived
-        purgatory = Purgatory()
+        purgatory, partition = Purgatory(), MemoryPartition()
 
         def handle(asked: Any, context: Any) -> PendingResponse:
-            pending = PendingResponse(deadline=context.now + 60, expire=lambda: LATE)
-            context.gateway.fetch_purgatory.park(pending, ready)
-            laters.append(pending)
-            return pending
+            return PendingResponse(
+                deadline=context.now + 60,
+                expire=lambda: LATE,
+                ready=ready,
+                partitions=(partition,),
+            )
 
         async with serving(handler(handle), purgatory=purgatory) as server:
             tasks_before = trio.lowlevel.current_statistics().tasks_living
@@ -196,7 +232,7 @@ def test_a_thousand_parked_fetches_need_no_task_and_complete_together() -> None:
                 trio.lowlevel.current_statistics().tasks_living == tasks_before + count
             )  # one a connection
             arrived, before = True, asked_again
-            purgatory.advanced()
+            partition.append()
             await until_async(lambda: not purgatory.parked)
             assert asked_again - before == count, "each is tried once"
             for number, client in enumerate(clients):

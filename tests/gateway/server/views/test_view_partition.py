@@ -101,8 +101,8 @@ def test_facts_are_those_of_the_log(directory: Path) -> None:
 def test_views_can_be_disabled(directory: Path) -> None:
     log = opened(directory)
     config = Config(source="sample", metadata_views_enable=False)
-    assert view_topics_of(config, log, Reports(), lambda: None) is None
-    topics = view_topics_of(Config(source="sample"), log, Reports(), lambda: None)
+    assert view_topics_of(config, log, Reports()) is None
+    topics = view_topics_of(Config(source="sample"), log, Reports())
     assert topics is not None and topics.available
     assert topics.partition(view_topic("acls")).high_watermark == offsets.at(23)
 

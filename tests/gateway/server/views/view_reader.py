@@ -26,9 +26,8 @@ class ViewReader:
         self.made = 0
         self.reports = Reports()
         self._news = trio.Event()
-        self.maker = ViewMaker(
-            log, self.reports, self._on_made, **{"cache_bytes": 1 << 26, **options}
-        )
+        self.maker = ViewMaker(log, self.reports, **{"cache_bytes": 1 << 26, **options})
+        self.maker.on_made(self._on_made)
         self.topics = ViewTopics(self.maker, listed=True)
 
     def _on_made(self) -> None:

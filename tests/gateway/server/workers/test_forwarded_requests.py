@@ -23,7 +23,7 @@ from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
-from tests.gateway.server.harness import HEARTBEAT, FakeGateway, handler, run
+from tests.gateway.server.harness import HEARTBEAT, handler, run
 from tests.waiting import until_async
 
 LIST_GROUPS = 16
@@ -41,10 +41,9 @@ class Forwarding:
         self.sent: list[Response] = []
         purgatory = Purgatory()
         table = {one.api_key: one}
-        gateway = cast(Gateway, FakeGateway(purgatory))
         self.context = ServerContext(
             Config(source="sample"),
-            Dispatcher(table, gateway, element_budget=1000),
+            Dispatcher(table, cast(Gateway, None), element_budget=1000),
             purgatory,
             Reports(),
         )
