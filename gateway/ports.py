@@ -108,6 +108,13 @@ class State(enum.Enum):
     BROKEN = "broken"  #: a corrupt batch ends the log; what lies before it is served
 
 
+class Isolation(enum.Enum):
+    """The records that the sender of a request may see (``FetchIsolation``)."""
+
+    HIGH_WATERMARK = "high watermark"  #: all that are committed to the log
+    TXN_COMMITTED = "committed transactions"  #: those before the first open transaction (KIP-98)
+
+
 class Partition(Protocol):
     """A partition that this node leads. All methods run on the event loop and do bounded work.
     Partitions are compared by identity.
@@ -128,6 +135,12 @@ class Partition(Protocol):
     def high_watermark(self) -> int:
         """One past the last offset that clients may see. Goes back only when a followed directory
         is truncated.
+        """
+        ...
+
+    def visible_end(self, isolation: Isolation) -> int:
+        """One past the last offset that such a reader may see: the high watermark, or the last
+        stable offset.
         """
         ...
 
@@ -178,8 +191,25 @@ class Partition(Protocol):
         ...
 
 
+class ReadPolicy(Protocol):
+    """Decides whose requests are those of followers, and which Fetch sessions there are."""
+
+    def isolation(self, replica_id: int, isolation_level: int) -> Isolation:
+        """Return which records the sender of a Fetch or ListOffsets may see
+        (``FetchIsolation.of``).
+        """
+        ...
+
+    def session_fault(self, session_epoch: int) -> ErrorCode:
+        """Return the error of a Fetch with this session epoch (KIP-227); NONE without."""
+        ...
+
+
 class Partitions(Protocol):
     """The partitions of all topics, as clients of this node may use them (``ReplicaManager``)."""
+
+    @property
+    def policy(self) -> ReadPolicy: ...
 
     def find(self, topic: str | Uuid, index: int) -> Partition | ErrorCode:
         """Return a partition that this node leads, by the name or the id of its topic; or the error

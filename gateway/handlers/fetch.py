@@ -1,9 +1,7 @@
 """Fetch (key 1) of a consumer: returns whole batches below the high watermark, or waits for some.
 
-There are no fetch sessions: the response always has session 0, so that clients send full requests.
-An incremental request belongs to a session of another server, and is refused.
-A client with a replica id gets a consumer's response, and advances no high watermark
-(CVE-2018-1288). Fetch of replicas is in ``gateway.handlers.raft``, on controller listeners.
+``gateway.ports.ReadPolicy`` decides about sessions, replica ids and isolation levels. Fetch of the
+quorum's replicas is in ``gateway.handlers.raft``, on controller listeners.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.topic import end_of_epoch, partition_fault
-from gateway.ports import FileRecords, OffsetOutOfRange, Partition
+from gateway.ports import FileRecords, Isolation, OffsetOutOfRange, Partition
 from gateway.slices import run
 from gateway.streamed import WHOLE_MAX
 from kwire.messages.fetch_response import (
@@ -45,9 +43,8 @@ _NAMES_LEADER: Final = 16
 #: The longest wait, ms. The 32 bits of a request hold 24 days, in which the request would occupy
 #: its place among those that wait. An empty response before the time is always allowed.
 WAIT_MAX_MS: Final = 300_000
-_READ_COMMITTED: Final = 1
-#: Session epochs of full requests (``FetchMetadata.INITIAL_EPOCH`` and ``FINAL_EPOCH``).
-FULL: Final = (0, -1)
+#: The first version with the replica's id in ``replica_state`` (KIP-903).
+_REPLICA_STATE: Final = 15
 
 
 class _Wanted(NamedTuple):
@@ -73,8 +70,9 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingRe
 
     If there is a batch, at least one whole batch is returned, even above every limit (KIP-74).
     """
-    if request.session_epoch not in FULL:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    fault = context.gateway.partitions.policy.session_fault(request.session_epoch)
+    if fault:
+        return FetchResponse(error_code=fault)
     fetch = _Fetch(request, context)
     if sum(len(topic.partitions) for topic in request.topics) > WHOLE_MAX:
         return _work_on(fetch, request, context)
@@ -112,11 +110,15 @@ def _answer(
 class _Fetch:
     """One request, which is checked at once and again whenever the log grows."""
 
-    __slots__ = ("_bytes_max", "_bytes_min", "_context", "_read_committed", "_wanted")
+    __slots__ = ("_bytes_max", "_bytes_min", "_context", "_isolation", "_wanted")
 
     def __init__(self, request: FetchRequest, context: Context) -> None:
         self._context = context
-        self._read_committed = request.isolation_level == _READ_COMMITTED
+        by_state = context.version >= _REPLICA_STATE
+        self._isolation = context.gateway.partitions.policy.isolation(
+            request.replica_state.replica_id if by_state else request.replica_id,
+            request.isolation_level,
+        )
         # As in ReplicaManager: the server's limit lowers the client's, and both lower the number of
         # bytes that the client waits for, which it would never get.
         self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
@@ -238,9 +240,9 @@ class _Fetch:
         data = PartitionData(
             partition_index=wanted.partition,
             high_watermark=log.high_watermark,
-            last_stable_offset=log.high_watermark,  # there are no transactions (KIP-98)
+            last_stable_offset=log.visible_end(Isolation.TXN_COMMITTED),
             log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self._read_committed else None,
+            aborted_transactions=None if self._isolation is Isolation.HIGH_WATERMARK else [],
             # Empty, never null: several clients fail on null (KAFKA-18648).
             records=b"",
         )

@@ -1,7 +1,7 @@
 """ListOffsets (key 2): returns the offset of a timestamp, or an end of the log for a negative one.
 
-A consumer's latest offset is the high watermark at either isolation level: there are no
-transactions. There is no tiered storage, so its offsets are unknown.
+A consumer's latest offset is the end that its isolation level lets it see. There is no tiered
+storage, so its offsets are unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports import Partition
+    from gateway.ports import Isolation, Partition
     from kwire.message import Message
     from kwire.messages.list_offsets_request import (
         ListOffsetsPartition,
@@ -77,10 +77,12 @@ def _handle(request: ListOffsetsRequest, context: Context) -> Message | Streamed
         for partition in topic.partitions
     )
     repeated = {key for key, times in count.items() if times > 1}
+    policy = context.gateway.partitions.policy
+    isolation = policy.isolation(request.replica_id, request.isolation_level)
 
     def partitions(topic: ListOffsetsTopic) -> Iterator[ListOffsetsPartitionResponse]:
         for partition in topic.partitions:
-            yield _answer(topic, partition, repeated, context)
+            yield _answer(topic, partition, repeated, isolation, context)
 
     topics = (
         filled(ListOffsetsTopicResponse(name=topic.name), "partitions", partitions(topic))
@@ -94,6 +96,7 @@ def _answer(
     topic: ListOffsetsTopic,
     asked: ListOffsetsPartition,
     repeated: set[tuple[str, int]],
+    isolation: Isolation,
     context: Context,
 ) -> ListOffsetsPartitionResponse:
     log = _log(topic.name, asked, context)
@@ -104,7 +107,7 @@ def _answer(
         log = ErrorCode.INVALID_REQUEST
     if isinstance(log, ErrorCode):
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=log)
-    found = _look_up(log, asked.timestamp)
+    found = _look_up(log, asked.timestamp, log.visible_end(isolation))
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
         timestamp=found.timestamp,
@@ -133,9 +136,10 @@ def _log(name: str, asked: ListOffsetsPartition, context: Context) -> Partition 
     return epoch_fault(log, asked.current_leader_epoch) or log
 
 
-def _look_up(partition: Partition, timestamp: int) -> OffsetAt:
+def _look_up(partition: Partition, timestamp: int, end: int) -> OffsetAt:
+    """Return what is asked about the records below ``end``, which the consumer may see."""
     if timestamp == LATEST:
-        return OffsetAt(partition.high_watermark, -1, partition.leader_epoch)
+        return OffsetAt(end, -1, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.log_start_offset
         return OffsetAt(start, -1, partition.epoch_at(start))
@@ -146,5 +150,4 @@ def _look_up(partition: Partition, timestamp: int) -> OffsetAt:
         if timestamp == MAX_TIMESTAMP
         else partition.offset_for_timestamp(timestamp)
     )
-    # Consumers see no record at or above the high watermark.
-    return found if found is not None and found.offset < partition.high_watermark else _NOWHERE
+    return found if found is not None and found.offset < end else _NOWHERE

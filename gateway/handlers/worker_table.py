@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from gateway.handlers import controller_requests, fetch, voter_changes
+from gateway.handlers import controller_requests, voter_changes
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
 from gateway.handlers.work import Work, in_slices
@@ -97,7 +97,7 @@ def _caught_up_beyond_the_end(
     """
 
     def handle_fetch(request: FetchRequest, context: Context) -> Any:
-        if request.session_epoch not in fetch.FULL:
+        if context.gateway.partitions.policy.session_fault(request.session_epoch):
             return handle(request, context)
         size = sum(len(topic.partitions) for topic in request.topics)
         return in_slices(_work_on(handle, request, context, node), size)

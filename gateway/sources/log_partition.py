@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.log.log_view import LogView
 from gateway.log.problem import Problem
-from gateway.ports import OffsetAt, OffsetOutOfRange, Read, State
+from gateway.ports import Isolation, OffsetAt, OffsetOutOfRange, Read, State
 from gateway.sources import log_reader
 
 EMPTY_LOG: Final = LogView((), 0, 0, (), 0)
@@ -94,6 +94,10 @@ class LogPartition(abc.ABC):
     def high_watermark(self) -> int:
         """One past the last offset served."""
         return self.served.end_offset
+
+    def visible_end(self, isolation: Isolation) -> int:
+        """The high watermark for every reader: there are no transactions (KIP-98)."""
+        return self.high_watermark
 
     @property
     def size_bytes(self) -> int:

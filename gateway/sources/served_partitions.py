@@ -13,7 +13,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID, PARTITION, Partition, State
+from gateway.ports import (
+    AUDIT_TOPIC,
+    AUDIT_TOPIC_ID,
+    PARTITION,
+    Isolation,
+    Partition,
+    ReadPolicy,
+    State,
+)
 from gateway.sources.log_partition import EMPTY_LOG, LogPartition
 from gateway.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, ErrorCode
@@ -26,6 +34,9 @@ if TYPE_CHECKING:
     from kwire.uuid import Uuid
 
 _Found = Partition | ErrorCode
+_READ_COMMITTED: Final = 1
+#: Session epochs of full requests (``FetchMetadata.INITIAL_EPOCH`` and ``FINAL_EPOCH``).
+_FULL: Final = (0, -1)
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -47,6 +58,25 @@ class EmptyPartition(LogPartition):
 _empty: Final = functools.lru_cache(maxsize=1024)(EmptyPartition)
 
 
+class ConsumersOnly:
+    """``gateway.ports.ReadPolicy`` of a node without followers and without Fetch sessions.
+
+    A client with a replica id gets a consumer's response, and advances no high watermark
+    (CVE-2018-1288). The response to a full Fetch has session 0, so that clients send full requests;
+    an incremental request belongs to a session of another server.
+    """
+
+    def isolation(self, replica_id: int, isolation_level: int) -> Isolation:
+        """Return that of a consumer."""
+        committed = isolation_level == _READ_COMMITTED
+        return Isolation.TXN_COMMITTED if committed else Isolation.HIGH_WATERMARK
+
+    def session_fault(self, session_epoch: int) -> ErrorCode:
+        """Return FETCH_SESSION_ID_NOT_FOUND for every incremental request."""
+        full = session_epoch in _FULL
+        return ErrorCode.NONE if full else ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 class ServedPartitions:
     """``gateway.ports.Partitions``. A topic that does not come from the image has a function that
     finds its partitions by their index.
@@ -62,14 +92,16 @@ class ServedPartitions:
         views: Views | None = None,
     ) -> None:
         """``quorum``: the node's own, whose image has the created topics."""
+        self.policy: ReadPolicy = ConsumersOnly()
         self._node_id = node_id
         self._quorum = quorum
         self._topics: dict[str | Uuid, Callable[[int], _Found]] = {}
         self._add(CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, partial(_only, metadata_log))
         if audit is not None:
             self._add(AUDIT_TOPIC, AUDIT_TOPIC_ID, partial(_of_audit, audit, node_id))
-        for name, topic_id in VIEW_TOPICS.items() if views is not None else ():
-            self._add(name, topic_id, partial(_of_view, views, name))
+        if views is not None:
+            for name, topic_id in VIEW_TOPICS.items():
+                self._add(name, topic_id, partial(_of_view, views, name))
 
     def _add(self, name: str, topic_id: Uuid, find: Callable[[int], _Found]) -> None:
         self._topics[name] = self._topics[topic_id] = find
@@ -77,9 +109,8 @@ class ServedPartitions:
     def find(self, topic: str | Uuid, index: int) -> _Found:
         """As in ``gateway.ports.Partitions``."""
         find = self._topics.get(topic)
-        return self._created(topic, index) if find is None else find(index)
-
-    def _created(self, topic: str | Uuid, index: int) -> _Found:
+        if find is not None:
+            return find(index)
         if self._quorum is None:
             return _UNKNOWN
         image = self._quorum.image

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.ports import OffsetAt, OffsetOutOfRange, Read, State
+from gateway.ports import Isolation, OffsetAt, OffsetOutOfRange, Read, State
 from gateway.server.views.view_maker import ViewMaker
 from gateway.view_topics import VIEW_TOPICS, VIEWS, view_topic
 from gateway.views import offsets
@@ -64,6 +64,10 @@ class ViewPartition:
     def high_watermark(self) -> int:
         """The end of the metadata log, as an offset of the view."""
         return offsets.at(self._log.high_watermark)
+
+    def visible_end(self, isolation: Isolation) -> int:
+        """As that of the metadata log."""
+        return offsets.at(self._log.visible_end(isolation))
 
     def read(self, offset: int, max_bytes: int) -> Read:
         """As in ``gateway.ports.Partition``; empty as long as the batches are not made."""

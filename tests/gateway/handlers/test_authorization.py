@@ -106,8 +106,8 @@ class SecuredWorld(OwnWorld):
             )
 
     def context(self, version: int, listener: str = "PLAINTEXT") -> Context:
-        peer = Peer(listener, self.principal, "127.0.0.1", 50000, 1)
-        context = Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)
+        context = super().context(version, listener)
+        context.peer = Peer(listener, self.principal, "127.0.0.1", 50000, 1)
         context.apis = LISTENERS[listener]()
         return context
 

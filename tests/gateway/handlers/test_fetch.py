@@ -106,6 +106,14 @@ def test_aborted_transactions_are_null_or_empty_by_isolation_level(
     )
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_last_stable_offset_is_that_of_the_partition_at_both_isolation_levels(level: int) -> None:
+    world = World()
+    world.partition.open_transaction_at = 12
+    data = data_of(world.ask(fetch, BY_ID, **one(BY_ID, 0, isolation_level=level)))
+    assert (data.high_watermark, data.last_stable_offset) == (15, 12)
+
+
 def test_at_the_high_watermark_records_are_empty_and_not_null() -> None:
     world = World()
     data = data_of(world.ask(fetch, BY_ID, **one(BY_ID, 15)))

@@ -52,9 +52,16 @@ def test_both_ends_at_every_version(version: int, timestamp: int, offset: int, e
     assert found.leader_epoch == (epoch if version >= 4 else -1)
 
 
-@pytest.mark.parametrize("level", [0, 1])
-def test_the_latest_offset_is_the_high_watermark_at_both_isolation_levels(level: int) -> None:
-    assert ask(World(), NEWEST, LATEST, isolation_level=level).offset == 15
+@pytest.mark.parametrize(("level", "end"), [(0, 15), (1, 12)])
+def test_latest_offset_is_the_end_that_the_isolation_level_lets_a_consumer_see(
+    level: int, end: int
+) -> None:
+    world = World()
+    world.partition.open_transaction_at = 12
+    assert ask(world, NEWEST, LATEST, isolation_level=level).offset == end
+    assert ask(world, NEWEST, 4500, isolation_level=level).offset == 10
+    world.partition.open_transaction_at = 10
+    assert ask(world, NEWEST, 4500, isolation_level=level).offset == (-1 if level else 10)
 
 
 def test_the_earliest_offset_is_the_log_start() -> None:

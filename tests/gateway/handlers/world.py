@@ -22,6 +22,7 @@ from gateway.ports import (
     Endpoint,
     FileRange,
     FileRecords,
+    Isolation,
     OffsetAt,
     OffsetOutOfRange,
     Read,
@@ -62,6 +63,7 @@ class MemoryPartition:
     cluster_id: str = CLUSTER_ID
     log_dir: str = "/var/lib/kafka/__cluster_metadata-0"
     open_reads: int = 0
+    open_transaction_at: int = 1 << 62
     listeners: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -71,6 +73,11 @@ class MemoryPartition:
     @property
     def high_watermark(self) -> int:
         return self.batches[-1].last + 1 if self.batches else self.log_start_offset
+
+    def visible_end(self, isolation: Isolation) -> int:
+        if isolation is Isolation.HIGH_WATERMARK:
+            return self.high_watermark
+        return min(self.open_transaction_at, self.high_watermark)
 
     @property
     def size_bytes(self) -> int:
@@ -196,10 +203,11 @@ class World:
     raft: Any = None
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     relay: Any = None
+    #: Of the parts that this had when the last context was made.
+    partitions: ServedPartitions = field(init=False)
 
-    @property
-    def partitions(self) -> ServedPartitions:
-        return served_partitions(self)
+    def __post_init__(self) -> None:
+        self.partitions = served_partitions(self)
 
     def is_for_controllers(self, listener: str) -> bool:
         return listener == "CONTROLLER"
@@ -209,6 +217,7 @@ class World:
         return Endpoint(listener, "gateway.example", port, "PLAINTEXT")
 
     def context(self, version: int, listener: str = "PLAINTEXT") -> Context:
+        self.partitions = served_partitions(self)
         peer = Peer(listener, "User:ANONYMOUS", "127.0.0.1", 50000, 1)
         return Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)
 

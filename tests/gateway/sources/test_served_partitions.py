@@ -6,7 +6,14 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID, OffsetOutOfRange, Partition, State
+from gateway.ports import (
+    AUDIT_TOPIC,
+    AUDIT_TOPIC_ID,
+    Isolation,
+    OffsetOutOfRange,
+    Partition,
+    State,
+)
 from gateway.view_topics import VIEW_TOPICS, view_topic
 from kwire.protocol import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, ErrorCode
 from kwire.uuid import Uuid
@@ -30,7 +37,8 @@ def world() -> OwnWorld:
 
 
 def found(world: OwnWorld, topic: str | Uuid, count: int) -> list[Partition | ErrorCode]:
-    return [world.partitions.find(topic, index) for index in range(-1, count)]
+    partitions = world.context(0).gateway.partitions
+    return [partitions.find(topic, index) for index in range(-1, count)]
 
 
 @pytest.mark.parametrize("topic", [CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID])
@@ -75,8 +83,8 @@ def test_created_topic_of_an_observed_cluster_has_no_partition_here(world: OwnWo
 
 
 def test_partition_of_a_created_topic_is_empty(world: OwnWorld) -> None:
-    empty = world.partitions.find("orders", 0)
-    assert not isinstance(empty, ErrorCode) and empty is world.partitions.find("orders", 0)
+    (_, empty), (_, again) = found(world, "orders", 1), found(world, "orders", 1)
+    assert not isinstance(empty, ErrorCode) and empty is again
     assert (empty.state, empty.leader_epoch, empty.size_bytes) == (State.READY, 0, 0)
     assert (empty.log_start_offset, empty.high_watermark, empty.read(0, 10).size) == (0, 0, 0)
     assert empty.offset_for_timestamp(0) is empty.max_timestamp() is None
@@ -84,5 +92,19 @@ def test_partition_of_a_created_topic_is_empty(world: OwnWorld) -> None:
     for offset in (-1, 1):
         with pytest.raises(OffsetOutOfRange):
             empty.read(offset, 10)
-        with pytest.raises(OffsetOutOfRange):
-            empty.bytes_available(offset, 1)
+    assert empty.bytes_available(0, 1) == 0
+
+
+@pytest.mark.parametrize("replica_id", [-1, 0, 3])
+def test_sender_of_any_replica_id_reads_as_a_consumer(world: OwnWorld, replica_id: int) -> None:
+    isolation = world.partitions.policy.isolation
+    assert isolation(replica_id, 0) is Isolation.HIGH_WATERMARK
+    assert isolation(replica_id, 1) is Isolation.TXN_COMMITTED
+
+
+@pytest.mark.parametrize(("epoch", "refused"), [(0, False), (-1, False), (1, True), (5, True)])
+def test_fetch_of_a_session_is_refused_unless_it_is_a_full_one(
+    world: OwnWorld, epoch: int, refused: bool
+) -> None:
+    fault = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if refused else ErrorCode.NONE
+    assert world.partitions.policy.session_fault(epoch) is fault
