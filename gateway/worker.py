@@ -81,6 +81,8 @@ class WorkerServices:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partitions", served_partitions(self))
+        if self.controller is not None:
+            self.controller.loader.subscribe(self.topic_index.on_update)
 
     @property
     def node_id(self) -> int:

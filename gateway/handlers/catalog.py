@@ -63,12 +63,11 @@ def names_in_order(first: str, context: Context) -> Iterator[str | None]:
     A topic that is created or deleted meanwhile may be among them.
     """
     before = sorted(one.name for one in fixed_topics(context) if one.name >= first)
-    image = own_image(context)
-    if image is None:
+    if own_image(context) is None:
         yield from before
         return
     index = context.gateway.topic_index
-    yield from index.follow(image)
+    yield from index.follow()
     yield from heapq.merge(before, index.names(first))
 
 

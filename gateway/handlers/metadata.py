@@ -112,12 +112,11 @@ class _Answer:
         for topic in fixed_topics(context):
             if may(context, Operation.DESCRIBE, topic.name):
                 yield (yield from self._found(topic))
-        image = own_image(context)
-        if image is None:
+        if own_image(context) is None:
             return
-        yield from index.follow(image)
+        yield from index.follow()
         for run, start in index.runs():
-            encoded = yield from index.encoded(run, self._encoding, image)
+            encoded = yield from index.encoded(run, self._encoding)
             yield from self._visible(encoded, run.names[start])
             yield None
 
@@ -169,13 +168,13 @@ class _Answer:
     def _share_key(self) -> Hashable:
         """Return what the response depends on, besides the API's version."""
         context, request = self._context, self._request
-        image, peer = own_image(context), context.peer
+        changes, peer = context.gateway.topic_index.changes, context.peer
         asked = (
             request.include_topic_authorized_operations,
             request.include_cluster_authorized_operations,
         )
         who = (peer.principal, peer.host) if context.gateway.authorizer.keeps_acls else None
-        topics = None if image is None else (image.topic_changes, image.topic_changes.number)
+        topics = None if own_image(context) is None else (changes, changes.number)
         return peer.listener, tuple(self.nodes.items()), asked, who, topics
 
     def _topic(self, asked: MetadataRequestTopic) -> Slices[_Element]:
@@ -216,10 +215,9 @@ class _Answer:
     def _found(self, topic: Topic) -> Slices[_Element]:
         if topic.partitions is None:
             return self._of_the_log(topic)
-        image = own_image(self._context)
-        if image is not None and topic.name != AUDIT_TOPIC:
+        if own_image(self._context) is not None and topic.name != AUDIT_TOPIC:
             index = self._context.gateway.topic_index
-            encoded = index.encoded_topic(topic.name, self._encoding, image)
+            encoded = index.encoded_topic(topic.name, self._encoding)
             if encoded is not None:
                 return self._cut(encoded, bisect_left(encoded.names, topic.name))
         named = NamedPartitions(topic.name, topic.topic_id, topic.partitions)

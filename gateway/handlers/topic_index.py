@@ -2,9 +2,9 @@
 
 Names are kept in runs, each with the encodings of its topics that were asked for. A change of a
 topic replaces its run, and the encodings of the other runs are sent again. The index follows the
-image when a client asks for topics, by the names that have changed since
-(``kwire.cluster.topic_changes``), and reads the image for everything else. It is pure: work that
-grows with the number of topics is done in slices, between which the image may change.
+image when a client asks for topics, by the names that have changed since: it hears of each delta
+(``MetadataPublisher``), and reads the image for everything else. It is pure: work that grows with
+the number of topics is done in slices, between which the image may change.
 
 An encoding depends on the form of the response, on the set of nodes that the client can reach, and
 on the topics of its run. It does not depend on what the client may do: the handler cuts topics out.
@@ -24,13 +24,14 @@ from gateway.handlers.metadata_encoding import (
     NamedPartitions,
     form_of,
 )
+from gateway.handlers.topic_changes import TopicChanges
 from gateway.sizes import MIB
 from gateway.slices import in_order, pieces, run
+from kwire.cluster.image import Image
 
 if TYPE_CHECKING:
     from gateway.slices import Slices
-    from kwire.cluster.image import Image
-    from kwire.cluster.topic_changes import TopicChanges
+    from kwire.cluster import Delta
 
 #: Topics and partitions in a run, unless it has a single topic: they are encoded in 0.1 to 0.3 ms.
 _RUN_MAX: Final = 100
@@ -70,6 +71,9 @@ class TopicIndex:
 
     def __init__(self, kept_max: int = KEPT_MAX) -> None:
         self.kept_bytes = 0
+        #: Of the image, since it was loaded. Its number is the version of the topics.
+        self.changes = TopicChanges()
+        self._image = Image()
         self._kept_max = kept_max
         self._changes: TopicChanges | None = None  # of the image that is indexed
         self._number = 0  # of the changes that are indexed
@@ -77,24 +81,35 @@ class TopicIndex:
         self._firsts: list[str] = []  # the first name of each run
         self._encodings: OrderedDict[tuple[int, frozenset[int]], Encoding] = OrderedDict()
 
+    def on_update(self, delta: Delta | None, image: Image) -> None:
+        """Hear which topics of ``image`` a committed delta has changed; None: it is another
+        image.
+        """
+        if delta is None:
+            self._image, self.changes = image, TopicChanges()
+        else:
+            self.changes.add(delta.changed_topics())
+
     # The names.
 
-    def follow(self, image: Image) -> Slices[None]:
-        """Index the topics of ``image`` as they are now, or later."""
-        number = image.topic_changes.number
-        while self._changes is not image.topic_changes or self._number < number:
-            yield from self._catch_up(image)
+    def follow(self) -> Slices[None]:
+        """Index the topics as they are now, or later."""
+        changes, number = self.changes, self.changes.number
+        while self._changes is not changes or self._number < number:
+            yield from self._catch_up()
+            if changes is not self.changes:
+                changes, number = self.changes, 0
 
-    def follow_at_once(self, image: Image) -> bool:
+    def follow_at_once(self) -> bool:
         """As :meth:`follow` without an interruption, if that takes less than some ms; whether the
         index is up to date then.
         """
-        if self._is_current(image):
+        if self._is_current:
             return True
-        names = self._changed(image)
-        if len(image.topic_ids if names is None else names) > _AT_ONCE_MAX:
+        names = self._changed()
+        if len(self._image.topic_ids if names is None else names) > _AT_ONCE_MAX:
             return False
-        run(self._catch_up(image))
+        run(self._catch_up())
         return True
 
     def runs(self, first: str = "") -> Iterator[tuple[Run, int]]:
@@ -118,27 +133,29 @@ class TopicIndex:
         for one, start in self.runs(first):
             yield from one.names[start:]
 
-    def _is_current(self, image: Image) -> bool:
-        return self._changes is image.topic_changes and self._number == self._changes.number
+    @property
+    def _is_current(self) -> bool:
+        return self._changes is self.changes and self._number == self.changes.number
 
-    def _changed(self, image: Image) -> list[str] | None:
+    def _changed(self) -> list[str] | None:
         """Return the names to look at again; None if that is all."""
-        known = self._changes is image.topic_changes
-        return image.topic_changes.since(self._number) if known else None
+        known = self._changes is self.changes
+        return self.changes.since(self._number) if known else None
 
-    def _catch_up(self, image: Image) -> Slices[None]:
-        """Index all changes that are in ``image`` now. Another request may do the same between two
-        slices.
+    def _catch_up(self) -> Slices[None]:
+        """Index all changes that are in the image now. Another request may do the same between two
+        slices, and another image may come.
         """
-        number, changed = image.topic_changes.number, self._changed(image)
+        image, changes = self._image, self.changes
+        number, changed = changes.number, self._changed()
         if changed is not None:
             yield from self._change(sorted(set(changed)), image)
-            if self._changes is image.topic_changes:
+            if self._changes is changes:
                 self._number = max(self._number, number)
             return
         runs = yield from self._built(image)
-        if self._changes is not image.topic_changes or self._number < number:
-            self._changes, self._number = image.topic_changes, number
+        if self._changes is not changes or self._number < number:
+            self._changes, self._number = changes, number
             self._runs, self._firsts = runs, [one.names[0] for one in runs]
             for encoding in self._encodings.values():
                 encoding.kept, encoding.size = {}, 0
@@ -188,28 +205,30 @@ class TopicIndex:
         self._encodings.move_to_end(key)
         return found
 
-    def encoded(self, of: Run, encoding: Encoding, image: Image) -> Slices[EncodedTopics]:
+    def encoded(self, of: Run, encoding: Encoding) -> Slices[EncodedTopics]:
         """Return the encoded topics of a run. Those that were deleted since it was made are
         missing.
         """
         kept = encoding.kept.get(of)
         if kept is None:
-            kept = yield from encoding.encoder.encode(list(_topics(of.names, image)))
-            if of.current and self._changes is image.topic_changes:
+            changes, topics = self.changes, _topics(of.names, self._image)
+            kept = yield from encoding.encoder.encode(list(topics))
+            if of.current and self._changes is changes:
                 self._keep(encoding, of, kept)
         return kept
 
-    def encoded_topic(self, name: str, encoding: Encoding, image: Image) -> EncodedTopics | None:
+    def encoded_topic(self, name: str, encoding: Encoding) -> EncodedTopics | None:
         """Return the encoded topics of the run with this name, if they are kept or short; None if
-        they are not known yet and long, or the index is not up to date.
+        they are not known yet and long, or the index is not up to date or has no such name.
         """
-        if not self.follow_at_once(image) or not self._runs:
+        if not self.follow_at_once() or not self._runs:
             return None
         of = self._runs[max(0, bisect_right(self._firsts, name) - 1)]
         kept = encoding.kept.get(of)
-        if kept is None and (len(of.names) > 1 or _lines(of.names, image) <= _AT_ONCE_MAX):
-            kept = run(self.encoded(of, encoding, image))
-        return kept
+        if kept is None and (len(of.names) > 1 or _lines(of.names, self._image) <= _AT_ONCE_MAX):
+            kept = run(self.encoded(of, encoding))
+        # A name may be new in the image, and this index not have heard of it yet.
+        return kept if kept is not None and name in kept.names else None
 
     def _keep(self, encoding: Encoding, of: Run, encoded: EncodedTopics) -> None:
         """Keep an encoding. Those of forms and nodes that were not asked for recently go first; if

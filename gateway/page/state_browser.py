@@ -14,7 +14,6 @@ from typing import Any, Final
 from gateway.slices import in_order, run
 from kwire.cluster import Image
 from kwire.cluster.difference import Change, difference
-from kwire.cluster.topic_changes import TopicChanges
 from kwire.cluster.tree import tree
 from kwire.uuid import Uuid
 
@@ -94,7 +93,7 @@ def _below(image: Image, place: tuple[str, ...]) -> Image:
 
 
 def _without_topics(image: Image) -> Image:
-    return replace(image, topics={}, topic_ids={}, partitions={}, topic_changes=TopicChanges())
+    return replace(image, topics={}, topic_ids={}, partitions={})
 
 
 def _of_topics(image: Image, names: Sequence[str]) -> Image:

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gateway.security.standard_authorizer import StandardAuthorizer, parse_super_users
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.config import Config
-    from gateway.security.standard_authorizer import AclSource, ChangedAcls, TakeIndex
+    from kwire.cluster import Delta, Image
+
+    Publisher = Callable[[Delta | None, Image], None]
 
 
 class AllowAll:
@@ -28,35 +32,26 @@ class AllowAll:
         """Always true."""
         return True
 
-    def catch_up(self) -> None:
-        """Nothing: there are no ACLs."""
 
+class Images(Protocol):
+    """Tells of the committed images of the cluster (``gateway.sources.metadata_loader``)."""
 
-class CommittedAcls(Protocol):
-    """The committed ACLs, as :class:`StandardAuthorizer` takes them."""
-
-    @property
-    def acls(self) -> AclSource: ...
-    @property
-    def acls_changed_since(self) -> ChangedAcls: ...
-    @property
-    def take_acl_index(self) -> TakeIndex: ...
+    def subscribe(self, on_update: Publisher, prepare: Publisher | None = None) -> None: ...
 
 
 def authorizer_of(
-    config: Config, committed: CommittedAcls, *, itself: str | None = None
+    config: Config, images: Images, *, itself: str | None = None
 ) -> AllowAll | StandardAuthorizer:
-    """Return the authorizer of a checked configuration.
+    """Return the authorizer of a checked configuration, subscribed to the ACLs of ``images``.
 
     ``itself``: the principal of this node's requests to itself.
     """
     if config.authorizer_class_name is None:
         return AllowAll()
-    return StandardAuthorizer(
-        committed.acls,
+    authorizer = StandardAuthorizer(
         super_users=parse_super_users(config.super_users)
         | ({itself} if itself is not None else set()),
         allow_everyone=config.allow_everyone_if_no_acl_found,
-        changed=committed.acls_changed_since,
-        take_index=committed.take_acl_index,
     )
+    images.subscribe(authorizer.on_update, authorizer.prepare)
+    return authorizer

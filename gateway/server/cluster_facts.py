@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.sources.cluster_counts import BrokerCounts
+from gateway.sources.cluster_counts import BrokerCounts, ClusterCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from gateway.sources.cluster_counts import ClusterCounts
     from gateway.sources.metadata_loader import MetadataLoader
@@ -22,22 +22,23 @@ _NOTHING: Final = BrokerCounts()
 
 
 class ClusterFacts:
-    """Metrics of the image of ``loader``, which returns None while there is none."""
+    """Metrics of the image of ``loader``; none without a loader."""
 
-    def __init__(self, loader: Callable[[], MetadataLoader | None]) -> None:
-        self._find = loader
+    def __init__(self, loader: MetadataLoader | None) -> None:
+        self.counter = ClusterCounter()
+        self._loader = loader
+        if loader is not None:
+            loader.subscribe(self.counter.on_update, self.counter.prepare)
 
     @property
     def loader(self) -> MetadataLoader | None:
         """The loader, once its image is loaded and counted."""
-        loader = self._find()
-        return None if loader is None or loader.counts is None else loader
+        return None if self.counts is None else self._loader
 
     @property
     def counts(self) -> ClusterCounts | None:
         """Counts of partitions and elections."""
-        loader = self.loader
-        return None if loader is None else loader.counts
+        return self.counter.published
 
     @property
     def errors(self) -> int | None:
@@ -48,8 +49,7 @@ class ClusterFacts:
     @property
     def image_lacks(self) -> str | None:
         """A clause about the part of the log that the image lacks; None: there is none."""
-        loader = self._find()
-        return None if loader is None else loader.lacks
+        return None if self._loader is None else self._loader.lacks
 
     @property
     def applied_offset(self) -> int | None:
@@ -65,9 +65,9 @@ class ClusterFacts:
 
     def by_broker(self) -> Iterator[tuple[int, BrokerCounts]]:
         """Counts of every broker that is registered or has replicas."""
-        loader = self.loader
-        if loader is not None and loader.counts is not None:
-            counts = loader.counts.brokers
+        loader, counted = self.loader, self.counts
+        if loader is not None and counted is not None:
+            counts = counted.brokers
             for broker_id in sorted(counts.keys() | loader.image.brokers.keys()):
                 yield broker_id, counts.get(broker_id, _NOTHING)
 

@@ -34,15 +34,8 @@ class Committed(Protocol):
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]: ...
 
 
-async def keep_image(
-    loader: MetadataLoader,
-    source: Committed,
-    reports: Reports,
-    *applied: Callable[[], object],
-) -> None:
-    """Apply committed records to the image, for ever. Each of ``applied`` is called on the event
-    loop after each step, in a pass of its own if what came before took longer than a slice.
-    """
+async def keep_image(loader: MetadataLoader, source: Committed, reports: Reports) -> None:
+    """Apply committed records to the image, for ever."""
     moved = trio.Event()
     reported: object = None
     lacked: str | None = None
@@ -55,12 +48,8 @@ async def keep_image(
         while True:
             moved = trio.Event()
             try:
-                more, began = await _step(loader, source.committed, reports)
-                for callback in applied:
-                    if time.perf_counter() - began > SLICE_S:
-                        await trio.lowlevel.checkpoint()
-                        began = time.perf_counter()
-                    callback()
+                more = await trio.to_thread.run_sync(loader.decode_step, source.committed)
+                told = await _apply(loader, reports)
             except Exception as error:  # a bug; clients can still fetch the log
                 reports.bug("image update failed", error)
                 await trio.sleep(_PROBLEM_DELAY_S)
@@ -77,19 +66,26 @@ async def keep_image(
                     reports.report("image behind", error=str(reported))
             if more:
                 continue
-            with trio.move_on_after(_PROBLEM_DELAY_S if loader.problem else float("inf")):
+            tries_again = loader.problem is not None or not told
+            with trio.move_on_after(_PROBLEM_DELAY_S if tries_again else float("inf")):
                 await moved.wait()
     finally:
         unsubscribe()
 
 
-async def _step(loader: MetadataLoader, committed: int, reports: Reports) -> tuple[bool, float]:
-    """Decode and apply one step. Return whether there is more to do at once, and when the event
-    loop began to apply it, on the clock of ``time.perf_counter``.
+async def _apply(loader: MetadataLoader, reports: Reports) -> bool:
+    """Apply one step, and tell the subscribers: each in a pass of its own if what came before took
+    longer than a slice. False if one of them failed.
     """
-    more = await trio.to_thread.run_sync(loader.decode_step, committed)
-    began = time.perf_counter()
+    told, began = True, time.perf_counter()
     loader.apply_step()
     for notice in loader.take_notices():
         reports.report("record not applied", error=notice)
-    return more, began
+    for error in loader.publish():
+        if error is not None:
+            told = False
+            reports.bug("image update failed", error)
+        if time.perf_counter() - began > SLICE_S:
+            await trio.lowlevel.checkpoint()
+            began = time.perf_counter()
+    return told

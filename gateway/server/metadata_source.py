@@ -155,7 +155,7 @@ class LogSource(MetadataSource):
         self._directory = self._partition = self._open_directory()
         self._reports = reports
         if self.config.management_listener is not None and self._directory.directory is not None:
-            self._loader = MetadataLoader(self._directory.directory, counts_cluster=True)
+            self._loader = MetadataLoader(self._directory.directory)
 
     async def run(self, started: Callable[[], None]) -> None:
         """Read the log, and what is appended to it."""

@@ -90,11 +90,7 @@ class ObservedQuorum:
         driver = self.driver = RaftDriver(
             core(trio.current_time(), wall_ms()), log, how, reports, restart=core
         )
-        self.loader = MetadataLoader(
-            store.directory,
-            index_acls=config.authorizer_class_name is not None,
-            counts_cluster=config.management_listener is not None,
-        )
+        self.loader = MetadataLoader(store.directory)
         self.authorizer = authorizer_of(config, self.loader)
         how_often = snapshot_settings(config)
         snapshots = SnapshotGenerator(
@@ -124,9 +120,7 @@ class ObservedQuorum:
             await self._require_controllers()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            nursery.start_soon(
-                keep_image, self.loader, self._log, self._reports, self.authorizer.catch_up
-            )
+            nursery.start_soon(keep_image, self.loader, self._log, self._reports)
             nursery.start_soon(self._log_cleaner.run)
             nursery.start_soon(self.driver.run)
             await self.driver.loaded(_KNOWN_MAX_S if self._log.committed else LOADING_MAX_S)

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from gateway.server.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
     from gateway.server.management.quorum_status import QuorumStatus
-    from kwire.cluster.image import Image
+    from kwire.cluster import Delta, Image
     from kwire.message import Message
 
     _FindLockout = Callable[[Iterable[tuple[int, str]]], str | None]
@@ -110,10 +110,7 @@ class OwnQuorum:
         self._log = log
         self._reports = reports
         self._find_lockout: _FindLockout | None = partial(lockout_of, config, how.security)
-        indexes = config.authorizer_class_name is not None
-        self.loader = MetadataLoader(
-            log.store.directory, index_acls=indexes, counts_cluster=bool(config.management_listener)
-        )
+        self.loader = MetadataLoader(log.store.directory)
         self.authorizer = authorizer_of(config, self.loader, itself=_THIS_NODE.principal)
         how_often = snapshot_settings(config)
         snapshots = SnapshotGenerator(
@@ -151,10 +148,12 @@ class OwnQuorum:
         ``started`` is called when the log can be served, or after ``_LOADING_MAX_S``. Raises
         SourceStopped, in a group, when this node cannot go on.
         """
+        # Behind all others: a client that gets a response may ask at once for what it has changed.
+        self.loader.subscribe(lambda delta, image: self.controller.image_advanced())
+        self.loader.subscribe(self._check_logins)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            applied = self.authorizer.catch_up, self.controller.image_advanced, self._check_logins
-            nursery.start_soon(keep_image, self.loader, self._log, self._reports, *applied)
+            nursery.start_soon(keep_image, self.loader, self._log, self._reports)
             nursery.start_soon(self.controller.run)
             nursery.start_soon(
                 keep_registered,
@@ -213,14 +212,14 @@ class OwnQuorum:
         """
         return self.raft.voters.nodes.keys() | self.image.controllers.keys()
 
-    def _check_logins(self) -> None:
+    def _check_logins(self, delta: Delta | None, image: Image) -> None:
         """Report once, as the leader, which alone knows the whole log, that no super user can log
         in.
         """
         leads = self.raft.leader_id == self.raft.node_id and not self.loader.behind
-        if self._find_lockout is None or not (leads and self.image.metadata_version):
+        if self._find_lockout is None or not (leads and image.metadata_version):
             return
-        problem, self._find_lockout = self._find_lockout(self.image.scram), None
+        problem, self._find_lockout = self._find_lockout(image.scram), None
         if problem is not None:
             self._reports.report("no super user can log in", error=problem)
 

@@ -50,6 +50,8 @@ class GatewayServices:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partitions", served_partitions(self))
+        if self.source.own_quorum is not None:
+            self.source.own_quorum.loader.subscribe(self.topic_index.on_update)
 
     @property
     def node_id(self) -> int:

@@ -61,9 +61,12 @@ class ClusterCounts(NamedTuple):
 
 
 class ClusterCounter:
-    """Keeps the counts of one image, which changes by deltas."""
+    """Keeps the counts of one image, which changes by deltas. It subscribes to them."""
 
     def __init__(self) -> None:
+        #: The counts of the image that is published; None before there is one.
+        self.published: ClusterCounts | None = None
+        self._made: ClusterCounts | None = None
         self._unclean = self._eligible = 0
         self._reset()
 
@@ -71,6 +74,18 @@ class ClusterCounter:
         self._topics = self._partitions = self._offline = self._imbalanced = self._size = 0
         #: By broker, in the order of the fields of ``BrokerCounts``.
         self._by_broker = [Counter[int]() for _ in BrokerCounts._fields]
+
+    def prepare(self, delta: Delta | None, image: Image) -> None:
+        """Count a step that is not applied yet, in the thread that folds the log."""
+        if delta is None:
+            self.load(image)
+        else:
+            self.update(image, delta)
+        self._made = self.counts()
+
+    def on_update(self, delta: Delta | None, image: Image) -> None:
+        """Publish the counts of the step that was applied."""
+        self.published = self._made
 
     def load(self, image: Image) -> None:
         """Count a whole image."""

@@ -5,26 +5,26 @@ It starts no thread and knows neither trio nor clients. The caller runs
 
     more = await trio.to_thread.run_sync(loader.decode_step, high_watermark)
     loader.apply_step()
+    for error in loader.publish(): ...
 
 again at once if there is ``more``, else when the high watermark has moved, or after a second while
 there is a ``problem``. ``PIECE_BYTES`` bounds the work of a step in the thread. The loop only
 adopts what the thread prepared, the first image as a whole and later changes as a ``Delta``, so
-that readers on the loop never see half of a batch or transaction. Source: ``MetadataLoader``.
+that readers on the loop never see half of a batch or transaction. It does not know who uses the
+image: they subscribe. Source: ``MetadataLoader`` and its ``MetadataPublisher``.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections import Counter, deque
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gateway.log.log_cursor import LogGap
 from gateway.log.problem import Problem
-from gateway.security.acls import AclIndex
 from gateway.sources.batch_fold import Position, State
-from gateway.sources.cluster_counts import ClusterCounter, ClusterCounts
 from gateway.sources.image_memory import (
     collector_paused,
     freeze,
@@ -36,16 +36,11 @@ from kwire.cluster import Delta, Image
 from kwire.errors import DecodeError
 from kwire.metadata_log.snapshot_id import SnapshotId
 
-if TYPE_CHECKING:
-    from kwire.messages.access_control_entry_record import AccessControlEntryRecord
-    from kwire.uuid import Uuid
-
 #: New records after which they are frozen for the garbage collector: a full collection over so many
 #: takes some ms.
 LOOSE_RECORDS_MAX: Final = 2000
-#: Steps whose changed ACLs are remembered for the authorizer. After more steps it indexes all ACLs
-#: again.
-_ACL_CHANGES_MAX: Final = 1000
+#: Hears of a step: what it changes, None if it brings another image; and the image.
+Publisher = Callable[[Delta | None, Image], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +56,6 @@ class _Prepared:
     delta: Delta | None
     read_offset: int
     in_transaction: bool
-    acl_index: AclIndex | None  #: of the ACLs of ``image``
-    counts: ClusterCounts | None  #: None unless ``counts_cluster``
     lacks: str | None
     position: Position | None  #: the end, if a batch ends there and no transaction is open
 
@@ -75,29 +68,15 @@ class MetadataLoader:
     part of it over an await.
     """
 
-    def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        *,
-        index_acls: bool = False,
-        counts_cluster: bool = False,
-    ) -> None:
-        """``index_acls``: an authorizer needs :meth:`take_acl_index`; ``counts_cluster``: metrics
-        need :attr:`counts`.
-        """
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory: Final = os.fspath(directory)
         #: The state up to ``next_offset``; empty until ``loaded``.
         self.image = Image()
         self.loaded = False
-        #: Counts of the image, kept by its changes; None before it is loaded, and unless
-        #: ``counts_cluster``.
-        self.counts: ClusterCounts | None = None
-        self._counter = ClusterCounter() if counts_cluster else None
-        self.acl_changes = 0  #: version of ``image.acls``: the number of steps that changed it
-        # Ids of the ACLs that each of the last ``acl_changes`` changed.
-        self._changed_acls: deque[list[Uuid]] = deque(maxlen=_ACL_CHANGES_MAX)
-        self._indexes_acls = index_acls
-        self._acl_index: tuple[int, AclIndex] | None = None
+        self._publishers: list[Publisher] = []
+        self._failed: set[Publisher] = set()  # those that have missed a delta
+        self._preparing: list[Publisher] = []
+        self._delta: Delta | None = Delta(self.image)  # of the last step, committed
         self.high_watermark = 0  #: the argument of the last ``decode_step``
         #: Records of the log by type since the start, control records too, by Kafka's names:
         #: ``PARTITION_RECORD``.
@@ -146,30 +125,18 @@ class MetadataLoader:
         notices, self._notices = self._notices, []
         return notices
 
-    def acls(self) -> tuple[int, dict[Uuid, AccessControlEntryRecord] | None]:
-        """Return ``acl_changes``, and the committed ACLs, None until they are known. For an
-        authorizer.
-        """
-        return self.acl_changes, self.image.acls if self.loaded else None
+    def subscribe(self, on_update: Publisher, prepare: Publisher | None = None) -> None:
+        """Call ``on_update`` on the event loop after each step, also after one that changed
+        nothing. All are called in the order of their subscription, the first one in the same pass
+        as the change.
 
-    def acls_changed_since(self, number: int) -> list[Uuid] | None:
-        """Return the ids of the ACLs that changed since ``acl_changes`` was ``number``; None if
-        those changes are no longer kept. For an authorizer.
+        ``prepare`` is called in the thread before a step is applied, with the changes to the image
+        or with the next image, for work that would hold the event loop.
         """
-        missed = self.acl_changes - number
-        if missed > len(self._changed_acls):
-            return None
-        return [id for ids in itertools.islice(reversed(self._changed_acls), missed) for id in ids]
-
-    def take_acl_index(self) -> tuple[int, AclIndex] | None:
-        """Return the value of ``acl_changes`` and an index of all ACLs at that value, for an
-        authorizer, which then updates the index. A second call returns None until another image is
-        loaded.
-
-        ``decode_step`` builds the index in its thread: 100,000 ACLs take half a second.
-        """
-        taken, self._acl_index = self._acl_index, None
-        return taken
+        assert not self.loaded, "whoever subscribes later lacks the first image"
+        self._publishers.append(on_update)
+        if prepare is not None:
+            self._preparing.append(prepare)
 
     def capture(self) -> State | None:
         """Return a copy of the image, which later records do not change, for a snapshot; None if it
@@ -180,10 +147,9 @@ class MetadataLoader:
             return None
         copied = Image()
         for one in fields(self.image):
-            if one.name != "topic_changes":
-                value = getattr(self.image, one.name)
-                # Dictionaries and records inside of it are replaced and not changed (``Delta``).
-                setattr(copied, one.name, value.copy() if isinstance(value, dict) else value)
+            value = getattr(self.image, one.name)
+            # Dictionaries and records inside of it are replaced and not changed (``Delta``).
+            setattr(copied, one.name, value.copy() if isinstance(value, dict) else value)
         return State(copied, self._position)
 
     # --- in the thread
@@ -256,15 +222,9 @@ class MetadataLoader:
         fold = replay.fold
         records, skipped, notices = fold.take_counts()
         snapshot = replay.snapshot if image else None
-        acl_index = None
-        if image is not None and self._indexes_acls:
-            acl_index = AclIndex()
-            acl_index.update(image.acls)
-        counter = self._counter
-        if counter is not None and image is not None:
-            counter.load(image)
-        elif counter is not None and delta is not None:
-            counter.update(self.image, delta)
+        if image is not None or delta is not None:
+            for prepare in self._preparing:
+                prepare(delta, image or self.image)
         self._prepared = _Prepared(
             replay.log_bytes,
             records,
@@ -275,8 +235,6 @@ class MetadataLoader:
             delta,
             replay.read_offset,
             fold.in_transaction,
-            acl_index,
-            None if counter is None else counter.counts(),
             fold.lacks,
             fold.position if fold.aligned else None,
         )
@@ -297,6 +255,7 @@ class MetadataLoader:
     def apply_step(self) -> bool:
         """Publish what the last step prepared; True if the image changed."""
         prepared, self._prepared = self._prepared, None
+        self._delta = Delta(self.image)
         if prepared is None:
             return False
         self.records.update(prepared.records)
@@ -304,21 +263,31 @@ class MetadataLoader:
         self._notices += prepared.notices
         if prepared.image is not None:
             self._retired.append(self.image)
-            self.image, self.loaded = prepared.image, True
-            self.acl_changes += 1
-            self._changed_acls.clear()
-            if prepared.acl_index is not None:
-                self._acl_index = self.acl_changes, prepared.acl_index
+            self.image, self.loaded, self._delta = prepared.image, True, None
             self.snapshot_loads += prepared.snapshot is not None
         elif prepared.delta is not None:
-            if prepared.delta.changes("acls"):
-                self.acl_changes += 1
-                self._changed_acls.append(prepared.delta.changed_keys("acls"))
+            self._delta = prepared.delta
             self._retired += prepared.delta.commit()
         else:
             return False
-        self.counts = prepared.counts
         self._position, self.lacks = prepared.position, prepared.lacks
         self.log_bytes, self.read_offset = prepared.log_bytes, prepared.read_offset
         self.in_transaction = prepared.in_transaction
         return True
+
+    def publish(self) -> Iterator[Exception | None]:
+        """Tell the subscribers what the last step changed, one after another; each has had its turn
+        when the iterator gives its exception, or None.
+
+        One that raises is given the whole image at its next turn.
+        """
+        delta, image = self._delta, self.image
+        for on_update in self._publishers:
+            try:
+                on_update(None if on_update in self._failed else delta, image)
+            except Exception as error:
+                self._failed.add(on_update)
+                yield error
+            else:
+                self._failed.discard(on_update)
+                yield None

@@ -46,6 +46,14 @@ class Delta:
         """Return the keys of the mapping of that name that were set or removed."""
         return cast(Layer[Any, Any], getattr(self.image, name)).changed_keys()
 
+    def changed_topics(self) -> list[str]:
+        """Return the names of the topics that were created, deleted or changed, once this is
+        committed.
+        """
+        topics = self._base.topics
+        changed = (topics[id] for id in self.changed_keys("partitions") if id in topics)
+        return list(dict.fromkeys((*self.changed_keys("topic_ids"), *changed)))
+
     def peeked(self, name: str) -> Mapping[Any, Any]:
         """Return a view of the mapping of that name with its changes, to read: unlike that of
         ``image`` it copies nothing, and reading is no change.
@@ -53,14 +61,12 @@ class Delta:
         return Peeked(cast(Layer[Any, Any], getattr(self.image, name)))
 
     def commit(self) -> list[Any]:
-        """Apply the changes to ``base``. The delta cannot be used again.
+        """Apply the changes to ``base``. The delta then only tells what was changed.
 
         Return the replaced values. Freeing them takes longer than the commit, so the caller may do
         that in a thread.
         """
         base, image = self._base, self.image
-        named = self.changed_keys("topic_ids")
-        changed = self.changed_keys("partitions")
         replaced: list[Any] = []
         for name in _MAPS:
             cast(Layer[Any, Any], getattr(image, name)).commit(replaced)
@@ -69,8 +75,6 @@ class Delta:
             image.epoch,
             image.next_producer_id,
         )
-        names = (base.topics[topic_id] for topic_id in changed if topic_id in base.topics)
-        base.topic_changes.add(dict.fromkeys((*named, *names)))
         return replaced
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from kwire.cluster.topic_changes import TopicChanges
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.messages.delegation_token_record import DelegationTokenRecord
 from kwire.messages.partition_record import PartitionRecord
@@ -51,9 +50,6 @@ class Image:
     scram: dict[tuple[int, str], UserScramCredentialRecord] = field(default_factory=dict)
     tokens: dict[str, DelegationTokenRecord] = field(default_factory=dict)
     next_producer_id: int = -1
-    #: The topics that each commit of a :class:`kwire.cluster.delta.Delta` changed. A record that is
-    #: applied to the image itself adds nothing.
-    topic_changes: TopicChanges = field(default_factory=TopicChanges, repr=False, compare=False)
 
     @property
     def metadata_version(self) -> int:

@@ -12,7 +12,10 @@ import pytest
 
 from gateway.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES
 from gateway.security.standard_authorizer import OPERATIONS, StandardAuthorizer
+from kwire.cluster import Delta, Image, apply
+from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+from kwire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from kwire.uuid import Uuid
 from tests.interop.clients import need_java
 from tests.interop.conftest import FIGURES
@@ -43,32 +46,29 @@ class Life:
         self.lines: list[str] = []
         self.answers: list[bool] = []
         self._rand = rand
-        self._acls: dict[Uuid, AccessControlEntryRecord] = {}
-        self._changed: list[Uuid] = []
+        self._image = Image()
+        self._made = 0
         allow_everyone = rand.random() < 0.4
         self._say("NEW", str(allow_everyone).lower())
         self._ours = StandardAuthorizer(
-            lambda: (len(self._changed), self._acls),
-            super_users=frozenset({"User:root"}),
-            allow_everyone=allow_everyone,
-            changed=lambda since: self._changed[since:],
+            super_users=frozenset({"User:root"}), allow_everyone=allow_everyone
         )
+        self._ours.on_update(None, self._image)
 
     def step(self) -> None:
         """Perhaps another ACL, perhaps one less, and questions."""
         chance = self._rand.random()
         if chance < 0.5:
             self._add()
-        elif chance < 0.6 and self._acls:
-            id = self._rand.choice(list(self._acls))
-            del self._acls[id]
-            self._changed.append(id)
+        elif chance < 0.6 and self._image.acls:
+            id = self._rand.choice(list(self._image.acls))
+            self._commit(RemoveAccessControlEntryRecord(id=id))
             self._say("REMOVE", int.from_bytes(id[8:], "big"))
         for _ in range(QUESTIONS):
             self._ask()
 
     def _add(self) -> None:
-        pick, number = self._rand.choice, len(self._changed) + 1
+        pick, number = self._rand.choice, self._made + 1
         kind, name = (
             RESOURCE_TYPES[pick(["TOPIC", "GROUP"])],
             self._name() if self._rand.random() < 0.8 else "*",
@@ -94,12 +94,18 @@ class Life:
         )
         if any(
             one.to_json(0) | {"id": None} == acl.to_json(0) | {"id": None}
-            for one in self._acls.values()
+            for one in self._image.acls.values()
         ):
             return  # no log has the same twice
-        self._acls[acl.id] = acl
-        self._changed.append(acl.id)
+        self._made += 1
+        self._commit(acl)
         self._say("ADD", number, *about)
+
+    def _commit(self, record: Message) -> None:
+        delta = Delta(self._image)
+        apply(delta.image, record)
+        delta.commit()
+        self._ours.on_update(delta, self._image)
 
     def _ask(self) -> None:
         pick = self._rand.choice

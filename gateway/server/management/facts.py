@@ -66,7 +66,7 @@ class Facts:
     quorum: Callable[[], QuorumStatus] | None = None  #: None: this server follows no quorum
     own_snapshot: Callable[[], OwnSnapshot | None] = lambda: None
     metadata_version: Callable[[], int | None] = lambda: None  #: feature level; None: unknown
-    cluster: ClusterFacts = field(default_factory=lambda: ClusterFacts(lambda: None))
+    cluster: ClusterFacts = field(default_factory=lambda: ClusterFacts(None))
     forwarding: ForwardingMeasures | None = None  #: of requests for the active controller
     controlling: ControllerFacts | None = None  #: of the controller that this node may be
     kept_answer_bytes: Callable[[], int] = lambda: 0  #: of topics, encoded for Metadata

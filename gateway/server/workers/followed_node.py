@@ -58,9 +58,7 @@ class FollowedQuorum:
     def __init__(self, start: Start) -> None:
         assert start.log_directory is not None
         self.state = start.state
-        self.loader = MetadataLoader(
-            start.log_directory, index_acls=start.config.authorizer_class_name is not None
-        )
+        self.loader = MetadataLoader(start.log_directory)
 
     @property
     def leader_id(self) -> int:
@@ -122,7 +120,7 @@ class FollowedNode:
             log_dir=log_dir,
         )
         quorum = self.quorum = FollowedQuorum(start)
-        self._authorizer = self.authorizer = authorizer_of(start.config, quorum.loader)
+        self.authorizer = authorizer_of(start.config, quorum.loader)
         if start.audit_directory is not None:
             log = FollowedLog(
                 start.audit_directory,
@@ -171,8 +169,9 @@ class FollowedNode:
                 assert self.quorum is not None
                 await self._follow()
                 loader = self.quorum.loader
-                applied = self._authorizer.catch_up, self._call_applied
-                nursery.start_soon(keep_image, loader, self._log, self._reports, *applied)
+                # Behind all others: see ``OwnQuorum``.
+                loader.subscribe(lambda delta, image: self._call_applied())
+                nursery.start_soon(keep_image, loader, self._log, self._reports)
                 # The loader has no event for the end of its first load, and this loop runs once.
                 while loader.read_offset < self._log.committed:  # noqa: ASYNC110
                     await trio.sleep(0.01)

@@ -28,7 +28,7 @@ class MemoryControllers:
     :meth:`release`.
     """
 
-    def __init__(self, world: World, quorum: MemoryQuorum, serving: tuple[int, ...]) -> None:
+    def __init__(self, world: OwnWorld, quorum: MemoryQuorum, serving: tuple[int, ...]) -> None:
         self.is_active = True
         self.holds = False
         self.askers: list[Requester] = []
@@ -67,15 +67,16 @@ class MemoryControllers:
 
     def _commit(self, *operations: Any) -> None:
         for operation in operations:
-            commit(self._quorum.image, *(record.message for record in operation.records))
+            self._world.commit(*(record.message for record in operation.records))
 
 
-def commit(image: Image, *records: Message) -> None:
+def commit(image: Image, *records: Message) -> Delta:
     """Apply records to an image as the server does."""
     delta = Delta(image)
     for record in records:
         apply(delta.image, record)
     delta.commit()
+    return delta
 
 
 class OwnWorld(World):
@@ -86,6 +87,7 @@ class OwnWorld(World):
     def __init__(self) -> None:
         super().__init__()
         self.quorum = MemoryQuorum()
+        self.topic_index.on_update(None, self.quorum.image)
         self.controller = MemoryControllers(self, self.quorum, (NODE, OTHER))
         endpoints = [
             ControllerEndpoint(name=name, host="other.example", port=port)
@@ -105,6 +107,10 @@ class OwnWorld(World):
         said: list[Message] = []
         answer.attach(said.append)
         return over_the_wire(said[0], version) if said else answer
+
+    def commit(self, *records: Message) -> None:
+        """Apply records to the image, and tell who subscribes to it."""
+        self.topic_index.on_update(commit(self.quorum_image, *records), self.quorum_image)
 
     def create(self, name: str, *replicas: list[int]) -> None:
         """A topic with one partition on each of these lists of nodes."""

@@ -71,10 +71,9 @@ class SecuredWorld(OwnWorld):
         self.raft = Voter()
         self.principal = ADMIN
         self._ids = count(1)
-        acls = self.image.acls
-        self.authorizer = StandardAuthorizer(
-            lambda: (len(acls), acls), super_users=frozenset({ADMIN})
-        )  # type: ignore[assignment]
+        self.authorizer = StandardAuthorizer(  # type: ignore[assignment]
+            super_users=frozenset({ADMIN})
+        )
         self.create(TOPIC, [7], [7])
         self.create(OTHER_TOPIC, [7])
         partition = {"committed_offset": 1, "committed_metadata": ""}
@@ -94,16 +93,23 @@ class SecuredWorld(OwnWorld):
     def allow(self, *needs: Need, principal: str = USER, permission: int = ALLOW) -> None:
         for operation, kind, name in needs:
             id = Uuid(next(self._ids).to_bytes(16, "big"))
-            self.image.acls[id] = AccessControlEntryRecord(
-                id=id,
-                resource_type=RESOURCE_TYPES[kind],
-                resource_name=name,
-                pattern_type=LITERAL,
-                principal=principal,
-                host="*",
-                operation=OPERATIONS[operation],
-                permission_type=permission,
+            self.commit(
+                AccessControlEntryRecord(
+                    id=id,
+                    resource_type=RESOURCE_TYPES[kind],
+                    resource_name=name,
+                    pattern_type=LITERAL,
+                    principal=principal,
+                    host="*",
+                    operation=OPERATIONS[operation],
+                    permission_type=permission,
+                )
             )
+
+    def commit(self, *records: Message) -> None:
+        super().commit(*records)
+        if isinstance(self.authorizer, StandardAuthorizer):
+            self.authorizer.on_update(None, self.image)
 
     def context(self, version: int, listener: str = "PLAINTEXT") -> Context:
         context = super().context(version, listener)

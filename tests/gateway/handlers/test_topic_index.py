@@ -67,17 +67,17 @@ class Changes:
         names = self.random.sample(("PLAINTEXT", "EXTERNAL"), self.random.randint(1, 2))
         end_points = [BrokerEndpoint(name=name, host=f"b{broker_id}", port=9092) for name in names]
         record = RegisterBrokerRecord(broker_id=broker_id, fenced=fenced, end_points=end_points)
-        commit(self.image, record)
+        self.world.commit(record)
 
     def create(self, name: str) -> None:
         topic_id = Uuid(self.random.randbytes(16))
-        commit(self.image, TopicRecord(name=name, topic_id=topic_id))
+        self.world.commit(TopicRecord(name=name, topic_id=topic_id))
         self.partitions(name, self.random.randint(1, 4))
 
     def partitions(self, name: str, more: int) -> None:
         topic_id = self.image.topic_ids[name]
         first = len(self.image.partitions[topic_id])
-        commit(self.image, *(self.partition(topic_id, first + one) for one in range(more)))
+        self.world.commit(*(self.partition(topic_id, first + one) for one in range(more)))
 
     def partition(self, topic_id: Uuid, index: int) -> PartitionRecord:
         replicas = self.random.sample((NODE, *BROKERS), self.random.randint(1, 4))
@@ -91,7 +91,7 @@ class Changes:
         )
 
     def delete(self, name: str) -> None:
-        commit(self.image, RemoveTopicRecord(topic_id=self.image.topic_ids[name]))
+        self.world.commit(RemoveTopicRecord(topic_id=self.image.topic_ids[name]))
 
     def elect(self, name: str) -> None:
         topic_id = self.image.topic_ids[name]
@@ -99,13 +99,12 @@ class Changes:
         change = PartitionChangeRecord(
             partition_id=index, topic_id=topic_id, leader=self.random.choice(record.replicas)
         )
-        commit(self.image, change)
+        self.world.commit(change)
 
     def replace(self, name: str) -> None:
         """Delete a topic and create another one of its name, in one commit."""
         topic_id = Uuid(self.random.randbytes(16))
-        commit(
-            self.image,
+        self.world.commit(
             RemoveTopicRecord(topic_id=self.image.topic_ids[name]),
             TopicRecord(name=name, topic_id=topic_id),
             self.partition(topic_id, 0),
@@ -121,6 +120,7 @@ class Changes:
         commit(after, *records)
         assert self.world.quorum is not None
         self.world.quorum.image = after
+        self.world.topic_index.on_update(None, after)
 
     def change(self) -> None:
         """Make any of these changes."""
@@ -226,6 +226,7 @@ def test_a_spliced_response_has_the_bytes_of_one_built_from_nothing(
 ) -> None:
     changes = Changes(seed)
     changes.world.topic_index = index = TopicIndex(kept_max)
+    index.on_update(None, changes.image)
     with pytest.MonkeyPatch.context() as patch:
         if is_streamed:
             patch.setattr(metadata, "WHOLE_MAX", 1)
@@ -320,7 +321,7 @@ def test_changes_between_two_slices_lose_and_repeat_no_topic(
                 if changes.random.random() < 0.3:
                     changes.change()
                     # Another request brings the index up to date while this one walks over it.
-                    run(changes.world.topic_index.follow(changes.image))
+                    run(changes.world.topic_index.follow())
 
         answer.elements = interrupted(answer.elements)
         found = MetadataResponse.decode(b"".join(encoded(answer, 12)), 12)
@@ -336,39 +337,64 @@ def test_names_are_found_in_order_from_any_of_them() -> None:
     for name in NAMES:
         changes.create(name)
     index = changes.world.topic_index
-    run(index.follow(changes.image))
+    run(index.follow())
     ordered = sorted(NAMES)
     assert list(index.names()) == ordered
     for first in ("", "a", "aa", *NAMES, "zzz"):
         assert list(index.names(first)) == [name for name in ordered if name >= first]
     for name in NAMES:
         changes.delete(name)
-    run(index.follow(changes.image))
+    run(index.follow())
     assert list(index.names()) == list(index.names("a")) == []
 
 
 def test_many_changes_of_one_run_are_followed_in_steps() -> None:
-    image, index = Image(), TopicIndex()
-    commit(image, TopicRecord(name="a", topic_id=Uuid(b"a" * 16)))
-    run(index.follow(image))
+    world = OwnWorld()
+    index = world.topic_index
+    world.commit(TopicRecord(name="a", topic_id=Uuid(b"a" * 16)))
+    run(index.follow())
     names = [f"t{number:05}" for number in range(5_000)]
-    commit(
-        image,
-        *(TopicRecord(name=name, topic_id=Uuid(name.encode().ljust(16))) for name in names),
+    world.commit(
+        *(TopicRecord(name=name, topic_id=Uuid(name.encode().ljust(16))) for name in names)
     )
-    _, calls = calls_per_step(index.follow(image))
+    _, calls = calls_per_step(index.follow())
     assert calls < 20_000
     assert list(index.names()) == ["a", *names]
 
 
 def test_forgotten_changes_make_the_index_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kwire.cluster.topic_changes._NAMES_MAX", 3)
+    monkeypatch.setattr("gateway.handlers.topic_changes._NAMES_MAX", 3)
     changes = Changes(4)
     index = changes.world.topic_index
     for name in NAMES:
         changes.create(name)
-        run(index.follow(changes.image))
+        run(index.follow())
     for name in NAMES[1:]:
         changes.delete(name)
-    run(index.follow(changes.image))
+    run(index.follow())
     assert list(index.names()) == [NAMES[0]]
+
+
+def test_image_that_comes_while_the_index_follows_another_one_is_indexed_in_its_place() -> None:
+    changes = Changes(5)
+    for name in NAMES:
+        changes.create(name)
+    index = changes.world.topic_index
+    following = index.follow()
+    next(following)
+    changes.load()
+    changes.delete(NAMES[0])
+    run(following)
+    assert list(index.names()) == sorted(NAMES[1:])
+
+
+def test_topic_that_the_index_has_not_heard_of_is_described_by_the_image() -> None:
+    changes = Changes(6)
+    for name in NAMES[:2]:
+        changes.create(name)
+    changes.world.ask(metadata, 12, topics=None)
+    topic_id = Uuid(b"n" * 16)
+    new = TopicRecord(name="aa", topic_id=topic_id), changes.partition(topic_id, 0)
+    commit(changes.image, *new)
+    (found,) = changes.world.ask(metadata, 12, topics=[{"name": "aa"}]).topics
+    assert (found.name, found.topic_id, len(found.partitions)) == ("aa", topic_id, 1)

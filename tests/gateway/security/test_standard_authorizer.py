@@ -4,6 +4,7 @@ that looks at all of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES, AclIndex
 from gateway.security.standard_authorizer import OPERATIONS, StandardAuthorizer, parse_super_users
+from kwire.cluster import Delta, Image
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.uuid import Uuid
 from tests.gateway.steps import calls_of
@@ -37,7 +39,25 @@ def acl(row: Row, number: int = 1) -> AccessControlEntryRecord:
 
 def authorizer(*rows: Row, **options: Any) -> StandardAuthorizer:
     acls = {one.id: one for number, row in enumerate(rows) for one in [acl(row, number)]}
-    return StandardAuthorizer(lambda: (1, acls), **options)
+    return over(Image(acls=acls), **options)
+
+
+def over(image: Image, **options: Any) -> StandardAuthorizer:
+    """An authorizer that has heard of ``image``."""
+    made = StandardAuthorizer(**options)
+    made.on_update(None, image)
+    return made
+
+
+def change(image: Image, *added: AccessControlEntryRecord, removed: Iterable[Uuid] = ()) -> Delta:
+    """Commit a change of the ACLs."""
+    delta = Delta(image)
+    for id in removed:
+        del delta.image.acls[id]
+    for one in added:
+        delta.image.acls[one.id] = one
+    delta.commit()
+    return delta
 
 
 def foo(operation: str, permission: int) -> Row:
@@ -181,9 +201,8 @@ def test_super_users_may_do_everything_despite_denials_and_before_the_log_is_rea
     row: Row = ("TOPIC", "*", LITERAL, "User:*", "*", "ALL", DENY)
     assert ask(row, "root", "READ", "TOPIC", "t", super_users=frozenset({"User:root"}))
     assert not ask(row, "Root", "READ", "TOPIC", "t", super_users=frozenset({"User:root"}))
-    unread = StandardAuthorizer(
-        lambda: (0, None), super_users=frozenset({"User:root"}), allow_everyone=True
-    )
+    unread = StandardAuthorizer(super_users=frozenset({"User:root"}), allow_everyone=True)
+    unread.on_update(Delta(Image()), Image())
     assert unread.allows("User:root", HOST, "CLUSTER_ACTION", "CLUSTER", "kafka-cluster")
     assert not unread.allows("User:bob", HOST, "READ", "TOPIC", "t")
 
@@ -241,19 +260,16 @@ def test_index_of_changing_random_acls_equals_the_definition(
     versions: list[list[Row]], name: str, default: bool
 ) -> None:
     """CVE-2024-27309: a change of some ACLs leaves the others in force."""
-    now: dict[Uuid, AccessControlEntryRecord] = {}
+    image = Image()
     made: dict[Row, AccessControlEntryRecord] = {}
-    number = 0
-    changed: set[Uuid] = set()
-    tested = StandardAuthorizer(lambda: (number, now), allow_everyone=default)
-    told = StandardAuthorizer(
-        lambda: (number, now), allow_everyone=default, changed=lambda since: changed
-    )
-    for number, rows in enumerate(versions):  # noqa: B007
+    tested, told = over(image, allow_everyone=default), over(image, allow_everyone=default)
+    for rows in versions:
         for row in rows:
             made.setdefault(row, acl(row, len(made)))
-        before, now = now, {made[row].id: made[row] for row in rows}
-        changed = before.keys() ^ now.keys()
+        now = {made[row].id: made[row] for row in rows}
+        gone = image.acls.keys() - now.keys()
+        told.on_update(change(image, *now.values(), removed=gone), image)
+        tested.on_update(None, Image(acls=now))
         for user in ("x", "y"):
             for operation in ("READ", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"):
                 for kind in ("TOPIC", "GROUP"):
@@ -265,9 +281,10 @@ def test_index_of_changing_random_acls_equals_the_definition(
 def test_acl_that_is_in_the_log_twice_holds_until_both_are_removed() -> None:
     row: Row = ("TOPIC", "t", LITERAL, "User:bob", "*", "READ", ALLOW)
     acls = {one.id: one for one in (acl(row, 1), acl(row, 2), acl(row, 3))}
-    tested = StandardAuthorizer(lambda: (len(acls), acls))
+    image = Image(acls=acls)
+    tested = over(image)
     for left in (2, 1, 0):
-        acls.popitem()
+        tested.on_update(change(image, removed=[next(iter(acls))]), image)
         assert len(acls) == left
         assert tested.allows("User:bob", HOST, "READ", "TOPIC", "t") is (left > 0)
 
@@ -279,10 +296,10 @@ def test_acl_of_an_unknown_operation_allows_and_denies_nothing_but_is_an_acl(
     row: Row = ("TOPIC", "t", LITERAL, "User:bob", "*", "READ", DENY)
     other = acl(row)
     other.operation = operation
-    now = {other.id: other}
-    tested = StandardAuthorizer(lambda: (len(now), now), allow_everyone=True)
+    image = Image(acls={other.id: other})
+    tested = over(image, allow_everyone=True)
     assert not tested.allows("User:bob", HOST, "READ", "TOPIC", "t")
-    now.clear()
+    tested.on_update(change(image, removed=[other.id]), image)
     assert tested.allows("User:bob", HOST, "READ", "TOPIC", "t")
 
 
@@ -306,8 +323,7 @@ def test_question_takes_the_same_calls_for_any_number_of_acls_on_the_wildcard(
     allow_everyone: bool,
 ) -> None:
     def calls(count: int) -> int:
-        acls = wildcard_acls(count)
-        tested = StandardAuthorizer(lambda: (1, acls), allow_everyone=allow_everyone)
+        tested = over(Image(acls=wildcard_acls(count)), allow_everyone=allow_everyone)
         tested.allows("User:nobody", HOST, "DESCRIBE", "TOPIC", "first")
         allowed, calls = calls_of(
             lambda: tested.allows("User:nobody", HOST, "DESCRIBE", "TOPIC", "t")
@@ -341,49 +357,39 @@ def test_change_of_one_acl_costs_no_look_at_the_others() -> None:
             self.looks += 1
             return super().get(*arguments)
 
-    acls = Counting(wildcard_acls(1_000))
-    number, changed = 1, list[Uuid]()
-    tested = StandardAuthorizer(lambda: (number, acls), changed=lambda since: changed)
+    image = Image(acls=Counting(wildcard_acls(1_000)))
+    tested = over(image)
     assert not tested.allows("User:nobody", HOST, "READ", "TOPIC", "t")
-    assert acls.looks == 1_000
     new = acl(("TOPIC", "t", LITERAL, "User:nobody", "*", "READ", ALLOW), 1_000_000)
-    number, changed = 2, [new.id]
-    acls[new.id] = new
+    delta = change(image, new)
+    image.acls = acls = Counting(image.acls)
+    tested.on_update(delta, image)
     assert tested.allows("User:nobody", HOST, "READ", "TOPIC", "t")
-    assert acls.looks == 1_001
+    assert acls.looks == 1
 
 
-def test_authorizer_that_has_caught_up_indexes_nothing_for_a_request() -> None:
-    acls: dict[Uuid, AccessControlEntryRecord] | None = None
-    number, asked = 0, list[int]()
-
-    def changed(since: int) -> None:
-        asked.append(since)
-
-    tested = StandardAuthorizer(lambda: (number, acls), changed=changed)
-    assert not tested.catch_up() and not asked, "the ACLs are not loaded yet"
+def test_delta_of_other_records_changes_no_acl() -> None:
     row: Row = ("TOPIC", "orders", LITERAL, "User:bob", "*", "READ", ALLOW)
-    number, acls = 1, {Uuid(bytes(16)): acl(row)}
-    assert tested.catch_up()
-    number, acls = 2, {}
-    assert tested.catch_up() and asked == [1]
-    assert not tested.allows("User:bob", HOST, "READ", "TOPIC", "orders")
-    assert asked == [1]
+    image = Image(acls={Uuid(bytes(16)): acl(row)})
+    tested = over(image)
+    tested.on_update(change(image), image)
+    assert tested.allows("User:bob", HOST, "READ", "TOPIC", "orders")
 
 
-def test_index_that_was_made_elsewhere_is_taken_and_kept_up_to_date() -> None:
+def test_index_that_was_prepared_for_another_image_is_taken_and_kept_up_to_date(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     row: Row = ("TOPIC", "orders", LITERAL, "User:bob", "*", "READ", ALLOW)
     other: Row = ("TOPIC", "bills", LITERAL, "User:bob", "*", "READ", ALLOW)
     first, second = acl(row, 1), acl(other, 2)
-    index = AclIndex()
-    index.update({first.id: first})
-    made: list[tuple[int, AclIndex]] = [(5, index)]
-    # Two changes have been made since the index was; all of the ACLs are never indexed here.
-    tested = StandardAuthorizer(
-        lambda: (7, {second.id: second}),
-        changed=lambda since: [first.id, second.id] if since == 5 else None,
-        take_index=lambda: made.pop() if made else None,
-    )
+    image = Image(acls={first.id: first})
+    tested = over(Image())
+    tested.prepare(None, image)
+    assert not tested.allows("User:bob", HOST, "READ", "TOPIC", "orders"), "not published yet"
+    with monkeypatch.context() as patched:
+        patched.delattr(AclIndex, "update")  # all of the ACLs are never indexed here
+        tested.on_update(None, image)
+        assert tested.allows("User:bob", HOST, "READ", "TOPIC", "orders")
+        tested.on_update(change(image, second, removed=[first.id]), image)
     assert tested.allows("User:bob", HOST, "READ", "TOPIC", "bills")
     assert not tested.allows("User:bob", HOST, "READ", "TOPIC", "orders")
-    assert not made and tested._index is index

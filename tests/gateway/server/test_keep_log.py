@@ -5,7 +5,7 @@ not stop clients from reading.
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -98,6 +98,9 @@ class Image:
     def apply_step(self) -> bool:
         self.applied += 1
         return True
+
+    def publish(self) -> Iterator[Exception | None]:
+        yield None
 
     def capture(self) -> None:
         return None

@@ -11,6 +11,7 @@ def follow(keeper: MetadataLoader, high_watermark: int) -> int:
     while more:
         more = keeper.decode_step(high_watermark)
         changes += keeper.apply_step()
+        assert not any(keeper.publish())
     return changes
 
 

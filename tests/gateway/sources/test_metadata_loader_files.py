@@ -12,11 +12,10 @@ import pytest
 from gateway.sources import replay
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.replay import Replay
-from kwire.messages.access_control_entry_record import AccessControlEntryRecord
+from kwire.cluster import Delta, Image
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.no_op_record import NoOpRecord
 from kwire.metadata_log.reader import read_pieces_of_file
-from kwire.uuid import Uuid
 from tests.gateway.sources.loading import (
     follow,
     topics,
@@ -209,38 +208,84 @@ def test_configs_change_in_the_image_only_when_a_step_is_applied(tmp_path: Path)
         assert keeper.image.configs == after
 
 
-def test_changed_acls_are_returned_since_any_number_until_the_image_is_replaced(
+Heard = list[tuple[list[str] | None, list[str]]]
+
+
+def subscribed(keeper: MetadataLoader) -> tuple[Heard, Heard]:
+    """The steps that are prepared, and those that are published: the topics that a step changes,
+    None for another image, and those of the image.
+    """
+    prepared, published = Heard(), Heard()
+
+    def prepare(delta: Delta | None, image: Image) -> None:
+        changed = None if delta is None else list(delta.changed_keys("topic_ids"))
+        prepared.append((changed, sorted(image.topic_ids)))
+
+    def on_update(delta: Delta | None, image: Image) -> None:
+        changed = None if delta is None else delta.changed_topics()
+        published.append((changed, sorted(image.topic_ids)))
+
+    keeper.subscribe(on_update, prepare)
+    return prepared, published
+
+
+def test_subscribers_hear_of_the_first_image_and_of_each_change(tmp_path: Path) -> None:
+    write_segment(tmp_path, 0, batch(0, topic(1)), batch(1, topic(2)), batch(2, NoOpRecord()))
+    keeper = MetadataLoader(tmp_path)
+    prepared, published = subscribed(keeper)
+    assert follow(keeper, 1) == 1
+    assert prepared == [(None, ["t1"])] and published[-1] == (None, ["t1"])
+    assert all(one == ([], []) for one in published[:-1]), "steps before the image is whole"
+    prepared.clear()
+    published.clear()
+    keeper.decode_step(2)
+    assert prepared == [(["t2"], ["t1"])] and not published, "in the thread, before it is applied"
+    keeper.apply_step()
+    assert [*keeper.publish()] == [None]
+    follow(keeper, 3)
+    assert published == [(["t2"], ["t1", "t2"]), ([], ["t1", "t2"])]
+
+
+def test_subscriber_hears_of_a_step_that_fails(tmp_path: Path) -> None:
+    keeper = MetadataLoader(tmp_path / "none")
+    _, published = subscribed(keeper)
+    follow(keeper, 5)
+    assert keeper.problem is not None and published == [([], [])]
+
+
+def test_subscriber_that_fails_is_given_the_whole_image_and_the_others_miss_nothing(
     tmp_path: Path,
 ) -> None:
-    acls = [AccessControlEntryRecord(id=Uuid(bytes([number]) * 16)) for number in range(4)]
-    write_segment(
-        tmp_path, 0, batch(0, acls[0]), batch(1, *acls[1:3]), batch(3, topic(1)), batch(4, acls[3])
-    )
+    write_segment(tmp_path, 0, *(batch(number, topic(number)) for number in range(4)))
     keeper = MetadataLoader(tmp_path)
-    follow(keeper, 1)
-    start, _ = keeper.acls()
-    assert keeper.acls_changed_since(start) == []
-    follow(keeper, 3)
-    middle, _ = keeper.acls()
-    assert keeper.acls_changed_since(start) == [acls[1].id, acls[2].id]
-    follow(keeper, 4)
-    assert keeper.acls()[0] == middle, "a topic is no ACL"
-    follow(keeper, 5)
-    assert keeper.acls_changed_since(middle) == [acls[3].id]
-    assert set(keeper.acls_changed_since(start) or ()) == {one.id for one in acls[1:]}
-    assert keeper.acls_changed_since(start - 1) is None, "the first image is no change of another"
+    before, failing, after = list[bool](), list[bool](), list[bool]()
+    bugs: list[Exception] = []
+
+    def fail(delta: Delta | None, image: Image) -> None:
+        failing.append(delta is None)
+        if bugs:
+            raise bugs.pop()
+
+    keeper.subscribe(lambda delta, image: before.append(delta is None))
+    keeper.subscribe(fail)
+    keeper.subscribe(lambda delta, image: after.append(delta is None))
+    follow_to_the_first_image(keeper)
+    for heard in (before, failing, after):
+        assert heard[-1] and not any(heard[:-1])
+        heard.clear()
+    bugs += [ZeroDivisionError("a bug"), ZeroDivisionError("another")]
+    errors = []
+    for high_watermark in (2, 3, 4, 4):
+        keeper.decode_step(high_watermark)
+        keeper.apply_step()
+        errors.append([type(error) for error in keeper.publish() if error is not None])
+    assert errors == [[ZeroDivisionError], [ZeroDivisionError], [], []]
+    assert failing == [False, True, True, False]
+    assert before == after == [False] * 4
 
 
-def test_index_of_acls_is_made_in_the_thread_with_the_image_and_taken_once(tmp_path: Path) -> None:
-    acls = [AccessControlEntryRecord(id=Uuid(bytes([number]) * 16)) for number in range(3)]
-    write_segment(tmp_path, 0, batch(0, *acls[:2]), batch(2, acls[2]))
-    keeper = MetadataLoader(tmp_path, index_acls=True)
-    follow(keeper, 2)
-    number, index = keeper.take_acl_index() or (-1, None)
-    assert number == keeper.acls()[0] and index is not None and len(index) == 2
-    follow(keeper, 3)
-    assert keeper.take_acl_index() is None, "changes to the image do not make another one"
-    assert keeper.acls_changed_since(number) == [acls[2].id]
-    without = MetadataLoader(tmp_path)
-    follow(without, 3)
-    assert without.take_acl_index() is None
+def follow_to_the_first_image(keeper: MetadataLoader) -> None:
+    while not keeper.loaded:
+        keeper.decode_step(1)
+        keeper.apply_step()
+        assert not any(keeper.publish())

@@ -11,12 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwire.cluster import Delta, Image, Loader
+from kwire.cluster import Delta, Image, Loader, apply
 from kwire.cluster.delta import Layer
+from kwire.message import Message
+from kwire.messages.config_record import ConfigRecord
+from kwire.messages.partition_change_record import PartitionChangeRecord
+from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.remove_topic_record import RemoveTopicRecord
+from kwire.messages.topic_record import TopicRecord
+from kwire.uuid import Uuid
 from tests.kwire.cluster.kafka_state import state_of, truth
 from tests.kwire.cluster.test_state import fold, stream
 from tests.shared import needs_shared
 
+A, B = Uuid(b"a" * 16), Uuid(b"b" * 16)
 OPERATIONS = st.lists(
     st.tuples(
         st.sampled_from(["set", "delete", "pop", "get", "setdefault", "in", "inner"]),
@@ -101,3 +109,28 @@ def test_commit_of_a_delta_returns_the_replaced_values() -> None:
     replaced: list[Any] = []
     layer.commit(replaced)
     assert [one for one in replaced if one is not None] == [other, old]
+
+
+def committed(image: Image, *records: Message) -> Delta:
+    delta = Delta(image)
+    for record in records:
+        apply(delta.image, record)
+    delta.commit()
+    return delta
+
+
+def test_commit_tells_the_topics_that_it_created_changed_and_deleted() -> None:
+    image = Image()
+    partition = PartitionRecord(topic_id=A, replicas=[1], isr=[1], leader=1)
+    again = RemoveTopicRecord(topic_id=A), TopicRecord(name="a", topic_id=Uuid(b"c" * 16))
+    steps: list[tuple[list[str], tuple[Message, ...]]] = [
+        (["a"], (TopicRecord(name="a", topic_id=A), partition)),
+        (["b"], (TopicRecord(name="b", topic_id=B),)),
+        (["a"], (PartitionChangeRecord(topic_id=A, leader=1),)),
+        (["a"], again),
+        (["b"], (RemoveTopicRecord(topic_id=B),)),
+        ([], (ConfigRecord(resource_type=2, resource_name="a", name="x", value="1"),)),
+        ([], ()),
+    ]
+    for names, records in steps:
+        assert committed(image, *records).changed_topics() == names

@@ -120,13 +120,16 @@ def cluster() -> ClusterFacts:
     counter.load(image)
     loader = SimpleNamespace(
         image=image,
-        counts=counter.counts()._replace(unclean_elections=3, eligible_elections=4),
+        subscribe=lambda on_update, prepare: None,
         skipped={"damaged": 2},
         lacks=None,
         next_offset=500,
         high_watermark=501,
     )
-    return ClusterFacts(lambda: cast(MetadataLoader, loader))
+    facts = ClusterFacts(cast(MetadataLoader, loader))
+    counts = counter.counts()._replace(unclean_elections=3, eligible_elections=4)
+    facts.counter.published = counts
+    return facts
 
 
 def controlling() -> ControllerFacts:

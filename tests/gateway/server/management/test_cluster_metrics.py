@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from gateway.app import serve
 from gateway.config import Config
+from gateway.server.cluster_facts import ClusterFacts
 from gateway.server.metadata_source import SAMPLE
 from gateway.sources.log_image import ServedFiles
 from gateway.sources.log_source import open_log
@@ -139,16 +140,19 @@ def test_log_that_is_cut_is_read_anew(tmp_path: Path) -> None:
     log = open_log(directory)
     while log.refresh_delay_s == 0:
         log.refresh()
-    loader = MetadataLoader(directory, counts_cluster=True)
-    files = ServedFiles(log, loader)
+    loader = MetadataLoader(directory)
+    files, facts = ServedFiles(log, loader), ClusterFacts(loader)
 
     def fold() -> None:
-        while loader.decode_step(files.committed) or loader.apply_step():
-            loader.apply_step()
+        more = True
+        while more:
+            more = loader.decode_step(files.committed)
+            more |= loader.apply_step()
+            assert not any(loader.publish())
 
     fold()
     assert loader.next_offset == log.high_watermark
-    whole, counts, image = log.high_watermark, loader.counts, loader.image
+    whole, counts, image = log.high_watermark, facts.counts, loader.image
     segment = next(directory.glob("*.log"))
     with segment.open("r+b") as file:
         file.truncate(segment.stat().st_size // 2)
@@ -157,7 +161,7 @@ def test_log_that_is_cut_is_read_anew(tmp_path: Path) -> None:
     assert 0 < log.high_watermark < whole
     fold()
     assert loader.next_offset == log.high_watermark and loader.image is not image
-    assert loader.counts is not None and loader.counts != counts
+    assert facts.counts is not None and facts.counts != counts
     settled = loader.image
     fold()
     assert loader.image is settled

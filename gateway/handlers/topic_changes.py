@@ -1,7 +1,7 @@
 """Remembers the names of the topics that changed in an image, in numbered steps.
 
-A module that keeps something made from the topics of an image reads here what to make again. This
-one does not know what changed in a topic, and forgets what is long ago.
+``gateway.handlers.topic_index`` reads here what it has to make again. This module does not know
+what changed in a topic, and forgets what is long ago.
 """
 
 from __future__ import annotations
