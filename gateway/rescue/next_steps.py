@@ -36,7 +36,8 @@ def _start(plan: Plan, targets: Sequence[Target]) -> Iterator[str]:
             f" {line}"
         )
     for one in targets:
-        yield f"start controller {one.voter_id} on {one.where}"
+        owner = ", which has to belong to the user that it runs as" if one.is_new else ""
+        yield f"start controller {one.voter_id} on {one.where}{owner}"
 
 
 def _check(plan: Plan) -> Iterator[str]:

@@ -44,7 +44,7 @@ _HIGH_WATERMARK_BYTES: Final = 2 * high_watermark_file.BLOCK_BYTES
 def read_copy(path: Path) -> Copy:
     """Return the copy at ``path``, with what is damaged in it."""
     copy = Copy(str(path))
-    with _kept(copy, path):
+    with _kept(copy, path, may_be_missing=False):
         if not path.is_dir():
             _read_snapshot_file(copy, path)
             return copy
@@ -77,12 +77,14 @@ def _places(path: Path) -> tuple[Path | None, Path | None]:
 
 
 @contextlib.contextmanager
-def _kept(copy: Copy, path: Path) -> Iterator[None]:
-    """Keep the fault of a file as damage of the copy; a missing file is none."""
+def _kept(copy: Copy, path: Path, *, may_be_missing: bool = True) -> Iterator[None]:
+    """Keep the fault of a file as damage of the copy; that a file is missing may be none."""
     try:
         yield
-    except FileNotFoundError:
-        return
+    except FileNotFoundError as error:
+        if not may_be_missing:
+            reason = "gone while it was read; a running node cleans up old files: run this again"
+            copy.damage.append(Problem(error.filename or str(path), -1, reason))
     except LogDamaged as error:
         copy.damage.append(Problem(error.file, error.position, error.reason))
     except DecodeError as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.log import high_watermark_file, meta_properties, recovery_point
+from gateway.log.directory_lock import FILE_NAME as LOCK
 from gateway.log.directory_lock import DirectoryLock
 from gateway.log.disk import Disk, doing
 from gateway.log.errors import LogError
@@ -179,9 +180,9 @@ def _give_to_owner(target: Path, backup: Path | None) -> None:
     the node.
     """
     owner = target.stat()
-    for directory in filter(None, (target / _NEW, backup)):
-        with doing("give to the owner of the data directory", directory):
-            for path in (directory, *directory.rglob("*")):
+    for made in filter(None, (target / LOCK, target / _NEW, backup)):
+        with doing("give to the owner of the data directory", made):
+            for path in (made, *made.rglob("*")):
                 if path.stat().st_uid != owner.st_uid:
                     os.chown(path, owner.st_uid, owner.st_gid)
 

@@ -77,6 +77,32 @@ def serves_again(cluster: Cluster) -> None:
     )
 
 
+def test_the_survivor_of_a_static_quorum_leads_again_by_its_configuration(tmp_path: Path) -> None:
+    """The voters are in the files: that of the survivor names it alone, the brokers' stay."""
+    need_kafka()
+    with kafka(brokers=1, controllers=3, static_voters=True, properties=QUICK_ELECTIONS) as cluster:
+        make_topics(cluster, [TOPIC])
+        sent, _ = Producer.start(cluster, TOPIC, RECORDS, 5000, tmp_path).result()
+        assert len(sent) == RECORDS
+        survivor, *lost = [one for one in cluster.nodes if one.is_controller()]
+        lose(cluster, *lost)
+        cluster.kill_node(survivor)
+        [broker] = [one for one in cluster.nodes if one.is_broker()]
+        copies = [survivor.log_dir, broker.log_dir]
+        verdict = rescued("inspect", *copies)["verdict"]
+        assert verdict["loss"]["absent"] == [2, 3]
+        voter = f"{survivor.node_id}@{survivor.controller_address}"
+        found = rescued(
+            "write", "--from", verdict["best"], "--to", survivor.log_dir, "--voter", voter,
+            *(word for one in copies for word in ("--copy", one)), "--accept-loss", "--yes",
+        )  # fmt: skip
+        assert found["written"], found
+        cluster.configure_node(survivor, {"controller.quorum.voters": voter})
+        cluster.start_node(survivor)
+        cluster.wait_for_node(survivor)
+        serves_again(cluster)
+
+
 def test_the_survivor_of_three_controllers_leads_again(cluster: Cluster) -> None:
     """Two disks are lost; the brokers' copies are given for the proof."""
     survivor, *lost = [one for one in cluster.nodes if one.is_controller()]

@@ -131,6 +131,12 @@ def test_a_pipe_or_directory_in_place_of_a_segment_is_explained(node: Path) -> N
     assert "directory" in read_copy(node).damage[0].reason
 
 
+def test_a_segment_that_goes_while_it_is_read_is_damage_and_no_shorter_log(node: Path) -> None:
+    (node / LOG).unlink()
+    (node / LOG).symlink_to("nowhere")
+    assert "gone while it was read" in read_copy(node).damage[0].reason
+
+
 def test_an_empty_directory_has_no_log(tmp_path: Path) -> None:
     copy = read_copy(tmp_path)
     assert copy.is_empty and "has no log" in copy.notes[0]
