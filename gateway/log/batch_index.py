@@ -1,4 +1,5 @@
-"""Indexes the batches of one segment or snapshot, checking every one of them. Decodes no record.
+"""Indexes the batches of one segment or snapshot, checking every one that another process wrote.
+Decodes no record.
 
 One entry is a *block*: the batches that begin within 4 KiB of each other, as many as one small read
 returns. A log of a million records written at idle times takes some hundred kilobytes of memory.
@@ -110,6 +111,15 @@ class BatchIndex(IndexedBlocks):
             self._seen = seen if now - seen[1] > TICK_NS else _UNSETTLED
         return max(done, 1)
 
+    def extend(self, data: bytes | memoryview) -> None:
+        """Index the whole batches of ``data``, which this process has checked and written behind
+        the last one.
+        """
+        assert self.status is Status.AT_END, "the batches follow what is indexed"
+        self._take(data, check_crc=False)
+        # The size and time of the file were not looked at.
+        self._seen = _UNSETTLED
+
     def _scan_chunk(self, size: int) -> int:
         data = self.file.read(self.end, min(CHUNK_BYTES, size - self.end))
         taken, batches = self._take(data)
@@ -117,7 +127,7 @@ class BatchIndex(IndexedBlocks):
             taken = self._take_large(data, size)
         return taken + batches * BATCH_COST_BYTES
 
-    def _take(self, data: bytes) -> tuple[int, int]:
+    def _take(self, data: bytes | memoryview, *, check_crc: bool = True) -> tuple[int, int]:
         """Index the whole batches at the start of ``data``: (bytes, batches).
 
         This is the hot loop when a large log is opened. Most batches follow in the same block and
@@ -137,7 +147,7 @@ class BatchIndex(IndexedBlocks):
             # Before the CRC, because the length says how far that reads.
             if end > limit or magic != 2 or end - position < BATCH_OVERHEAD:
                 break
-            if crc_of(view[position + CRC_START : end]) != crc:
+            if check_crc and crc_of(view[position + CRC_START : end]) != crc:
                 break
             if (
                 offset == expected
@@ -157,9 +167,9 @@ class BatchIndex(IndexedBlocks):
             last, position, batches = position, end, batches + 1
         self._note(base + position, expected, latest)
         if last >= 0:
-            self._last = (base + last, data[last : last + BATCH_OVERHEAD])
+            self._last = (base + last, bytes(view[last : last + BATCH_OVERHEAD]))
         if self.status is Status.BEHIND and limit - position >= BATCH_OVERHEAD:
-            self._explain(data, position)
+            self._explain(bytes(view), position)
         return position, batches
 
     def _marks(self, base: int) -> tuple[int, int | None, int, int]:

@@ -17,7 +17,7 @@ from typing import Final
 
 from gateway.log.batch_index import TICK_NS, BatchIndex, Status
 from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
-from gateway.log.log_view import LogView, SegmentSlice, epochs_of, slice_of
+from gateway.log.log_view import LogView, SegmentSlice, epochs_of, joined, slice_of
 from gateway.log.problem import Problem
 from gateway.log.snapshot import has_footer
 from gateway.open_files import make_room
@@ -100,6 +100,26 @@ class DirectoryFollower:
         if self._dirty:
             self._publish(behind)
         return behind
+
+    def extend(self, pieces: Sequence[bytes | memoryview]) -> bool:
+        """Take batches that this process has checked and appended to the last segment, without
+        reading them back. False if only a scan tells what is there now: call :meth:`step` then.
+        """
+        try:
+            index = self._segments[-1] if self._segments else None
+            if self._rescan_due() or self._dirty or index is None or self.unreachable:
+                return False
+            if index.status is not Status.AT_END:
+                return False
+            for piece in pieces:
+                index.extend(piece)
+            # A part of them is in another segment, or the file was changed by another process.
+            if index.status is not Status.AT_END or index.file.status()[0] != index.end:
+                return False
+        except OSError:
+            return False
+        self._publish(behind=False)
+        return True
 
     def _failed(self, error: OSError) -> bool:
         """Handle an OSError. A file may go between the listing and the open, so the first failure
@@ -238,7 +258,7 @@ class DirectoryFollower:
         start = self._start()
         # A snapshot that supersedes the log ends behind all of them.
         segments = self._segments if start == self._log_start else []
-        slices, broken, notices = _join(segments, start.offset)
+        slices, broken, notices = joined(segments, start.offset)
         end = max(start.offset, slices[-1].end_offset if slices else 0)
         prefix, notice = self._prefix(start)
         if prefix:
@@ -325,7 +345,7 @@ class FileFollower:
         segments = [self._index] if self._index else []
         # As in the file: the offsets in a snapshot begin at 0, whatever its name says.
         start = segments[0].offsets[0] if segments and segments[0].offsets else 0
-        slices, broken, notices = _join(segments, start)
+        slices, broken, notices = joined(segments, start)
         epochs = epochs_of(slices)
         end = slices[-1].end_offset if slices else start
         return LogView(
@@ -350,41 +370,3 @@ def _bytes_changed(index: BatchIndex) -> bool:
     only the bytes tell.
     """
     return index.status is not Status.AT_END or not index.intact()
-
-
-def _join(
-    segments: Sequence[BatchIndex], start: int
-) -> tuple[list[SegmentSlice], Problem | None, list[Problem]]:
-    """Return (parts, the fault that ends the log early or None, notices) for ``segments``.
-
-    The parts end at the first segment that is not whole or does not continue the one before it.
-    """
-    slices: list[SegmentSlice] = []
-    expected, epoch = None, -1
-    for at, index in enumerate(segments):
-        if expected is not None and index.base_offset != expected:
-            reason = (
-                f"the log before it ends at offset {expected}: "
-                "what is between is missing or twice there"
-            )
-            return slices, Problem(index.file.path, 0, reason), []
-        # ``BatchIndex`` has checked the epochs within each segment; this compares two segments.
-        if index.epochs and index.epochs[0][0] < epoch:
-            return (
-                slices,
-                Problem(index.file.path, 0, f"epoch {index.epochs[0][0]} follows epoch {epoch}"),
-                [],
-            )
-        if piece := slice_of(index, 0, start):
-            slices.append(piece)
-        # Where this segment ends is not known yet, so the next one cannot be compared with it.
-        if index.status is Status.BEHIND:
-            return slices, None, []
-        if index.problem:
-            # In the last segment the writer may be about to finish it; before another segment it is
-            # damage.
-            torn = index.status is Status.TORN and at + 1 == len(segments)
-            return (slices, None, [index.problem]) if torn else (slices, index.problem, [])
-        expected = index.next_offset
-        epoch = index.epochs[-1][0] if index.epochs else epoch
-    return slices, None, []

@@ -139,9 +139,9 @@ class LocalLog:
         """As ``UnifiedLog.end_offset_for_epoch``."""
         return self._log.end_offset_for_epoch(epoch)
 
-    def append(self, records: bytes | memoryview) -> int:
+    def append(self, records: bytes | memoryview, *, crc_checked: bool = False) -> int:
         """As ``UnifiedLog.append``."""
-        return self._log.append(records)
+        return self._log.append(records, crc_checked=crc_checked)
 
     def flush(self) -> None:
         """As ``UnifiedLog.flush``."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.leader_epochs import end_offset_for
-from gateway.log.batch_index import BatchIndex
+from gateway.log.batch_index import BatchIndex, Status
 from gateway.log.problem import Problem
 
 
@@ -90,3 +90,41 @@ def epochs_of(slices: Sequence[SegmentSlice]) -> tuple[tuple[int, int], ...]:
             if not found or epoch > found[-1][0]:
                 found.append((epoch, max(offset + piece.shift, piece.start_offset)))
     return tuple(found)
+
+
+def joined(
+    segments: Sequence[BatchIndex], start: int
+) -> tuple[list[SegmentSlice], Problem | None, list[Problem]]:
+    """Return (parts, the fault that ends the log early or None, notices) for ``segments``.
+
+    The parts end at the first segment that is not whole or does not continue the one before it.
+    """
+    slices: list[SegmentSlice] = []
+    expected, epoch = None, -1
+    for at, index in enumerate(segments):
+        if expected is not None and index.base_offset != expected:
+            reason = (
+                f"the log before it ends at offset {expected}: "
+                "what is between is missing or twice there"
+            )
+            return slices, Problem(index.file.path, 0, reason), []
+        # ``BatchIndex`` has checked the epochs within each segment; this compares two segments.
+        if index.epochs and index.epochs[0][0] < epoch:
+            return (
+                slices,
+                Problem(index.file.path, 0, f"epoch {index.epochs[0][0]} follows epoch {epoch}"),
+                [],
+            )
+        if piece := slice_of(index, 0, start):
+            slices.append(piece)
+        # Where this segment ends is not known yet, so the next one cannot be compared with it.
+        if index.status is Status.BEHIND:
+            return slices, None, []
+        if index.problem:
+            # In the last segment the writer may be about to finish it; before another segment it is
+            # damage.
+            torn = index.status is Status.TORN and at + 1 == len(segments)
+            return (slices, None, [index.problem]) if torn else (slices, index.problem, [])
+        expected = index.next_offset
+        epoch = index.epochs[-1][0] if index.epochs else epoch
+    return slices, None, []

@@ -164,15 +164,17 @@ class ObserverStore:
         # After the disk, so that a failed write is tried again.
         self.cluster_id = cluster_id
 
-    def append(self, base_offset: int, data: bytes | memoryview) -> int:
-        """Append whole batches verbatim; return the new end. Raises ValueError, DecodeError,
-        LogError.
+    def append(
+        self, base_offset: int, data: bytes | memoryview, *, crc_checked: bool = False
+    ) -> int:
+        """Append whole batches verbatim; return the new end. ``crc_checked``: the caller has
+        checked each CRC. Raises ValueError, DecodeError, LogError.
         """
         if base_offset != self._log.end_offset:
             raise ValueError(
                 f"a batch for offset {base_offset}: {self.directory} ends at {self._log.end_offset}"
             )
-        return self._log.append(data)
+        return self._log.append(data, crc_checked=crc_checked)
 
     def flush(self) -> int:
         """Return the log's end, once everything before it is on disk. Raises LogError."""

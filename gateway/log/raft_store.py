@@ -21,12 +21,7 @@ from gateway.leader_epochs import OUT_OF_REACH
 from gateway.log import meta_properties, quorum_state
 from gateway.log.control_records import read_control_records, read_snapshot_head
 from gateway.log.disk import Disk, doing
-from gateway.log.errors import (
-    BelowHighWatermark,
-    LogDamaged,
-    LogError,
-    SnapshotNotNewer,
-)
+from gateway.log.errors import BelowHighWatermark, LogDamaged, LogError, SnapshotNotNewer
 from gateway.log.listing import list_directory
 from gateway.log.local_log import LocalLog, LogSettings, SnapshotWriter
 from gateway.log.meta_properties import MetaProperties
@@ -211,9 +206,11 @@ class RaftStore:
     # --- the log
     # ---------------------------------------------------------------------------------------------
 
-    def append(self, base_offset: int, data: bytes | memoryview) -> int:
+    def append(
+        self, base_offset: int, data: bytes | memoryview, *, crc_checked: bool = False
+    ) -> int:
         """Append whole batches verbatim, the first at ``base_offset``; return the new end. Durable
-        after ``flush``.
+        after ``flush``. ``crc_checked``: the caller has checked each CRC.
 
         Raises ValueError if the log does not end at ``base_offset``, and DecodeError for bad
         batches, before anything is appended; DiskFailed, LogFailed.
@@ -226,7 +223,7 @@ class RaftStore:
                 f"{log.end_offset}"
             )
         try:
-            return log.append(data)
+            return log.append(data, crc_checked=crc_checked)
         # DecodeError is no LogError: a leader that sends bad bytes does not stop this node.
         except LogError as error:
             self._guard.fail(error)

@@ -135,20 +135,18 @@ class UnifiedLog:
     # --- changes
     # ---------------------------------------------------------------------------------------------
 
-    def append(self, records: bytes | memoryview) -> int:
+    def append(self, records: bytes | memoryview, *, crc_checked: bool = False) -> int:
         """Append whole batches of format 2 verbatim; return the new end offset.
 
-        Everything is checked before anything is written: CRC-32C, offsets without a gap, epochs
-        that never decrease. A batch that is cut off at the end is ignored, as Fetch responses may
+        Everything is checked before anything is written: CRC-32C unless the caller has checked it,
+        offsets without a gap, epochs that never decrease. A batch that is cut off at the end is ignored, as Fetch responses may
         end inside one. The bytes are safe after ``flush``. Raises DecodeError (``offset`` is the
         byte in ``records``), DiskFailed, LogFailed.
         """
         self.guard.check()
         before = self.end_offset
         view = memoryview(records)
-        # Checked again, although the core has checked what a leader sent: no path may bring a bad
-        # batch to the disk.
-        checked = check_batches(view, Tail(before, self.last_epoch))
+        checked = check_batches(view, Tail(before, self.last_epoch), crc_checked=crc_checked)
         # All or nothing: a response with one bad batch is not trusted in the others.
         if checked.fault is not None:
             raise checked.fault

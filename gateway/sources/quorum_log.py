@@ -85,6 +85,7 @@ class QuorumLog(LogPartition):
         self._follower = DirectoryFollower(str(store.directory), snapshot_prefix=snapshot_prefix)
         self._writer: LockedSnapshotWriter | None = None
         self._names = SnapshotLocks()
+        self._appended: list[bytes | memoryview] = []  # and not shown yet
         self._damage: Problem | None = None
         self._rescan()
         if (
@@ -112,6 +113,7 @@ class QuorumLog(LogPartition):
         again from its disk.
         """
         outcome: list[Installed | NotInstalled] = []
+        self._appended = []
         try:
             for effect in effects:
                 self._perform(effect, outcome)
@@ -119,9 +121,9 @@ class QuorumLog(LogPartition):
             self.store.flush()
         except LogError:
             self._abandon()
-            raise
-        finally:
             self._rescan()
+            raise
+        self._show_appended()
         if self._damage is not None and not self.store.observes:
             raise LogUnreadable(str(self._damage))
         return outcome
@@ -166,6 +168,8 @@ class QuorumLog(LogPartition):
                     outcome.append(refused)
             case InstallSnapshot(_, snapshot_id):
                 outcome.append(self._install(snapshot_id))
+                # The log may have begun anew, in another segment.
+                self._rescan()
             case AbandonSnapshot():
                 self._abandon()
             case LearnClusterId(_, cluster_id):
@@ -177,11 +181,14 @@ class QuorumLog(LogPartition):
 
     def _append(self, base_offset: int, data: bytes | memoryview) -> None:
         try:
-            self.store.append(base_offset, data)
+            # The core has computed each CRC: of a response before it took it, of its own batches
+            # when it encoded them.
+            self.store.append(base_offset, data, crc_checked=True)
         except DecodeError as error:
             raise BatchesRefused(
                 f"{self.store.directory} does not take what came for offset {base_offset}: {error}"
             ) from None
+        self._appended.append(data)
 
     def _write_chunk(self, chunk: SnapshotChunk) -> NotInstalled | None:
         """Write a chunk if the disk can hold the rest of the snapshot: a full disk would stop this
@@ -225,11 +232,25 @@ class QuorumLog(LogPartition):
         if writer is not None:
             writer.abandon()
 
+    def _show_appended(self) -> None:
+        """Show what was appended to readers, without reading it back where nothing else changed."""
+        appended, self._appended = self._appended, []
+        if self._follower.extend(appended):
+            self._compare_view()
+        else:
+            self._rescan()
+
     def _rescan(self) -> None:
         """Scan the files as readers do. Records that are served already stay so after a failure."""
-        follower = self._follower
-        while follower.step():
+        # Appended before, and found by the scan.
+        self._appended = []
+        while self._follower.step():
             pass
+        self._compare_view()
+
+    def _compare_view(self) -> None:
+        """Set the damage: what readers see is less than was written."""
+        follower = self._follower
         view = follower.view
         if follower.unreachable is not None or view is None:
             self._damage = self._damage if self.store.observes else follower.unreachable
