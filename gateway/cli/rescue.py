@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gateway.cli.address import parse_seconds
 from gateway.cli.lines import json_line, note, wants_json
 from gateway.cli.server_options import client_security, command_config
 
@@ -267,6 +268,7 @@ def _say(job: Job, is_written: bool) -> None:
 Examples:
   kwire rescue check /var/lib/kafka/metadata
   kwire rescue check controller3 --from broker4
+  kwire rescue check controller3 --with-kafka /opt/kafka
 
 Exit status: 1 where the node would not lead, or the state differs.""",
 )
@@ -280,17 +282,34 @@ Exit status: 1 where the node would not lead, or the state differs.""",
     type=click.Path(exists=True, path_type=Path),
     help="The copy that it was made from. [default: DIR itself]",
 )
+@click.option(
+    "--with-kafka",
+    "kafka",
+    metavar="HOME",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The directory of a Kafka release, whose controller is started on a copy, too.",
+)
+@click.option(
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=parse_seconds,
+    help="How long Kafka may take to lead.",
+)
 @output_option
-def check(directory: Path, source: Path | None, output: str) -> None:
+def check(
+    directory: Path, source: Path | None, kafka: Path | None, timeout: float, output: str
+) -> None:
     """Open a copy of a rescued directory as a voter of kwire's own quorum does, let it elect itself
     in virtual time, and compare the state of the cluster with that of the source.
 
-    DIR is not changed, and no node is started: do it before the controller starts.
+    DIR is not changed: do it before the controller starts.
     """
     from gateway.cli import rescue_check as checking
     from gateway.cli.rescue_view import printable_lines
 
-    checked = checking.check(directory, source)
+    checked = checking.check(directory, source, kafka, timeout)
     if wants_json(output):
         click.echo(json_line(checking.check_json(checked)))
     else:

@@ -1,7 +1,8 @@
 """Tries a rescued directory: opens a copy of it as kwire's own voter would, lets it elect itself,
 and compares the state of the cluster before and after.
 
-Time is virtual, and no message leaves the process. It does not start Kafka.
+Time is virtual, and no message leaves the process; ``rescue_kafka`` starts Kafka where that is
+asked for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 import click
 
 from gateway.address import Address
+from gateway.cli.rescue_kafka import lead_with_kafka
 from gateway.log import meta_properties
 from gateway.log.errors import LogError
 from gateway.log.log_settings import LogSettings
@@ -51,11 +53,16 @@ class Checked:
     changes: tuple[Change, ...]
     led_epoch: int | None
     records: int
+    #: The epoch that Kafka's controller led; None if it was not started.
+    kafka_epoch: int | None = None
 
 
-def check(directory: Path, source: Path | None) -> Checked:
+def check(
+    directory: Path, source: Path | None, kafka: Path | None = None, timeout_s: float = 60
+) -> Checked:
     """Check a copy of ``directory``, which stays as it is; ``source``: the copy that it was made
-    from. Raises click.ClickException.
+    from; ``kafka``: the directory of a Kafka release to start on another copy. Raises
+    click.ClickException.
     """
     copy = read_copy(directory)
     faults = [str(one) for one in copy.damage]
@@ -72,10 +79,14 @@ def check(directory: Path, source: Path | None) -> Checked:
             return Checked((str(error),), (), None, 0)
         end = copy.end.end_offset
         changes = list(_changes(source or directory, clone, end))
+        kafka_epoch = None
+        if kafka is not None:
+            _clone(directory, other := Path(scratch) / "kafka" / "node")
+            kafka_epoch = lead_with_kafka(other, copy, kafka, timeout_s)
     if epoch is None:
         voters = ", ".join(str(one.id) for one in copy.newest_voters or ())
         faults.append(f"node {copy.identity.node_id} cannot lead alone: its voters are {voters}")
-    return Checked(tuple(faults), tuple(changes), epoch, end)
+    return Checked(tuple(faults), tuple(changes), epoch, end, kafka_epoch)
 
 
 def check_json(checked: Checked) -> dict[str, Any]:
@@ -86,6 +97,7 @@ def check_json(checked: Checked) -> dict[str, Any]:
         "changed": [f"{one.change} /{'/'.join(one.place)}" for one in checked.changes],
         "ledEpoch": checked.led_epoch,
         "endOffset": checked.records,
+        "kafkaLedEpoch": checked.kafka_epoch,
     }
 
 
@@ -95,6 +107,8 @@ def check_lines(checked: Checked) -> Iterator[str]:
     yield from (f"differs: {one.change} /{'/'.join(one.place)}" for one in checked.changes)
     if checked.led_epoch is not None:
         yield f"the node elected itself in epoch {checked.led_epoch}"
+    if checked.kafka_epoch is not None:
+        yield f"Kafka's controller led in epoch {checked.kafka_epoch}"
     if not checked.faults and not checked.changes:
         yield f"the state is the same as before, through offset {checked.records - 1}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from kwire.metadata_log.file_names import parse_segment_name
 from tests.interop.brokers import Producer, consume, fenced, partitions
 from tests.interop.quorum import QUICK_ELECTIONS, make_topics, need_kafka
 from tests.waiting import PATIENCE_S, until
+from tools import java
 from tools.gateway_process import KWIRE
 from tools.kafka import Cluster, Node, kafka
 from tools.kafka_files import write_properties
@@ -103,7 +105,17 @@ def test_the_survivor_of_a_static_quorum_leads_again_by_its_configuration(tmp_pa
         serves_again(cluster)
 
 
-def test_the_survivor_of_three_controllers_leads_again(cluster: Cluster) -> None:
+def a_release(directory: Path) -> Path:
+    """A directory with the start script of a Kafka release, for the jars that tests run."""
+    script = directory / "kafka" / "bin" / "kafka-server-start.sh"
+    script.parent.mkdir(parents=True)
+    line = shlex.join(java.command(java.SERVER, []))
+    script.write_text(f'#!/bin/sh\nexec {line} "$1"\n')
+    script.chmod(0o755)
+    return script.parent.parent
+
+
+def test_the_survivor_of_three_controllers_leads_again(cluster: Cluster, tmp_path: Path) -> None:
     """Two disks are lost; the brokers' copies are given for the proof."""
     survivor, *lost = [one for one in cluster.nodes if one.is_controller()]
     brokers = [one for one in cluster.nodes if one.is_broker()]
@@ -120,6 +132,8 @@ def test_the_survivor_of_three_controllers_leads_again(cluster: Cluster) -> None
     assert "--accept-loss" in str(rescued("write", *options)["refusals"])
     found = rescued("write", *options, "--accept-loss", "--yes")
     assert found["written"], found
+    checked = rescued("check", survivor.log_dir, "--with-kafka", a_release(tmp_path))
+    assert checked["passed"] and checked["kafkaLedEpoch"] == found["epoch"] + 1
     cluster.start_node(survivor)
     cluster.wait_for_node(survivor)
     serves_again(cluster)

@@ -319,3 +319,38 @@ def test_a_damaged_directory_fails_the_check_with_its_place(node: Path) -> None:
     (node / "meta.properties").unlink()
     status, found = checked(node)
     assert status == 1 and "meta.properties" in found["faults"][0]
+
+
+def a_release(directory: Path, script: str) -> Path:
+    """A directory with a start script that does what ``script`` says; $1 is server.properties."""
+    path = directory / "kafka" / "bin" / "kafka-server-start.sh"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path.parent.parent
+
+
+def test_a_release_of_kafka_is_started_on_a_copy_until_it_leads(node: Path, tmp_path: Path) -> None:
+    assert written("--from", node, "--to", node, "--voter", "1@new:9093", "--yes")[0] == 0
+    before = hashes(node)
+    home = a_release(
+        tmp_path,
+        "dir=$(sed -n 's/^log.dirs=//p' $1)\n"
+        "grep -q '^listeners=CONTROLLER://127.0.0.1:' $1 || exit 3\n"
+        'sed \'s/"leaderId":-1,"leaderEpoch":1003/"leaderId":1,"leaderEpoch":1004/\''
+        " $dir/__cluster_metadata-0/quorum-state > $dir/new\n"
+        "mv $dir/new $dir/__cluster_metadata-0/quorum-state\n"
+        "exec sleep 600",
+    )
+    status, found = checked(node, "--with-kafka", home)
+    assert status == 0 and found["kafkaLedEpoch"] == 1004
+    assert hashes(node) == before
+
+
+def test_a_kafka_that_ends_is_shown_with_its_last_lines(node: Path, tmp_path: Path) -> None:
+    home = a_release(tmp_path, "echo no readable meta.properties\nexit 7")
+    result = run("check", node, "--with-kafka", home)
+    assert result.exit_code == 1
+    assert "Kafka ended with 7: no readable meta.properties" in result.output
+    result = run("check", node, "--with-kafka", tmp_path)
+    assert "give the directory of a Kafka release" in result.output
