@@ -18,9 +18,8 @@ from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD, Buffer
 
 #: Bytes read at once from a file.
 _CHUNK_BYTES: Final = MIB
-_HEADER: Final = struct.Struct(
-    ">qiibIhiqq"
-)  # base offset ... max timestamp; the producer id and epoch behind it are unused by KRaft
+#: Base offset ... max timestamp; the producer id and epoch behind it are unused by KRaft.
+HEADER: Final = struct.Struct(">qiibIhiqq")
 
 
 class Batch(NamedTuple):
@@ -74,7 +73,7 @@ def check_batches(data: Buffer, tail: Tail, base: int = 0, *, crc_checked: bool 
     ``data`` is at position ``base`` of the file it was read from. ``crc_checked``: the caller has
     checked each CRC.
     """
-    unpack, crc_of, view, limit = _HEADER.unpack_from, crc32c.crc32c, memoryview(data), len(data)
+    unpack, crc_of, view, limit = HEADER.unpack_from, crc32c.crc32c, memoryview(data), len(data)
     expected, current, position = tail.next_offset, tail.epoch, 0
     batches: list[Batch] = []
     add, new = batches.append, tuple.__new__
@@ -83,7 +82,7 @@ def check_batches(data: Buffer, tail: Tail, base: int = 0, *, crc_checked: bool 
         offset, length, epoch, magic, crc, _, delta, _, max_timestamp = unpack(view, position)
         size = LOG_OVERHEAD + length
         if magic != 2 or size < BATCH_OVERHEAD:
-            fault = _bad_header(magic, length, base + position)
+            fault = bad_header(magic, length, base + position)
             break
         # No fault: the end of a Fetch response, or of a file that is being written.
         if size > limit - position:
@@ -91,11 +90,10 @@ def check_batches(data: Buffer, tail: Tail, base: int = 0, *, crc_checked: bool 
         # The header is checked before the CRC, because the CRC covers as many bytes as the length
         # says, and a damaged length would read far beyond the batch.
         if not crc_checked and crc_of(view[position + CRC_START : position + size]) != crc:
-            reason = f"the batch of {size} bytes at offset {offset} has a wrong CRC"
-            fault = DecodeError(reason, path="CRC", offset=base + position, rule="crc")
+            fault = wrong_crc(size, offset, base + position)
             break
         if (offset != expected and expected >= 0) or offset < 0 or delta < 0 or epoch < current:
-            fault = _does_not_follow(offset, delta, epoch, Tail(expected, current), base + position)
+            fault = misplaced(offset, delta, epoch, Tail(expected, current), base + position)
             break
         # ``tuple.__new__`` is what ``Batch(...)`` does, without its Python-level call: this loop
         # reads every batch of a segment at start.
@@ -126,10 +124,11 @@ def check_file(file: Readable, position: int, size: int, tail: Tail) -> Iterator
 
 
 def _size_of(data: bytes) -> int:
-    return LOG_OVERHEAD + int(_HEADER.unpack_from(data)[1])
+    return LOG_OVERHEAD + int(HEADER.unpack_from(data)[1])
 
 
-def _bad_header(magic: int, length: int, position: int) -> DecodeError:
+def bad_header(magic: int, length: int, position: int) -> DecodeError:
+    """Return the fault of a batch with another format, or a length that is too short."""
     if magic != 2:
         reason = f"unknown batch format (magic) {magic}; a metadata log has 2"
         return DecodeError(reason, path="Magic", offset=position, rule="batch-magic")
@@ -137,7 +136,18 @@ def _bad_header(magic: int, length: int, position: int) -> DecodeError:
     return DecodeError(reason, path="BatchLength", offset=position, rule="batch-length")
 
 
-def _does_not_follow(offset: int, delta: int, epoch: int, tail: Tail, position: int) -> DecodeError:
+def wrong_crc(size: int, offset: int, position: int) -> DecodeError:
+    """Return the fault of a batch whose CRC is wrong."""
+    reason = f"the batch of {size} bytes at offset {offset} has a wrong CRC"
+    return DecodeError(reason, path="CRC", offset=position, rule="crc")
+
+
+def misplaced(offset: int, delta: int, epoch: int, tail: Tail, position: int) -> DecodeError | None:
+    """Return the fault of a batch that does not follow ``tail``, None if it does.
+
+    A KRaft leader writes offsets without a gap and epochs that never decrease, so anything else is
+    damage.
+    """
     # In the order of the fields in a batch, so that the text names the first one that is wrong.
     if offset != tail.next_offset >= 0 or offset < 0:
         reason = (
@@ -149,5 +159,9 @@ def _does_not_follow(offset: int, delta: int, epoch: int, tail: Tail, position: 
         return DecodeError(
             reason, path="LastOffsetDelta", offset=position, rule="last-offset-delta"
         )
-    reason = f"epoch {epoch} at offset {offset} follows epoch {tail.epoch}"
-    return DecodeError(reason, path="PartitionLeaderEpoch", offset=position, rule="leader-epoch")
+    if epoch < tail.epoch:
+        reason = f"epoch {epoch} at offset {offset} follows epoch {tail.epoch}"
+        return DecodeError(
+            reason, path="PartitionLeaderEpoch", offset=position, rule="leader-epoch"
+        )
+    return None

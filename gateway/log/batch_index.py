@@ -19,11 +19,13 @@ from typing import Final
 
 import crc32c
 
+from gateway.log.batch_check import HEADER, Tail, bad_header, misplaced, wrong_crc
 from gateway.log.indexed_blocks import BLOCK_BYTES as BLOCK_BYTES
 from gateway.log.indexed_blocks import IndexedBlocks
 from gateway.log.indexed_blocks import Slot as Slot
 from gateway.log.problem import Problem
 from gateway.sizes import KIB
+from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile
 from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD
 
@@ -33,11 +35,9 @@ CHUNK_BYTES: Final = 128 * KIB
 #: no longer than one over large ones.
 BATCH_COST_BYTES: Final = 2048
 
-_HEADER: Final = struct.Struct(
-    ">qiibIhiqq"
-)  # base offset ... max timestamp; the producer id and epoch behind it are unused by KRaft
 _HEAD: Final = struct.Struct(">qiixI")  # base offset, length, partition leader epoch, CRC
 _LOWEST: Final = -(1 << 63)
+_ANY_OFFSET: Final = -1
 _UNSETTLED: Final = (-1, -1)
 #: File systems store times in ticks of up to 10 ms: a second change within the tick of the first
 #: does not change the time.
@@ -134,7 +134,7 @@ class BatchIndex(IndexedBlocks):
         epoch; of those only the largest timestamp is noted, in local variables.
         """
         unpack, crc_of, view, limit = (
-            _HEADER.unpack_from,
+            HEADER.unpack_from,
             crc32c.crc32c,
             memoryview(data),
             len(data),
@@ -197,13 +197,11 @@ class BatchIndex(IndexedBlocks):
         """Set the fault of the batch at ``position``, where the index ends; none if the batch goes
         beyond ``data``.
         """
-        offset, length, _, magic, *_ = _HEADER.unpack_from(data, position)
+        offset, length, _, magic, *_ = HEADER.unpack_from(data, position)
         if magic != 2 or length < BATCH_OVERHEAD - LOG_OVERHEAD:
             self._refuse_header(data, position, magic, length)
         elif position + LOG_OVERHEAD + length <= len(data):
-            self._refuse(
-                f"the batch of {LOG_OVERHEAD + length} bytes at offset {offset} has a wrong CRC"
-            )
+            self._refuse(wrong_crc(LOG_OVERHEAD + length, offset, self.end))
 
     def _take_large(self, data: bytes, size: int) -> int:
         """Index the one batch at ``end`` that is larger than a chunk, computing its CRC in pieces;
@@ -213,14 +211,14 @@ class BatchIndex(IndexedBlocks):
         if len(data) < BATCH_OVERHEAD:
             self._torn(f"{left} bytes, less than a batch header")
             return 0
-        offset, length, epoch, _, crc, _, delta, _, max_timestamp = _HEADER.unpack_from(data)
+        offset, length, epoch, _, crc, _, delta, _, max_timestamp = HEADER.unpack_from(data)
         batch: int = LOG_OVERHEAD + length
         if batch > left:
             self._torn(f"{left} of the {batch} bytes of the batch at offset {offset}")
             return 0
         # In pieces: the length of a batch is an int32, so that one may have 2 GiB.
         if self._crc(data[CRC_START:], batch) != crc:
-            self._refuse(f"the batch of {batch} bytes at offset {offset} has a wrong CRC")
+            self._refuse(wrong_crc(batch, offset, self.end))
         elif self._follows(offset, delta, epoch):
             self._last = (self.end, data[:BATCH_OVERHEAD])
             self._add(offset, delta, epoch, crc, max_timestamp, batch)
@@ -238,20 +236,16 @@ class BatchIndex(IndexedBlocks):
         return int(crc)
 
     def _follows(self, offset: int, delta: int, epoch: int) -> bool:
-        """Check offset and epoch. A KRaft leader writes offsets without a gap and epochs that never
-        decrease, so anything else is damage.
-        """
         # A file without a known base, such as a snapshot under any name, begins with any offset.
-        expected = self.next_offset if self.end or self.base_offset is not None else offset
-        if offset != expected:
-            self._refuse(f"a batch at offset {offset} stands where offset {expected} must follow")
-        elif delta < 0 or offset < 0:
-            self._refuse(f"the batch at offset {offset} has the last offset delta {delta}")
-        elif self.epochs and epoch < self.epochs[-1][0]:
-            self._refuse(f"epoch {epoch} at offset {offset} follows epoch {self.epochs[-1][0]}")
-        else:
-            return True
-        return False
+        is_known = self.end or self.base_offset is not None
+        tail = Tail(
+            self.next_offset if is_known else _ANY_OFFSET,
+            self.epochs[-1][0] if self.epochs else _LOWEST,
+        )
+        fault = misplaced(offset, delta, epoch, tail, self.end)
+        if fault is not None:
+            self._refuse(fault)
+        return fault is None
 
     def _add(
         self, offset: int, delta: int, epoch: int, crc: int, max_timestamp: int, size: int
@@ -279,13 +273,12 @@ class BatchIndex(IndexedBlocks):
             # After a power failure a file can have its new length and zeros instead of its bytes
             # (delayed allocation). Kafka truncates them at start.
             self._torn("zeros, as after a crash of the machine")
-        elif length < BATCH_OVERHEAD - LOG_OVERHEAD:
-            self._refuse(f"a batch of length {length}, too short for its header")
         else:
-            self._refuse(f"unknown batch format (magic) {magic}; a metadata log has 2")
+            self._refuse(bad_header(magic, length, self.end))
 
-    def _refuse(self, reason: str) -> None:
-        self.status, self.problem = Status.CORRUPT, Problem(self.file.path, self.end, reason)
+    def _refuse(self, fault: DecodeError) -> None:
+        self.status = Status.CORRUPT
+        self.problem = Problem(self.file.path, self.end, fault.reason)
 
     def _torn(self, reason: str) -> None:
         self.status, self.problem = (
