@@ -190,7 +190,7 @@ def _by_voters(best: Copy, copies: Sequence[Copy], voters: VoterSet | tuple[int,
             # An empty log under a voter's directory id has lost what was there, or never had it.
             (present if copy.is_whole and not copy.is_empty else damaged).add(copy.identity.node_id)
     absent = tuple(sorted(set(ids) - present))
-    needed = len(ids) // 2 + 1
+    needed = _needed(len(ids))
     is_excluded = len(present) >= needed and not is_ahead(_furthest(copies), best.end)
     count = f"{len(present)} of {len(ids)} voters' copies are at hand"
     if damaged - present:
@@ -204,6 +204,11 @@ def _by_voters(best: Copy, copies: Sequence[Copy], voters: VoterSet | tuple[int,
     else:
         reason = f"{count}, and {needed} are needed: {_and(absent)} may have had more"
     return Loss(is_excluded, best.end.end_offset, tuple(sorted(present)), absent, reason)
+
+
+def _needed(voters: int) -> int:
+    """The least number of voters' copies that excludes a loss: a majority."""
+    return voters // 2 + 1
 
 
 def _voter_sets(best: Copy, copies: Sequence[Copy]) -> list[VoterSet | tuple[int, ...]]:
