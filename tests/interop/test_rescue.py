@@ -20,6 +20,7 @@ from tools import java
 from tools.gateway_process import KWIRE
 from tools.kafka import Cluster, Node, kafka
 from tools.kafka_files import write_properties
+from tools.process import lasting_ports
 
 pytestmark = pytest.mark.interop
 
@@ -161,3 +162,35 @@ def test_all_controllers_lost_come_back_from_a_brokers_copy(
     cluster.start_node(new)
     cluster.wait_for_node(new)
     serves_again(cluster)
+
+
+def test_controllers_whose_addresses_have_all_moved_elect_again(cluster: Cluster) -> None:
+    """No disk is lost: the three copies exclude a loss, and all get the same log."""
+    controllers = [one for one in cluster.nodes if one.is_controller()]
+    for node in cluster.nodes:
+        cluster.kill_node(node)
+    for node, port in zip(controllers, lasting_ports(len(controllers)), strict=True):
+        node.controller_port = port
+    for node in cluster.nodes:
+        write_properties(cluster.shape, node, cluster.nodes)
+    copies = [one.log_dir for one in cluster.nodes]
+    verdict = rescued("inspect", *copies)["verdict"]
+    assert verdict["loss"]["excluded"] and verdict["loss"]["present"] == [1, 2, 3]
+    found = rescued(
+        "write", "--from", verdict["best"], "--yes",
+        *(word for one in copies for word in ("--copy", one)),
+        *(word for one in controllers for word in ("--to", one.log_dir)),
+        *(
+            word
+            for one in controllers
+            for word in ("--voter", f"{one.node_id}@{one.controller_address}")
+        ),
+    )  # fmt: skip
+    assert found["written"], found
+    for node in sorted(cluster.nodes, key=Node.is_controller, reverse=True):
+        cluster.start_node(node)
+    for node in cluster.nodes:
+        cluster.wait_for_node(node)
+    serves_again(cluster)
+    cluster.kill_node(cluster.wait_for_leader())
+    make_topics(cluster, ["without-one"])
