@@ -139,9 +139,9 @@ class UnifiedLog:
         """Append whole batches of format 2 verbatim; return the new end offset.
 
         Everything is checked before anything is written: CRC-32C unless the caller has checked it,
-        offsets without a gap, epochs that never decrease. A batch that is cut off at the end is ignored, as Fetch responses may
-        end inside one. The bytes are safe after ``flush``. Raises DecodeError (``offset`` is the
-        byte in ``records``), DiskFailed, LogFailed.
+        offsets without a gap, epochs that never decrease. A batch that is cut off at the end is
+        ignored, as Fetch responses may end inside one. The bytes are safe after ``flush``. Raises
+        DecodeError (``offset`` is the byte in ``records``), DiskFailed, LogFailed.
         """
         self.guard.check()
         before = self.end_offset
