@@ -84,7 +84,8 @@ class Probe:
     def call(
         self, request: Message, version: int | None = None, on: Connection | None = None
     ) -> Any:
-        """Send a request on a connection (a new one by default), and return its decoded response.
+        """Send a request on a connection, and return its decoded response. By default that is a
+        new connection, which is closed then: a check that waits may ask a thousand times.
 
         ``version``: the newest that server and codec share by default. Fails the rule if the
         response is not one to this request, or has bytes that the schema does not explain.
@@ -92,9 +93,13 @@ class Probe:
         if version is None:
             version = self.newest(api_of(request))
         connection = self.connect() if on is None else on
-        number, data = self.encode(request, version)
-        connection.send_request(data, api_of(request), version)
-        return self.receive(connection, api_of(request), version, number)
+        try:
+            number, data = self.encode(request, version)
+            connection.send_request(data, api_of(request), version)
+            return self.receive(connection, api_of(request), version, number)
+        finally:
+            if on is None:
+                connection.close()
 
     def receive(self, connection: Connection, api: ApiKey, version: int, number: int) -> Any:
         """Return the decoded response to request ``number`` of ``api``. Fails as :meth:`call`."""

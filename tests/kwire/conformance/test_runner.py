@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ from kwire.conformance.runner import Options, run_rules
 from kwire.conformance.session import CannotTry, Target
 from kwire.frame import frame
 from kwire.header import encode_response_header, peek
+from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.metadata_request import MetadataRequest
 from kwire.protocol import ApiKey
 from tests.kwire.conformance.scripted import (
@@ -61,6 +63,27 @@ def outcome_of(one: Rule, script: Script = silent, timeout_s: float = 5.0) -> tu
         report = run_rules(open_session(target, timeout_s), [one], Options())
     [result] = report.results
     return result.outcome, result.sentence
+
+
+def test_request_without_a_connection_of_the_check_leaves_none_open() -> None:
+    """A check that waits asks again and again, and a process may have a thousand open files."""
+    opened: list[Any] = []
+
+    with server(silent) as target:
+
+        def opener(time_s: float) -> Any:
+            opened.append(target.open(time_s))
+            return opened[-1]
+
+        session = open_session(target, 5.0)
+        session.target = Target(target.name, opener, opener)
+        probe = Probe(session, rule(ask))
+        kept = probe.connect()
+        for on in (None, None, kept):
+            probe.call(ApiVersionsRequest(), 0, on)
+        assert [one.fileno() < 0 for one in opened] == [False, True, True]
+        assert len(probe.round_trips()) == 3
+        probe.close()
 
 
 def test_a_check_that_returns_passes() -> None:
