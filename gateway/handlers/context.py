@@ -17,11 +17,9 @@ from kwire.registry import request_type
 
 if TYPE_CHECKING:
     from gateway.gateway_port import Gateway
-    from gateway.handlers.pending_response import PendingResponse
-    from gateway.handlers.work import Work
+    from gateway.handlers.work import Answer
     from gateway.ports import Forwarder
     from gateway.security.sasl_session import SaslSession
-    from gateway.streamed import Streamed
     from kwire.message import Message
 
 #: Unknown tagged fields in a request header, at most. No client sends any. A client that is not
@@ -42,7 +40,7 @@ class Handler:
     api_key: int
     name: str
     versions: range
-    handle: Callable[[Any, Context], Message | PendingResponse | Streamed | Work | None]
+    handle: Callable[[Any, Context], Answer]
     #: The request classes of versions that Kafka has removed. A version that is not in ``versions``
     #: is served and not advertised.
     old_requests: Mapping[int, type[Message]] = field(default_factory=dict)

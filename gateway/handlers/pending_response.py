@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gateway.handlers.work import Work
+    from gateway.handlers.work import Answer
     from gateway.ports import Partition
-    from gateway.streamed import Streamed
-    from kwire.message import Message
 
 
 class PendingResponse:
@@ -41,8 +39,8 @@ class PendingResponse:
         self,
         *,
         deadline: float | None = None,
-        expire: Callable[[], Message | Streamed] | None = None,
-        ready: Callable[[], Message | Streamed | Work | None] | None = None,
+        expire: Callable[[], Answer] | None = None,
+        ready: Callable[[], Answer] | None = None,
         partitions: tuple[Partition, ...] = (),
         keeps_request: bool = True,
     ) -> None:
@@ -54,11 +52,11 @@ class PendingResponse:
         self.done = False
         self.cancelled = False
         self.on_cancel: Callable[[], None] | None = None
-        self._response: Message | Streamed | Work | None = None
+        self._response: Answer = None
         self._deliver: Callable[[Any], None] | None = None
         self._failed: Callable[[Exception], None] | None = None
 
-    def complete(self, response: Message | Streamed | Work) -> None:
+    def complete(self, response: Answer) -> None:
         """Deliver the response: call the connection's callback before this returns."""
         if self.done or self.cancelled:
             return
@@ -78,7 +76,7 @@ class PendingResponse:
         """Complete this with the response of ``expire``, if it has one: its time is over."""
         self._complete_with(self.expire)
 
-    def _complete_with(self, answer: Callable[[], Message | Streamed | Work | None] | None) -> None:
+    def _complete_with(self, answer: Callable[[], Answer] | None) -> None:
         if answer is None:
             return
         try:
@@ -92,7 +90,7 @@ class PendingResponse:
         if response is not None:
             self.complete(response)
 
-    def take(self) -> Message | Streamed | Work | None:
+    def take(self) -> Answer:
         """For the connection: the response, if it is complete before :meth:`attach`."""
         response, self._response = self._response, None
         return response

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gateway.streamed import WHOLE_MAX
 
@@ -27,12 +27,13 @@ else:
     WorkType = GeneratorType
 
 #: The work of a handler; its result is what other handlers return.
-Work = Generator[
-    "Callable[[], Any] | None", Any, "Message | PendingResponse | Streamed | Work | None"
-]
+Work = Generator["Callable[[], Any] | None", Any, "Answer"]
+#: The answer of a handler: a response, one that is not ready, one that is long, or the work that
+#: leads to an answer. None: the client wants no response.
+Answer: TypeAlias = "Message | PendingResponse | Streamed | Work | None"
 
 
-def in_slices(work: Work, size: int) -> Message | PendingResponse | Streamed | Work | None:
+def in_slices(work: Work, size: int) -> Answer:
     """Return ``work``, or its result if ``size``, the number of its elements, is small."""
     return completed(work) if size <= WHOLE_MAX else work
 

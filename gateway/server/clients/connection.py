@@ -36,11 +36,9 @@ from kwire.frame import FrameSplitter
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Peer
-    from gateway.handlers.work import Work
     from gateway.server.clients.listener_auth import ListenerAuth
     from gateway.server.response_scheduler import EncodedResponse
     from gateway.server.server_context import ServerContext
-    from gateway.streamed import Streamed
     from kwire.message import Message
 
 #: Bytes of one call of recv; a frame that is known to be larger is read in larger pieces.
@@ -173,12 +171,12 @@ class Connection:
         """The client is proven from now on (``ConnectionCallbacks``)."""
         self._on_proof(self)
 
-    def deliver(self, response: Message | Streamed | Work | EncodedResponse) -> None:
+    def deliver(self, response: Message | EncodedResponse) -> None:
         """Queue and send the pending response (``ConnectionCallbacks``). Never raises: the task
         that completes it calls this, while this connection's task may sleep.
         """
         try:
-            if self._processor.complete(response, self):
+            if self._processor.complete(response):
                 self._send_completed()
         except FileTooShort as error:
             self._identity.report("response truncated", error=str(error))

@@ -28,12 +28,10 @@ from kwire.protocol import ApiKey
 if TYPE_CHECKING:
     from gateway.gateway_port import Gateway
     from gateway.handlers.context import Handler, Peer
-    from gateway.handlers.pending_response import PendingResponse
-    from gateway.handlers.work import Work
+    from gateway.handlers.work import Answer, Work
     from gateway.handlers.worker_table import Node
     from gateway.security.sasl_session import SaslSession
     from gateway.server.response_scheduler import EncodedResponse
-    from gateway.streamed import Streamed
     from kwire.message import Message
 
 _SASL_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE
@@ -122,7 +120,7 @@ class Dispatcher:
 
     def handle(
         self, frame: bytes, peer: Peer, now: float, session: SaslSession | None = None
-    ) -> tuple[InFlightRequest, Message | PendingResponse | Streamed | Work | None]:
+    ) -> tuple[InFlightRequest, Answer]:
         """Handle the request in ``frame``. Raises DecodeError, Malformed and Refusal.
 
         ``now`` is s on the event loop's clock. ``session``: of a listener with SASL; before it is
@@ -195,7 +193,7 @@ class Dispatcher:
 
     def _token(
         self, frame: bytes, peer: Peer, now: float, session: SaslSession
-    ) -> tuple[InFlightRequest, Message | PendingResponse | Streamed | Work | None]:
+    ) -> tuple[InFlightRequest, Answer]:
         """Handle a frame that is only a SASL token, as clients send them after SaslHandshake 0."""
         handler = self._handlers[_SASL_AUTHENTICATE]
         context = self._context(0, None, peer, now, session)

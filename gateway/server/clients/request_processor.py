@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from gateway.handlers.pending_response import PendingResponse
-from gateway.handlers.work import WorkType
+from gateway.server.clients.answer_completer import LATER, AnswerCompleter, streamed_if_long
 from gateway.server.clients.connection_state import Event, State
 from gateway.server.clients.dispatch import encode_answer
 from gateway.server.loop_watchdog import NOTED_S
-from gateway.server.response_scheduler import EncodedResponse, Waiter
-from gateway.server.work_scheduler import Job
-from gateway.streamed import Streamed, stream_long
-from kwire.protocol import ApiKey
+from gateway.server.response_scheduler import EncodedResponse
 
 if TYPE_CHECKING:
-    from gateway.handlers.work import Work
+    from gateway.handlers.work import Answer
     from gateway.server.clients.client_identity import ClientIdentity
     from gateway.server.clients.connection_state import ConnectionState
     from gateway.server.clients.dispatch import InFlightRequest
@@ -39,14 +36,14 @@ _TURN_S: Final = 0.005
 #: Bytes of memory per byte of a request that is decoded: arrays of numbers and of small structs
 #: take so many.
 DECODED_FACTOR: Final = 8
-#: Responses that hold ranges of files, which only Output may take apart.
-_WITH_RECORDS: Final = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
 
 
 class ConnectionCallbacks(Protocol):
-    """The methods of a connection that its processor calls, or other tasks through it."""
+    """The methods of a connection that its processor calls, or other tasks through it: those of
+    ``Receiver``, and one more.
+    """
 
-    def deliver(self, response: Message | Streamed | Work | EncodedResponse) -> None:
+    def deliver(self, response: Message | EncodedResponse) -> None:
         """The pending response is complete. Must call :meth:`RequestProcessor.complete`."""
 
     def failed(self, error: Exception) -> None:
@@ -99,7 +96,7 @@ class RequestProcessor:
         self._output = output
         # Both are set while a response is pending.
         self._in_flight: InFlightRequest | None = None
-        self._pending: PendingResponse | None = None
+        self._pending: AnswerCompleter | None = None
         self._asked_at = 0.0
 
     def in_flight_fields(self) -> dict[str, Any]:
@@ -122,27 +119,15 @@ class RequestProcessor:
                 self._state.on(Event.HANDLED)
             self._server_context.turns.spent(trio.current_time() - began)
 
-    def complete(
-        self, response: Message | Streamed | Work | EncodedResponse, connection: ConnectionCallbacks
-    ) -> bool:
+    def complete(self, response: Message | EncodedResponse) -> bool:
         """Queue the response of the pending request. True if it is for the caller to send it.
 
-        False while the handler still runs (the connection sends when it has returned), and if the
-        response is long and has to be made or encoded in slices first. Raises EncodeError and
-        FileTooShort.
+        False while the handler still runs: the connection sends when it has returned. Raises
+        EncodeError and FileTooShort.
         """
-        in_flight, pending = self._in_flight, self._pending
-        assert in_flight is not None and pending is not None, "a response without a request"
-        self._in_flight = self._pending = None
-        self._server_context.purgatory.forget(pending)
-        if isinstance(response, WorkType):
-            self._work_on(in_flight, response, connection)
-            return False
-        if not isinstance(response, EncodedResponse):
-            response = _streamed_if_long(in_flight, response)
-        if isinstance(response, Streamed):
-            self._stream(in_flight, response, connection)
-            return False
+        in_flight, self._in_flight = self._in_flight, None
+        assert in_flight is not None, "a response without a request"
+        self._pending = None
         self.kept = 0
         is_handling = self._state.now is State.HANDLING
         if not is_handling:
@@ -160,7 +145,6 @@ class RequestProcessor:
         """Give up the pending response, if there is one: the connection is closed."""
         pending, self._pending = self._pending, None
         if pending is not None:
-            self._server_context.purgatory.forget(pending)
             pending.cancel()
 
     def _handle_until(self, now: float, ends_at: float, connection: ConnectionCallbacks) -> bool:
@@ -214,85 +198,31 @@ class RequestProcessor:
     def _respond(
         self,
         in_flight: InFlightRequest,
-        answer: Message | PendingResponse | Streamed | Work | None,
+        answer: Answer,
         now: float,
         counts: ApiCounts,
         connection: ConnectionCallbacks,
     ) -> None:
-        """Queue a response, or attach the connection to one that is complete later."""
+        """Queue a response, or have one completed that takes longer."""
         reports = self._server_context.reports
         if reports.tracing:
             reports.trace(
                 "request",
                 **self.identity.fields(),
                 **in_flight.fields(),
-                waits=isinstance(answer, (PendingResponse, Streamed, WorkType)),
+                waits=isinstance(answer, LATER),
                 **(in_flight.notes or {}),
             )
         if isinstance(answer, PendingResponse):
             # Most requests to the group coordinator are answered at once: they need no deadline.
             ready = answer.take()
-            if ready is None:
-                self._asked_at = now
-                self._wait_for(in_flight, answer, connection)
-                return
-            answer = ready if isinstance(ready, WorkType) else _streamed_if_long(in_flight, ready)
-        if isinstance(answer, Streamed):
+            if ready is not None:
+                answer = streamed_if_long(in_flight, ready)
+        if isinstance(answer, LATER):
             self._asked_at = now
-            self._stream(in_flight, answer, connection)
-        elif isinstance(answer, WorkType):
-            self._asked_at = now
-            self._work_on(in_flight, answer, connection)
+            self._in_flight = in_flight
+            self._pending = AnswerCompleter(self._server_context, in_flight, connection)
+            self._pending.complete(answer)
         elif answer is not None:
             counts.answered(answer)
             self._output.add(encode_answer(in_flight, answer))
-
-    def _stream(
-        self, in_flight: InFlightRequest, streamed: Streamed, connection: ConnectionCallbacks
-    ) -> None:
-        """Have a long response encoded by the response scheduler, in slices."""
-        pending = PendingResponse()
-        waiter = Waiter(
-            pending.complete,  # type: ignore[arg-type]
-            connection.failed,
-            lambda: connection.cut("buffers.max.bytes"),
-        )
-        pending.on_cancel = waiter.cancel
-        self._wait_for(in_flight, pending, connection)
-        self._server_context.responses.submit(
-            streamed, in_flight.api_key, in_flight.version, waiter
-        )
-
-    def _work_on(
-        self, in_flight: InFlightRequest, work: Work, connection: ConnectionCallbacks
-    ) -> None:
-        """Have the work of a handler completed by the work scheduler, in slices."""
-        pending = PendingResponse()
-
-        def completed(answer: Message | PendingResponse | Streamed) -> None:
-            if not isinstance(answer, PendingResponse):
-                pending.complete(answer)
-                return
-            self._server_context.purgatory.forget(pending)
-            self._wait_for(in_flight, answer, connection)
-
-        job = Job(work, in_flight.api_key, in_flight.version, completed, connection.failed)
-        pending.on_cancel = job.cancel
-        self._wait_for(in_flight, pending, connection)
-        self._server_context.work.submit(job)
-
-    def _wait_for(
-        self, in_flight: InFlightRequest, pending: PendingResponse, connection: ConnectionCallbacks
-    ) -> None:
-        self._in_flight, self._pending = in_flight, pending
-        self._server_context.purgatory.watch(pending)
-        pending.attach(connection.deliver, connection.failed)
-
-
-def _streamed_if_long(
-    in_flight: InFlightRequest, response: Message | Streamed
-) -> Message | Streamed:
-    """A response that a later event completed, whose handler did not know how long it is."""
-    if isinstance(response, Streamed) or in_flight.api_key in _WITH_RECORDS:
-        return response
-    return stream_long(response)

@@ -1,6 +1,7 @@
 """Lists the kinds of entities of a cluster, and the types of metadata records.
 
-A new type of record is a row of its kind's descriptor, or of ``_MARKERS`` where it changes no entity.
+A new type of record is a row of its kind's descriptor, or of ``_MARKERS`` where it changes no
+entity.
 """
 
 from __future__ import annotations
