@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Callable, Container, Generator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.answer_errors import errors_of
@@ -65,7 +65,8 @@ def _work(request: EnvelopeRequest, context: Context) -> Work:
         return _sealed(header, answer)
     pending = PendingResponse(deadline=answer.deadline)
     if (expire := answer.expire) is not None:
-        pending.expire = lambda: _sealed(header, expire())
+        # Work ends a waiting Fetch alone, which no broker forwards.
+        pending.expire = lambda: _sealed(header, cast("Message | Streamed | None", expire()))
     pending.on_cancel = answer.cancel
     answer.attach(lambda response: pending.complete(_sealed(header, response)))
     return pending
