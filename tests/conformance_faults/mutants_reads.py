@@ -18,6 +18,7 @@ from gateway.handlers import (
 from gateway.handlers.access import NOT_ASKED
 from gateway.ports import OffsetAt
 from gateway.server.clients import dispatch
+from gateway.sources import served_partitions
 from gateway.sources.log_partition import LogPartition
 from kwire.messages.fetch_response import AbortedTransaction, LeaderIdAndEpoch
 from kwire.protocol import ErrorCode
@@ -204,7 +205,7 @@ def leaders_are_always_named() -> Context:
 @mutant("fetch-sessions.unknown-session")
 def unknown_sessions_are_served() -> Context:
     """A Fetch of a session that the server does not have is served."""
-    return patched(fetch, FULL=range(-1, 1 << 31))
+    return patched(served_partitions, _FULL=range(-1, 1 << 31))
 
 
 @mutant("fetch.unknown-topic-id")

@@ -21,6 +21,7 @@ from gateway.handlers.context import Context, Peer
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
 from gateway.ports import Endpoint, FileRecords
+from gateway.sources.served_partitions import served_partitions
 from kwire.frame import FrameSplitter, frame
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -106,6 +107,7 @@ class MiniServer(World):
             return frame(head, no_coordinator(body, version).encode(version))
         peer = Peer("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", 1, 1)
         now, wall_ms = time.monotonic(), int(time.time() * 1000)
+        self.partitions = served_partitions(self)  # a test may have given it others
         response: Any = handler.handle(
             body, Context(version, header.client_id, peer, self, now, wall_ms)
         )

@@ -26,7 +26,7 @@ from tests.gateway.server.loopback_quorum import (
 )
 from tests.gateway.server.observed import Gateway, committed, config, gateway, stops_with
 from tests.gateway.server.upstream_peer import Asked, Node
-from tests.waiting import until_async
+from tests.waiting import PATIENCE_S, until_async
 
 
 @pytest.fixture
@@ -198,10 +198,10 @@ def test_stop_during_a_write_closes_the_log_after_it(
             async with gateway(config(data_dir, quorum)) as served:
                 await served.shows(quorum.committed_end)
 
-                def slow(self: LocalLog, records: Any) -> int:
+                def slow(self: LocalLog, records: Any, **how: Any) -> int:
                     entered.set()
-                    assert go_on.wait(10)
-                    end = append(self, records)
+                    assert go_on.wait(PATIENCE_S)
+                    end = append(self, records, **how)
                     order.append("appended")
                     return end
 
