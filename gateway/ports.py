@@ -201,7 +201,7 @@ class ReadPolicy(Protocol):
         ...
 
     def session_fault(self, session_epoch: int) -> ErrorCode:
-        """Return the error of a Fetch with this session epoch (KIP-227); NONE without."""
+        """Return the error of a Fetch with this session epoch (KIP-227), or NONE."""
         ...
 
 

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from kwire.uuid import Uuid
 
 
+def split_voter(text: str, form: str) -> tuple[int, str]:
+    """Split ``ID@REST``, of the form that ``form`` names. Raises ValueError."""
+    id, at, rest = text.partition("@")
+    if not (at and ":" in rest and id.isascii() and id.isdigit() and int(id) < 1 << 31):
+        raise ValueError(f"{text!r} is not of the form {form}")
+    return int(id), rest
+
+
 def parse_controllers(text: str) -> list[tuple[int, Address, Uuid]]:
     """Parse ``ID@HOST:PORT:DIRECTORYID,...`` (``DynamicVoters.parse``). Raises BadParameter."""
     from gateway.address import parse_address
@@ -25,14 +33,12 @@ def parse_controllers(text: str) -> list[tuple[int, Address, Uuid]]:
 
     found: dict[int, tuple[int, Address, Uuid]] = {}
     for part in (one.strip() for one in text.split(",")):
-        id, at, rest = part.partition("@")
-        place, colon, directory = rest.rpartition(":")
         try:
-            if not (at and colon and id.isascii() and id.isdigit() and int(id) < 1 << 31):
-                raise ValueError(f"{part!r} is not of the form ID@HOST:PORT:DIRECTORYID")
-            if int(id) in found:
-                raise ValueError(f"controller {int(id)} is there twice")
-            found[int(id)] = int(id), parse_address(place), Uuid.parse(directory)
+            id, rest = split_voter(part, "ID@HOST:PORT:DIRECTORYID")
+            place, _, directory = rest.rpartition(":")
+            if id in found:
+                raise ValueError(f"controller {id} is there twice")
+            found[id] = id, parse_address(place), Uuid.parse(directory)
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
     return list(found.values())

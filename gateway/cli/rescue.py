@@ -86,18 +86,17 @@ def inspect(places: tuple[Path, ...], output: str) -> None:
 def parse_voter(text: str) -> NewVoter:
     """Parse ``ID@HOST:PORT[:DIRECTORY_ID]`` (``DynamicVoters.parse``). Raises BadParameter."""
     from gateway.address import parse_address
+    from gateway.cli.format_values import split_voter
     from gateway.cli.rescue_write import NewVoter
     from kwire.uuid import Uuid
 
-    id, at, rest = text.partition("@")
-    place, _, directory = rest.rpartition(":")
     try:
-        if not (at and id.isascii() and id.isdigit() and int(id) < 1 << 31):
-            raise ValueError(f"{text!r} is not of the form ID@HOST:PORT[:DIRECTORY_ID]")
+        id, rest = split_voter(text, "ID@HOST:PORT[:DIRECTORY_ID]")
+        place, _, directory = rest.rpartition(":")
         # A port has up to five digits, and a directory id 22 characters.
         if len(directory) == 22 and not directory.isdigit():
-            return NewVoter(int(id), parse_address(place), Uuid.parse(directory))
-        return NewVoter(int(id), parse_address(rest), None)
+            return NewVoter(id, parse_address(place), Uuid.parse(directory))
+        return NewVoter(id, parse_address(rest), None)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

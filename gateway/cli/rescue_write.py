@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy as shallow_copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -209,8 +210,9 @@ def planned_by_snapshot(job: Job) -> Job:
     source, asked = job.source, job.asked
     end = source.end.end_offset if asked.cut_at is None else asked.cut_at
     try:
-        state = load_state([asked.source], At(offset=end))
-        whole = load_state([asked.source], At(offset=source.end.end_offset))
+        whole = state = load_state([asked.source], At(offset=end))
+        if end != source.end.end_offset:
+            whole = load_state([asked.source], At(offset=source.end.end_offset))
         dropped = _dropped(asked.source, end, source.end.end_offset)
     except MetadataLogError as error:
         return replace(job, refusals=(f"the state cannot be built: {error.reason}",))
@@ -218,19 +220,20 @@ def planned_by_snapshot(job: Job) -> Job:
         return replace(job, refusals=(f"a record cannot be read: {error}",))
     if (level := unknown_level(state.image.features)) is not None:
         return replace(job, refusals=(f"{level}: a snapshot would lose what it does not know",))
+    image = shallow_copy(state.image)
+    if asked.drop_controllers:
+        kept = image.controllers.items()
+        image.controllers = {id: one for id, one in kept if id in job.voters}
     plan = plan_snapshot(
         source,
-        state.image,
+        image,
         job.voters,
         job.epoch,
         end_offset=end,
         timestamp=state.timestamp,
-        drop_controllers=asked.drop_controllers,
+        drops_controllers=asked.drop_controllers,
     )
-    if asked.drop_controllers:
-        kept = state.image.controllers.items()
-        state.image.controllers = {id: one for id, one in kept if id in job.voters}
-    changes = [one.without_secrets() for one in difference(whole.image, state.image)]
+    changes = [one.without_secrets() for one in difference(whole.image, image)]
     return replace(job, plan=plan, changes=tuple(changes), dropped=dropped)
 
 

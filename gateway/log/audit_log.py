@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -34,16 +33,8 @@ from kwire.records import Record, encode_batch
 
 #: A batch holds no more than this of values, bytes, so that a reader need not take more at once.
 _BATCH_BYTES_MAX: Final = MIB
-
-
-@dataclass(frozen=True, slots=True)
-class AuditSettings(LogSettings):
-    """``LogSettings`` with the defaults of the audit log. The clock measures the age of a segment
-    and of its records.
-    """
-
-    segment_bytes: int = 16 * MIB
-    retention_ms: int = 90 * 24 * 3_600_000
+#: The defaults of the audit log. The clock measures the age of a segment and of its records.
+AUDIT_SETTINGS: Final = LogSettings(segment_bytes=16 * MIB, retention_ms=90 * 24 * 3_600_000)
 
 
 class AuditRecord(NamedTuple):
@@ -64,7 +55,7 @@ class AuditLog:
     raises LogFailed, and the caller must close the log and open it again.
     """
 
-    def __init__(self, directory: Path, settings: AuditSettings, disk: Disk | None = None) -> None:
+    def __init__(self, directory: Path, settings: LogSettings, disk: Disk | None = None) -> None:
         self.directory = directory
         self.problems: list[str] = []
         self._settings = settings
@@ -107,7 +98,7 @@ class AuditLog:
         first = self.end_offset
         # Joined: one write, so that a killed process leaves all of these records or a prefix of the
         # batches.
-        self._log.append(b"".join(self._batches(changes)))
+        self._log.append(b"".join(self._batches(changes)), crc_checked=True)
         assert self.end_offset == first + len(changes), "an encoded batch is whole"
 
     def _batches(self, changes: Sequence[AuditRecord]) -> Iterator[bytes]:

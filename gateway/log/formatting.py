@@ -28,7 +28,7 @@ from gateway.log.meta_properties import MetaProperties
 from gateway.log.quorum_state import FILE_NAME as QUORUM_STATE
 from gateway.log.recovery_point import FILE_NAME as RECOVERY_POINT
 from gateway.log.releases import LEVEL_MAX, features_of
-from gateway.log.snapshot_file import SnapshotFile
+from gateway.log.snapshot_file import MemorySink, SnapshotFile
 from gateway.wall_clock import wall_ms
 from kwire.errors import DecodeError
 from kwire.message import Message
@@ -245,7 +245,7 @@ def _used_files(data_dir: Path) -> list[Path]:
 
 def _write(data_dir: Path, formatting: Formatting, disk: Disk) -> None:
     now_ms = wall_ms()
-    bootstrap = _MemorySink()
+    bootstrap = MemorySink()
     file = SnapshotFile(bootstrap, BOOTSTRAP_SNAPSHOT, last_contained_log_timestamp=now_ms)
     levels = [FeatureLevelRecord(name=name, feature_level=one) for name, one in formatting.features]
     for record in (*levels, *formatting.credentials):
@@ -257,7 +257,7 @@ def _write(data_dir: Path, formatting: Formatting, disk: Disk) -> None:
     # Before meta.properties: a start takes a formatted directory for one that has it.
     disk.make_directory(voters.parent)
     if formatting.voters is not None:
-        head = _MemorySink()
+        head = MemorySink()
         SnapshotFile(
             head,
             BOOTSTRAP_SNAPSHOT,
@@ -277,19 +277,3 @@ def _write(data_dir: Path, formatting: Formatting, disk: Disk) -> None:
         MetaProperties(1, formatting.cluster_id, formatting.node_id, formatting.directory_id),
         disk,
     )
-
-
-class _MemorySink:
-    """The sink of a snapshot in memory."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def write(self, position: int, data: bytes) -> None:
-        self.data += data
-
-    def freeze(self) -> None: ...

@@ -26,7 +26,7 @@ FILE_NAME: Final = "high-watermark"
 #: A torn write damages the sectors of one block at most (512 or 4096 bytes), so two slots in blocks
 #: of their own are never damaged together.
 BLOCK_BYTES: Final = 4096
-_SIZE: Final = 2 * BLOCK_BYTES
+SIZE: Final = 2 * BLOCK_BYTES
 _SLOT: Final = struct.Struct(">8sq")
 _CRC: Final = struct.Struct(">I")
 _MAGIC: Final = b"kwire-hw"
@@ -74,11 +74,11 @@ class HighWatermarkFile:
 
     def _read(self, problems: list[str]) -> list[int]:
         with doing("read", self._path):
-            data = read_regular(self._path, _SIZE) if self._path.exists() else b""
+            data = read_regular(self._path, SIZE) if self._path.exists() else b""
         # Each by itself: one slot that is damaged does not spoil the other.
-        offsets = [parse_slot(data[at : at + BLOCK_BYTES]) for at in (0, BLOCK_BYTES)]
+        offsets = slots_of(data)
         # A shorter file, or one of zeros, is a new one whose first write was interrupted.
-        if max(offsets) == _NONE and any(data) and len(data) == _SIZE:
+        if max(offsets) == _NONE and any(data) and len(data) == SIZE:
             reason = "neither of its two slots is whole"
             # With syncs a crash leaves one slot whole, so this is damage of another kind.
             if self._disk.fsync:
@@ -115,6 +115,11 @@ def format_slot(offset: int) -> bytes:
     """Return the bytes of a slot."""
     data = _SLOT.pack(_MAGIC, offset)
     return data + _CRC.pack(crc32c.crc32c(data))
+
+
+def slots_of(data: bytes) -> list[int]:
+    """Return the offset in each slot of the file's bytes; -1 for a slot that is not whole."""
+    return [parse_slot(data[at : at + BLOCK_BYTES]) for at in (0, BLOCK_BYTES)]
 
 
 def parse_slot(data: bytes) -> int:

@@ -143,7 +143,7 @@ class OffsetStore:
             for offset, (key, value) in enumerate(records, self._log.end_offset)
         ]
         data = b"".join(map(_encoded, _parts(appended)))
-        self._log.append(data)
+        self._log.append(data, crc_checked=True)
         # One sync for all: committed offsets are acknowledged when ``append`` returns.
         self._log.flush()
         self._size += len(data)

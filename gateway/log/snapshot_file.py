@@ -34,6 +34,23 @@ class Sink(Protocol):
     def freeze(self) -> None: ...
 
 
+class MemorySink:
+    """A sink of a small snapshot, which is written as a whole afterwards."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def write(self, position: int, data: bytes) -> None:
+        """Append ``data``: the position is always the end."""
+        self.data += data
+
+    def freeze(self) -> None: ...
+
+
 class SnapshotFile:
     """One snapshot, written from its header to its footer. The creator of the sink abandons it if
     anything here raises.

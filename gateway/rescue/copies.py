@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from gateway.log.problem import Problem
 from gateway.quorum.voter_set import VoterSet
+from kwire.messages.voters_record import VotersRecord
 from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
 
@@ -97,8 +98,6 @@ class Copy:
     #: All whole snapshots, and (name, bytes up to the last whole batch) of each segment.
     snapshots: tuple[SnapshotId, ...] = ()
     segments: tuple[tuple[str, int], ...] = ()
-    #: The snapshot replaces the segments: a download that was not finished, or no segments.
-    starts_at_snapshot: bool = False
     voters: tuple[tuple[int, VoterSet], ...] = ()
     kraft_versions: tuple[tuple[int, int], ...] = ()
     election: Election | None = None
@@ -128,6 +127,14 @@ class Copy:
     def newest_voters(self) -> VoterSet | None:
         """The voters in the newest record of them; None in a static quorum."""
         return self.voters[-1][1] if self.voters and self.kraft_version > 0 else None
+
+    def add_voters(self, offset: int, record: VotersRecord, file: str, position: int = -1) -> None:
+        """Add a KRAFT_VOTERS record of a file, or the damage that it is."""
+        try:
+            self.voters += ((offset, VoterSet.of_record(record)),)
+        except ValueError as error:
+            reason = f"voters at offset {offset}: {error}"
+            self.damage.append(Problem(file, position, reason))
 
     def see_epoch(self, epoch: int) -> None:
         """Note an epoch that a file of the copy names."""

@@ -8,18 +8,14 @@ Source: ``RecordsSnapshotWriter``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gateway.log import partition_metadata, quorum_state
-from gateway.log.snapshot_file import SnapshotFile
+from gateway.log.snapshot_file import MemorySink, SnapshotFile
 from gateway.quorum.voter_set import VoterSet
 from gateway.rescue.copies import Copy
 from gateway.rescue.plan import Plan, PlannedFile, election_bytes
 from kwire.cluster.image import Image
 from kwire.cluster.levels import unknown_level
 from kwire.cluster.snapshot import image_records
-from kwire.message import Message
-from kwire.messages.register_controller_record import RegisterControllerRecord
 from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import encode_metadata_record
 from kwire.uuid import METADATA_TOPIC_ID
@@ -33,17 +29,17 @@ def plan_snapshot(
     *,
     end_offset: int,
     timestamp: int | None,
-    drop_controllers: bool = False,
+    drops_controllers: bool = False,
 ) -> Plan:
     """Plan the rescue of the state before ``end_offset``; ``timestamp``: of its last record, ms.
 
-    ``drop_controllers``: without the registrations of controllers that are no voters any more.
+    ``drops_controllers``: ``image`` lacks controllers that are no voters any more.
     """
     assert epoch > source.epochs_seen, "an epoch that was seen is refused before"
     assert unknown_level(image.features) is None, "a state that cannot be written is refused before"
     is_static = source.kraft_version == 0
     snapshot = SnapshotId(end_offset, epoch)
-    sink = _Memory()
+    sink = MemorySink()
     file = SnapshotFile(
         sink,
         snapshot,
@@ -51,7 +47,7 @@ def plan_snapshot(
         kraft_version=source.kraft_version,
         voters=None if is_static else voters.record(),
     )
-    for record, version in _kept(image, voters, drop_controllers):
+    for record, version in image_records(image):
         file.append(encode_metadata_record(record, version))
     file.finish()
     files = (
@@ -61,31 +57,4 @@ def plan_snapshot(
             partition_metadata.FILE_NAME, 0, partition_metadata.format_topic_id(METADATA_TOPIC_ID)
         ),
     )
-    return Plan(epoch, end_offset, voters, is_static, b"", files, drop_controllers)
-
-
-def _kept(image: Image, voters: VoterSet, drop_controllers: bool) -> Iterator[tuple[Message, int]]:
-    for record, version in image_records(image):
-        if (
-            drop_controllers
-            and isinstance(record, RegisterControllerRecord)
-            and record.controller_id not in voters
-        ):
-            continue
-        yield record, version
-
-
-class _Memory:
-    """The sink of a snapshot in memory."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def write(self, position: int, data: bytes) -> None:
-        self.data += data
-
-    def freeze(self) -> None: ...
+    return Plan(epoch, end_offset, voters, is_static, b"", files, drops_controllers)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from gateway.log import (
     high_watermark_file,
@@ -25,11 +24,9 @@ from gateway.log.errors import LogDamaged, LogError
 from gateway.log.listing import Listing, list_directory, superseding_snapshot
 from gateway.log.problem import Problem
 from gateway.log.snapshot_writer import snapshot_fault
-from gateway.quorum.voter_set import VoterSet
 from gateway.rescue.copies import Contents, Copy, Election, Identity, Marks, Position
 from gateway.rescue.segments import read_segments
 from kwire.errors import DecodeError
-from kwire.messages.voters_record import VotersRecord
 from kwire.metadata_log.at import At
 from kwire.metadata_log.errors import MetadataLogError
 from kwire.metadata_log.file_names import BOOTSTRAP_SNAPSHOT, parse_snapshot_name
@@ -37,8 +34,6 @@ from kwire.metadata_log.open_file import read_regular
 from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.metadata_log.state import load_state
 from kwire.protocol import CLUSTER_METADATA_PARTITION
-
-_HIGH_WATERMARK_BYTES: Final = 2 * high_watermark_file.BLOCK_BYTES
 
 
 def read_copy(path: Path) -> Copy:
@@ -106,10 +101,8 @@ def _read_identity(copy: Copy, data_dir: Path) -> None:
         copy.identity = Identity(meta.node_id, meta.directory_id, meta.cluster_id)
     mark = data_dir / high_watermark_file.FILE_NAME
     with _kept(copy, mark):
-        data = read_regular(mark, _HIGH_WATERMARK_BYTES)
-        block = high_watermark_file.BLOCK_BYTES
-        slots = (data[at : at + block] for at in range(0, len(data), block))
-        copy.high_watermark = max(0, *map(high_watermark_file.parse_slot, slots), 0)
+        data = read_regular(mark, high_watermark_file.SIZE)
+        copy.high_watermark = max(0, *high_watermark_file.slots_of(data))
         # A voter of kwire has a recovery point beside it.
         copy.identity.is_gateway = not (data_dir / recovery_point.FILE_NAME).exists()
 
@@ -188,15 +181,7 @@ def _read_head(copy: Copy, directory: Path, snapshot: SnapshotId, offset: int) -
         if version:
             copy.kraft_versions += ((offset, version),)
         if voters is not None:
-            add_voters(copy, offset, voters, str(path))
-
-
-def add_voters(copy: Copy, offset: int, record: VotersRecord, file: str) -> None:
-    """Add a KRAFT_VOTERS record of a file to the copy."""
-    try:
-        copy.voters += ((offset, VoterSet.of_record(record)),)
-    except ValueError as error:
-        copy.damage.append(Problem(file, -1, f"voters at offset {offset}: {error}"))
+            copy.add_voters(offset, voters, str(path))
 
 
 def _begin(copy: Copy, listing: Listing) -> None:
@@ -222,7 +207,6 @@ def _start_at(copy: Copy, snapshot: SnapshotId) -> None:
     copy.snapshot = snapshot
     copy.start_offset = snapshot.end_offset
     copy.end = Position(snapshot.epoch, snapshot.end_offset)
-    copy.starts_at_snapshot = True
     copy.see_epoch(snapshot.epoch)
     # The records behind the snapshot belong to a log that it replaces.
     copy.voters = tuple(one for one in copy.voters if one[0] < snapshot.end_offset)

@@ -11,7 +11,6 @@ from pathlib import Path
 from gateway.log.batch_check import Tail, check_file
 from gateway.log.listing import Listing
 from gateway.log.problem import Problem
-from gateway.quorum.voter_set import VoterSet
 from gateway.rescue.copies import Copy, Position
 from kwire.errors import DecodeError, WireError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
@@ -110,10 +109,7 @@ def _read_control(copy: Copy, path: Path, header: BatchHeader, records: list[Rec
         if isinstance(message, KRaftVersionRecord) and _is_newer(copy.kraft_versions, record):
             copy.kraft_versions += ((record.offset, message.k_raft_version),)
         if isinstance(message, VotersRecord) and _is_newer(copy.voters, record):
-            try:
-                copy.voters += ((record.offset, VoterSet.of_record(message)),)
-            except ValueError as error:
-                _damaged(copy, path, header.position, f"voters at {record.offset}: {error}")
+            copy.add_voters(record.offset, message, str(path), header.position)
 
 
 def _is_newer(known: tuple[tuple[int, object], ...], record: Record) -> bool:

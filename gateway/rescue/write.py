@@ -255,7 +255,7 @@ def _regular_files(directory: Path) -> list[Path]:
     if not directory.is_dir():
         return []
     with doing("look at", directory):
-        return sorted(one for one in directory.iterdir() if one.is_file() and one.name != ".lock")
+        return sorted(one for one in directory.iterdir() if one.is_file() and one.name != LOCK)
 
 
 def _remove_directory(directory: Path, disk: Disk) -> None:

@@ -19,7 +19,7 @@ from gateway.address import Address
 from gateway.config import ConfigError
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
-from gateway.log.audit_log import AuditSettings
+from gateway.log.audit_log import AUDIT_SETTINGS
 from gateway.log.data_directory import read_meta
 from gateway.log.errors import LogError
 from gateway.log.formatting import (
@@ -30,6 +30,7 @@ from gateway.log.formatting import (
     random_uuid,
 )
 from gateway.log.listing import list_directory
+from gateway.log.log_settings import LogSettings
 from gateway.log.raft_store import RaftStore
 from gateway.ports import Requester
 from gateway.quorum.events import Cleaned, SnapshotWritten
@@ -366,10 +367,11 @@ def _controller(
     return Controller(settings, random=secrets.token_bytes, kraft=raft)
 
 
-def _audit_settings(config: Config) -> AuditSettings:
+def _audit_settings(config: Config) -> LogSettings:
     """Settings of the audit log. Retention deletes whole segments, so they roll in its time."""
     keep_ms = config.metadata_audit_retention_ms
-    settings = AuditSettings(
+    settings = replace(
+        AUDIT_SETTINGS,
         segment_bytes=config.metadata_audit_segment_bytes,
         retention_bytes=config.metadata_audit_retention_bytes,
         retention_ms=keep_ms,

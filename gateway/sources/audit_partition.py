@@ -11,9 +11,10 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
-from gateway.log.audit_log import AuditLog, AuditRecord, AuditSettings
+from gateway.log.audit_log import AuditLog, AuditRecord
 from gateway.log.errors import LogError
 from gateway.log.follower import DirectoryFollower
+from gateway.log.log_settings import LogSettings
 from gateway.log.pending_flush import PendingFlush
 from gateway.log.problem import Problem
 from gateway.ports import AUDIT_TOPIC, State
@@ -32,7 +33,7 @@ class AuditPartition(LogPartition):
     may run beside them.
     """
 
-    def __init__(self, data_dir: Path, settings: AuditSettings, *, cluster_id: str) -> None:
+    def __init__(self, data_dir: Path, settings: LogSettings, *, cluster_id: str) -> None:
         """Open the log; every segment is scanned once. Raises LogError."""
         super().__init__(cluster_id=cluster_id, log_dir=str(data_dir))
         self._settings = settings

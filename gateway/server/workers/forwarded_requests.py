@@ -16,11 +16,9 @@ import trio
 
 from gateway.handlers.answer_errors import count_errors
 from gateway.server.clients.answer_completer import AnswerCompleter
-from gateway.server.clients.dispatch import Malformed, Refusal
 from gateway.server.clients.output import SharedBytes
 from gateway.server.response_scheduler import EncodedResponse
 from gateway.server.workers.messages import Request, Response
-from kwire.errors import DecodeError
 
 if TYPE_CHECKING:
     from gateway.server.server_context import ServerContext
@@ -50,7 +48,7 @@ class ForwardedRequests:
             completer = AnswerCompleter(self._context, in_flight, receiver)
             self._unanswered[request.number] = completer
             completer.complete(answer)
-        except (DecodeError, Malformed, Refusal, Exception) as error:
+        except Exception as error:
             # The worker has decoded these bytes with the same code: whatever fails is a bug.
             receiver.failed(error)
         else:

@@ -5,13 +5,15 @@ stays within its bounds.
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway.log import segment
-from gateway.log.audit_log import AuditLog, AuditRecord, AuditSettings
+from gateway.log.audit_log import AUDIT_SETTINGS, AuditLog, AuditRecord
 from gateway.log.errors import DiskFailed, LogFailed, SyncFailed
+from gateway.log.log_settings import LogSettings
 from gateway.log.salvage_recovery import DAMAGED
 from kwire.metadata_log.file_names import segment_name
 from kwire.records import decode_batches
@@ -19,12 +21,12 @@ from tests.gateway.log.crash_disk import QuietDisk
 from tests.gateway.log.faulty_disk import FaultyDisk
 
 #: A segment a change.
-TINY = AuditSettings(segment_bytes=1)
-USUAL = AuditSettings()
+TINY = replace(AUDIT_SETTINGS, segment_bytes=1)
+USUAL = AUDIT_SETTINGS
 
 
 def opened(
-    directory: Path, settings: AuditSettings = USUAL, disk: QuietDisk | FaultyDisk | None = None
+    directory: Path, settings: LogSettings = USUAL, disk: QuietDisk | FaultyDisk | None = None
 ) -> AuditLog:
     return AuditLog(directory / "audit-0", settings, disk or QuietDisk())
 
@@ -169,7 +171,7 @@ def test_files_in_doubt_are_opened_again(tmp_path: Path) -> None:
 
 
 def test_segments_follow_each_other_by_size_and_by_age(tmp_path: Path) -> None:
-    log = opened(tmp_path, AuditSettings(segment_bytes=100, segment_ms=50))
+    log = opened(tmp_path, replace(AUDIT_SETTINGS, segment_bytes=100, segment_ms=50))
     put(log, "a", at=1000)
     put(log, "b", at=1050)
     assert segments(tmp_path) == [segment_name(0)]
@@ -179,7 +181,9 @@ def test_segments_follow_each_other_by_size_and_by_age(tmp_path: Path) -> None:
 
 
 def test_the_oldest_go_while_all_are_too_large(tmp_path: Path) -> None:
-    log = opened(tmp_path, AuditSettings(segment_bytes=1, retention_bytes=200, retention_ms=-1))
+    log = opened(
+        tmp_path, replace(AUDIT_SETTINGS, segment_bytes=1, retention_bytes=200, retention_ms=-1)
+    )
     for value in "abcde":
         put(log, value * 20)
     deleted = log.clean(10**12)
@@ -194,7 +198,9 @@ def test_the_oldest_go_while_all_are_too_large(tmp_path: Path) -> None:
 def test_records_that_are_too_old_are_deleted_and_the_newest_too(tmp_path: Path) -> None:
     log = opened(
         tmp_path,
-        AuditSettings(segment_bytes=1, segment_ms=100, retention_bytes=-1, retention_ms=100),
+        replace(
+            AUDIT_SETTINGS, segment_bytes=1, segment_ms=100, retention_bytes=-1, retention_ms=100
+        ),
     )
     put(log, "a", at=1000)
     put(log, "b", at=1090)
@@ -206,14 +212,16 @@ def test_records_that_are_too_old_are_deleted_and_the_newest_too(tmp_path: Path)
 
 
 def test_everything_may_be_kept(tmp_path: Path) -> None:
-    log = opened(tmp_path, AuditSettings(segment_bytes=1, retention_bytes=-1, retention_ms=-1))
+    log = opened(
+        tmp_path, replace(AUDIT_SETTINGS, segment_bytes=1, retention_bytes=-1, retention_ms=-1)
+    )
     for value in "abc":
         put(log, value)
     assert log.clean(10**15) == []
 
 
 def test_the_age_of_a_segment_whose_index_is_lost_is_that_of_its_file(tmp_path: Path) -> None:
-    log = opened(tmp_path, AuditSettings(segment_bytes=1, retention_ms=1000))
+    log = opened(tmp_path, replace(AUDIT_SETTINGS, segment_bytes=1, retention_ms=1000))
     put(log, "a", at=1)
     put(log, "b", at=1)
     (tmp_path / "audit-0" / segment_name(0)).with_suffix(".timeindex").unlink()

@@ -7,19 +7,25 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from gateway.log.audit_log import AuditLog, AuditRecord, AuditSettings
+from gateway.log.audit_log import AUDIT_SETTINGS, AuditLog, AuditRecord
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
 from kwire.records import decode_batches
 from tests.gateway.log.crash_disk import CrashDisk, Op, RecordingDisk, State, write_state
 from tests.gateway.sources.reading import batches_from
 
-SETTINGS = AuditSettings(
-    segment_bytes=400, segment_ms=10**6, retention_bytes=-1, retention_ms=1000, fsync=False
+SETTINGS = replace(
+    AUDIT_SETTINGS,
+    segment_bytes=400,
+    segment_ms=10**6,
+    retention_bytes=-1,
+    retention_ms=1000,
+    fsync=False,
 )
 
 

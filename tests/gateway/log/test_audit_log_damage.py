@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gateway.log.audit_log import AuditLog, AuditRecord, AuditSettings
+from gateway.log.audit_log import AUDIT_SETTINGS, AuditLog, AuditRecord
 from gateway.log.high_watermark_file import FILE_NAME
+from gateway.log.log_settings import LogSettings
 from gateway.log.salvage import gap, salvage
 from gateway.log.salvage_recovery import DAMAGED
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
@@ -27,10 +29,10 @@ from tests.gateway.log.crash_disk import (
 from tests.gateway.sources.reading import batches_from
 
 RECORDS = 150
-SETTINGS = AuditSettings(fsync=False)
+SETTINGS = replace(AUDIT_SETTINGS, fsync=False)
 
 
-def filled(directory: Path, settings: AuditSettings = SETTINGS) -> Path:
+def filled(directory: Path, settings: LogSettings = SETTINGS) -> Path:
     """The only segment of a log with ``RECORDS`` records, a batch each, closed; or the first of
     several.
     """
@@ -44,7 +46,7 @@ def filled(directory: Path, settings: AuditSettings = SETTINGS) -> Path:
 
 
 def served(
-    directory: Path, settings: AuditSettings = SETTINGS
+    directory: Path, settings: LogSettings = SETTINGS
 ) -> tuple[dict[int, bytes | None], int, list[str]]:
     """Return the values that a consumer reads after a restart, by offset; the offset of the next
     change; and the problems that the log reports.
@@ -88,7 +90,7 @@ def test_removed_segment_is_reported_and_its_offsets_are_not_reused(tmp_path: Pa
 
 
 def test_removed_last_segment_is_a_gap(tmp_path: Path) -> None:
-    small = AuditSettings(segment_bytes=4096, fsync=False)
+    small = replace(AUDIT_SETTINGS, segment_bytes=4096, fsync=False)
     filled(tmp_path, small)
     last = sorted((tmp_path / DIRECTORY).glob("*.log"))[-1]
     base = int(last.stem)
@@ -99,7 +101,7 @@ def test_removed_last_segment_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_removed_segment_in_the_middle_is_a_gap(tmp_path: Path) -> None:
-    small = AuditSettings(segment_bytes=4096, fsync=False)
+    small = replace(AUDIT_SETTINGS, segment_bytes=4096, fsync=False)
     filled(tmp_path, small)
     _, middle, behind, *_ = sorted((tmp_path / DIRECTORY).glob("*.log"))
     middle.unlink()

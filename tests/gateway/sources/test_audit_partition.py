@@ -4,11 +4,13 @@ damage.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gateway.log.audit_log import AuditRecord, AuditSettings
+from gateway.log.audit_log import AUDIT_SETTINGS, AuditRecord
+from gateway.log.log_settings import LogSettings
 from gateway.log.salvage_recovery import DAMAGED
 from gateway.ports import OffsetAt, OffsetOutOfRange, State
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
@@ -16,11 +18,11 @@ from kwire.metadata_log.file_names import segment_name
 from kwire.records import decode_batches
 from tests.gateway.sources.reading import batches_from
 
-SETTINGS = AuditSettings(fsync=False)
-TINY = AuditSettings(segment_bytes=1, fsync=False)
+SETTINGS = replace(AUDIT_SETTINGS, fsync=False)
+TINY = replace(AUDIT_SETTINGS, segment_bytes=1, fsync=False)
 
 
-def opened(data_dir: Path, settings: AuditSettings = SETTINGS) -> AuditPartition:
+def opened(data_dir: Path, settings: LogSettings = SETTINGS) -> AuditPartition:
     return AuditPartition(data_dir, settings, cluster_id="c")
 
 
@@ -92,7 +94,9 @@ def test_after_a_kill_every_written_record_is_served(tmp_path: Path) -> None:
 
 
 def test_deleted_records_are_no_longer_served(tmp_path: Path) -> None:
-    partition = opened(tmp_path, AuditSettings(segment_bytes=1, retention_ms=100, fsync=False))
+    partition = opened(
+        tmp_path, replace(AUDIT_SETTINGS, segment_bytes=1, retention_ms=100, fsync=False)
+    )
     write(partition, "a", at=1000)
     write(partition, "b", at=2000)
     assert partition.clean(2050) == [segment_name(0)]

@@ -9,6 +9,7 @@ import errno
 import json
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import pytest
 import trio
 
 from gateway.log import audit_log
-from gateway.log.audit_log import AuditSettings
+from gateway.log.audit_log import AUDIT_SETTINGS
+from gateway.log.log_settings import LogSettings
 from gateway.ports import Requester
 from gateway.server.controller import audit_log_writer as keep_audit
 from gateway.server.controller.audit_log_writer import AuditLogWriter
@@ -38,7 +40,7 @@ class Stage:
     """
 
     def __init__(
-        self, directory: Path, monkeypatch: pytest.MonkeyPatch, settings: AuditSettings
+        self, directory: Path, monkeypatch: pytest.MonkeyPatch, settings: LogSettings
     ) -> None:
         self.disk = FaultyDisk()
         monkeypatch.setattr(audit_log, "Disk", lambda *, fsync: self.disk)
@@ -97,7 +99,7 @@ async def keeping(stage: Stage) -> AsyncIterator[None]:
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    return Stage(tmp_path, monkeypatch, AuditSettings())
+    return Stage(tmp_path, monkeypatch, AUDIT_SETTINGS)
 
 
 def test_entry_is_in_the_files_before_the_change_is_answered(stage: Stage) -> None:
@@ -172,7 +174,7 @@ def test_change_is_answered_before_the_sync(stage: Stage, monkeypatch: pytest.Mo
 def test_entry_is_shown_at_once_where_syncs_are_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(tmp_path, monkeypatch, AuditSettings(fsync=False))
+    stage = Stage(tmp_path, monkeypatch, replace(AUDIT_SETTINGS, fsync=False))
     monkeypatch.setattr(keep_audit, "_SYNC_DELAY_S", 60)
 
     async def main() -> None:
@@ -283,7 +285,7 @@ def test_change_that_waits_for_a_thread_is_written_when_the_server_ends(stage: S
 
 
 def test_full_segment_is_rolled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(tmp_path, monkeypatch, AuditSettings(segment_bytes=1))
+    stage = Stage(tmp_path, monkeypatch, replace(AUDIT_SETTINGS, segment_bytes=1))
 
     def has_files(count: int) -> bool:
         return len(list(tmp_path.rglob("*.log"))) == count
@@ -324,7 +326,9 @@ def test_files_that_fail_at_the_start_are_opened_later(
 def test_expired_segments_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keep_audit, "_CLEAN_S", 0.05)
     stage = Stage(
-        tmp_path, monkeypatch, AuditSettings(segment_bytes=1, segment_ms=1, retention_ms=1)
+        tmp_path,
+        monkeypatch,
+        replace(AUDIT_SETTINGS, segment_bytes=1, segment_ms=1, retention_ms=1),
     )
 
     async def main() -> None:
@@ -338,11 +342,11 @@ def test_expired_segments_are_deleted(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_repairs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = Stage(tmp_path, monkeypatch, AuditSettings())
+    first = Stage(tmp_path, monkeypatch, AUDIT_SETTINGS)
     first.partition.append([audit_log.AuditRecord(1, b"torn")])
     (path,) = tmp_path.rglob("*.log")
     path.write_bytes(path.read_bytes()[:-1])
-    stage = Stage(tmp_path, monkeypatch, AuditSettings())
+    stage = Stage(tmp_path, monkeypatch, AUDIT_SETTINGS)
 
     async def main() -> None:
         async with keeping(stage):

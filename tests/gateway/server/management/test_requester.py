@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trio
 
-from gateway.log.audit_log import AuditRecord, AuditSettings
+from gateway.log.audit_log import AUDIT_SETTINGS, AuditRecord
 from gateway.server.management import requester
 from gateway.server.management.requester import requester_of
 from gateway.sources.audit_partition import AuditPartition
@@ -41,7 +42,7 @@ def principals(
     """
 
     async def main() -> list[str | None]:
-        partition = AuditPartition(directory, AuditSettings(fsync=False), cluster_id="c")
+        partition = AuditPartition(directory, replace(AUDIT_SETTINGS, fsync=False), cluster_id="c")
         partition.append([entry(5, 6, "User:a")])
         publish(partition)
         partition.append([entry(7, 9, "User:b")])
