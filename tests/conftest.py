@@ -73,14 +73,18 @@ def _fix_environment() -> None:
     ]:
         os.environ.pop(name, None)
     os.environ.update(_SET)
-    if "KWIRE_PATIENCE" in os.environ:  # a test waits for several conditions
-        os.environ.setdefault("PYTEST_TIMEOUT", f"{300 * float(os.environ['KWIRE_PATIENCE']):.0f}")
+    # A test waits for several conditions.
+    os.environ.setdefault("PYTEST_TIMEOUT", f"{300 * _patience():.0f}")
     # A server that is given no directory must not write into the home of the person who runs the
     # tests.
     home = tempfile.mkdtemp(prefix="kwire-tests-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     os.environ.update(XDG_STATE_HOME=f"{home}/state", XDG_DATA_HOME=f"{home}/data")
     time.tzset()
+
+
+def _patience() -> float:
+    return float(os.environ.get("KWIRE_PATIENCE", "1"))
 
 
 #: Variables of the tests themselves, not keys of the server.
@@ -124,8 +128,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without a file for their figures, tests that measure have nothing to say (tests/speed.py)."""
+    """Without a file for their figures, tests that measure have nothing to say (tests/speed.py). A
+    test has its timeout as many times as it has the patience of one that runs alone.
+    """
+    for item in items:
+        if mark := item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(mark.args[0] * _patience()), append=False)
     if "KWIRE_SPEED" not in os.environ:
         measuring = [item for item in items if item.get_closest_marker("speed")]
         config.hook.pytest_deselected(items=measuring)

@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents and item.path.stem not in _BESIDE_OTHERS:
             item.add_marker("alone")
-            item.add_marker(pytest.mark.timeout(15 * PATIENCE_S))
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="module")

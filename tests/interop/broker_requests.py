@@ -15,9 +15,11 @@ from gateway.controller.features import SUPPORTED
 from kwire.message import Message
 from kwire.uuid import Uuid
 from tests.gateway.controller.cluster import create, made, offered
+from tools.process import PATIENCE_S
 
-#: How long a session is at both of them, ms: as short as a busy machine can bear.
-SESSION_MS: Final = 2_000
+#: How long a session is at both of them, ms: as short as a busy machine can bear. Requests between
+#: two silences take tenths of a second where nothing else runs.
+SESSION_MS: Final = round(PATIENCE_S * 1000) // 30
 #: As if the broker had read everything, whatever there is; as if it had read nothing.
 ALL, NOTHING = 1 << 40, 0
 UPGRADE, SAFE, UNSAFE = 1, 2, 3

@@ -18,7 +18,6 @@ from tests.interop.clients import need_clients
 from tests.interop.prometheus import WITHOUT_DATA, scraping
 from tests.interop.test_package import built, environment
 from tests.interop.walkthrough import Walk
-from tests.waiting import PATIENCE_S
 from tools import java
 from tools.kafka import kafka
 from tools.kafka_security import secured
@@ -26,7 +25,7 @@ from tools.process import lasting_ports
 
 __all__ = ["built"]  # a fixture
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(15 * PATIENCE_S)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 #: Every server has metrics at a port that the system picks.
 METRICS: Final = {"KWIRE_MANAGEMENT_LISTENER": "127.0.0.1:0"}

@@ -11,11 +11,16 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.log.control_records import read_snapshot_head
 from gateway.log.listing import list_directory
+from kwire import Message
+from kwire.messages.describe_cluster_request import DescribeClusterRequest
+from kwire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tests.interop.admin_commands import Command
 from tests.interop.clients import need_java
 from tests.interop.own import create_by_java, dump
@@ -30,6 +35,7 @@ from tools.kafka import Cluster, kafka
 from tools.kafka_files import Node
 from tools.own_quorum import QUICK, OwnCluster, own_quorum
 from tools.process import lasting_ports
+from tools.wire_client import WireClient
 
 UPGRADE = ("upgrade", "--feature", "kraft.version=1")
 #: Commands in a row, of which real Kafka must say the same.
@@ -72,7 +78,31 @@ def quorum(cluster: Cluster, *arguments: str, config: Path | None = None) -> str
     ]
     # The client asks a leader that has just resigned again and again for a minute: it looks for the
     # new one only after NOT_CONTROLLER, and DescribeQuorum has NOT_LEADER_OR_FOLLOWER.
+    wait_for_agreement(cluster)
     return java_tools.run_tool(java.METADATA_QUORUM, [*where, *arguments], timeout_s=PATIENCE_S)
+
+
+def wait_for_agreement(cluster: Cluster) -> None:
+    """Return when all running controllers name the same leader, and it has itself for a voter: a
+    voter that is removed while it leads does so until its removal is committed.
+    """
+    topic = TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[PartitionData()])
+
+    def agreed() -> bool:
+        running = [node for node in cluster.nodes if node.is_controller() and node.process]
+        [leader] = {
+            ask(node, DescribeClusterRequest(endpoint_type=2), 1).controller_id for node in running
+        }
+        answer = ask(cluster.node(leader), DescribeQuorumRequest(topics=[topic]), 2)
+        [partition] = answer.topics[0].partitions
+        return leader in {voter.replica_id for voter in partition.current_voters}
+
+    until(agreed, "all controllers name the same leader, which is a voter")
+
+
+def ask(node: Node, request: Message, version: int) -> Any:
+    with WireClient(node.controller_address) as client:
+        return client.call(request, version)
 
 
 def voters(cluster: Cluster) -> dict[int, str]:

@@ -82,8 +82,8 @@ def _middle_is_killed_and_loads_a_snapshot(cluster: Cluster, levels: list[Relay]
     _shows(lowest, "the lowest level misses the leader", lambda now: now["last_answer_s_ago"] > 1.0)
     _shows(lowest, "the lowest level gives the reason", lambda now: bool(now["problem"]))
     middle.start()
-    for level in (middle, lowest):
-        _shows(level, "a snapshot is loaded", lambda now: now["snapshot_loads"] == 1)
+    for level in (middle, lowest):  # a second one where the first was replaced while it was loaded
+        _shows(level, "a snapshot is loaded", lambda now: now["snapshot_loads"] >= 1)
         _shows(level, "the leader answers again", lambda now: now["last_answer_s_ago"] < 2.0)
 
 
