@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway import config_checks
+from gateway.base.sizes import KIB, MIB
 from gateway.config_key import INT_MAX, key
 from gateway.config_limits import LimitKeys
 from gateway.config_listeners import client_listener
@@ -26,7 +27,6 @@ from gateway.config_values import (
     SourceKind,
     parse_log_dir,
 )
-from gateway.sizes import KIB, MIB
 
 __all__ = [
     "ALIASES", "ENVIRONMENT_PREFIX", "INT_MAX", "KEYS", "KIB", "MIB", "SECURITY_PROTOCOLS",

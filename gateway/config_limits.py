@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gateway.base.sizes import KIB, MIB
 from gateway.config_key import INT_MAX, LONG_MAX, key
 from gateway.config_quorum import QuorumKeys
 from gateway.config_security import of_listener
 from gateway.config_values import LISTENER_MAX_CONNECTIONS
-from gateway.sizes import KIB, MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

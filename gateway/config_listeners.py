@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gateway.base.sizes import KIB
 from gateway.config_key import LONG_MAX, key
 from gateway.config_values import SECURITY_PROTOCOLS, SOURCE_NAMES, Listener
-from gateway.sizes import KIB
 
 
 def client_listener() -> tuple[Listener, ...]:

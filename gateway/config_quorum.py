@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.sizes import KIB, MIB
 from gateway.config_key import LONG_MAX, key
 from gateway.config_listeners import ListenerKeys
 from gateway.config_values import SOURCE_NAMES, Listener, SourceKind
-from gateway.sizes import KIB, MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.address import Address, check_host, parse_address, shown
+from gateway.base.address import Address, check_host, parse_address, shown
+from gateway.base.sizes import MIB
 from gateway.java.text import parse_boolean, parse_integer, trim
-from gateway.sizes import MIB
 
 ENVIRONMENT_PREFIX: Final = "KWIRE_"
 #: A listener's own limit: this key behind ``listener.name.NAME.``, for any security protocol.

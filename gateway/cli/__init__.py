@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import click
 
-from gateway.address import shown
+from gateway.base.address import shown
+from gateway.base.version import installed_version
 from gateway.cli.streams import OutputFailed, prepare_streams
-from gateway.version import installed_version
 from kwire.printable import printable
 
 #: Exit statuses of every subcommand. 74 is EX_IOERR of sysexits.h; 130 and 141 are what a shell

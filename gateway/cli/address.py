@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
-from gateway import address
-from gateway.address import Address, shown
+from gateway.base import address
+from gateway.base.address import Address, shown
 
 DEFAULT_PORT: Final = 9092
 #: A day: sockets refuse timeouts of centuries.

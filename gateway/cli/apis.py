@@ -21,7 +21,7 @@ from kwire.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.server.upstream import Upstream
 
 _CLIENT_ID: Final = "kwire-apis"

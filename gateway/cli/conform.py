@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.cli.address import parse_address, parse_seconds
 from gateway.cli.server_options import client_security, command_config
 

@@ -27,7 +27,7 @@ from kwire.protocol import ApiKey, error_name
 if TYPE_CHECKING:
     import ssl
 
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.security.client_properties import ClientSecurity
     from gateway.security.sasl_client import SaslSettings
 

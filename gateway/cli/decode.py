@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from gateway.base.sizes import MIB
 from gateway.cli.lines import json_line, note, text_line, wants_json
 from gateway.cli.progress import Progress
-from gateway.sizes import MIB
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.sizes import MIB
 from gateway.cli.dissection import Dissection
 from gateway.cli.lines import wants_json
-from gateway.sizes import MIB
 
 if TYPE_CHECKING:
     from kwire.reference import Budget, Node, Reference

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.cli.format_values import parse_controllers, parse_feature, parse_scram
 from gateway.cli.lines import wants_json
 from kwire.protocol.metadata_version import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.address import Address
+from gateway.base.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def split_voter(text: str, form: str) -> tuple[int, str]:
 
 def parse_controllers(text: str) -> list[tuple[int, Address, Uuid]]:
     """Parse ``ID@HOST:PORT:DIRECTORYID,...`` (``DynamicVoters.parse``). Raises BadParameter."""
-    from gateway.address import parse_address
+    from gateway.base.address import parse_address
     from kwire.uuid import Uuid
 
     found: dict[int, tuple[int, Address, Uuid]] = {}

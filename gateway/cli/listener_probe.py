@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.error_text import escape
+from gateway.base.error_text import escape
+from gateway.base.sizes import MIB
 from gateway.server.upstream_errors import (
     AuthenticationFailed,
     BadAnswer,
@@ -23,12 +24,11 @@ from gateway.server.upstream_errors import (
 )
 from gateway.server.upstream_link import Link
 from gateway.server.upstream_versions import ask_versions
-from gateway.sizes import MIB
 from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.security.client_properties import ClientSecurity
 
 #: How long each of the two connections may take, s.

@@ -11,11 +11,11 @@ from typing import Final
 
 import click
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.wall_clock import wall_ms
 from gateway.cli.address import parse_controllers, parse_seconds
 from gateway.cli.lines import json_line, wants_json
 from gateway.cli.server_options import bootstrap_server, client_security, command_config
-from gateway.wall_clock import wall_ms
 
 Addresses = tuple[Address, ...]
 

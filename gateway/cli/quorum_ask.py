@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.cli.listener_probe import explained
 from gateway.ports import PARTITION
 from gateway.server.upstream import Upstream

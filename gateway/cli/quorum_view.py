@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.address import Address
+from gateway.base.address import Address
 from kwire.printable import json_text
 from kwire.uuid import ZERO_UUID
 

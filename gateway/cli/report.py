@@ -64,10 +64,10 @@ def command(directory: Path, target: Path) -> None:
 
 def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes], list[str]]:
     """Return the facts, the packed texts, and sentences about the log. Raises SourceError."""
+    from gateway.base.version import installed_version
     from gateway.page.change_index import ChangeIndex
     from gateway.page.now import About, LogEnd, followed, now_json
     from gateway.sources import open_log
-    from gateway.version import installed_version
     from gateway.views.cursor import ViewCursor
     from gateway.views.encode import ViewEncoder
     from kwire.cluster.tree import tree

@@ -85,7 +85,7 @@ def inspect(places: tuple[Path, ...], output: str) -> None:
 
 def parse_voter(text: str) -> NewVoter:
     """Parse ``ID@HOST:PORT[:DIRECTORY_ID]`` (``DynamicVoters.parse``). Raises BadParameter."""
-    from gateway.address import parse_address
+    from gateway.base.address import parse_address
     from gateway.cli.format_values import split_voter
     from gateway.cli.rescue_write import NewVoter
     from kwire.uuid import Uuid

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.cli.rescue_kafka import lead_with_kafka
 from gateway.log import meta_properties
 from gateway.log.errors import LogError

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.version import installed_version
 from gateway.cli.rescue_view import verdict_json, voters_json
 from gateway.cli.state import path_text
 from gateway.log import meta_properties
@@ -32,7 +33,6 @@ from gateway.rescue.refusals import Request, Target, refusals
 from gateway.rescue.verdict import Judgement, judge
 from gateway.rescue.write import backup_of, finish, is_interrupted, journal_of, write_rescue
 from gateway.security.client_properties import ClientSecurity
-from gateway.version import installed_version
 from kwire.cluster.difference import Change, difference
 from kwire.cluster.levels import unknown_level
 from kwire.errors import DecodeError

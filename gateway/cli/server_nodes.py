@@ -16,7 +16,7 @@ from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import ConnectionClosed, TimedOut, Unreachable, UpstreamError
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from kwire.message import Message
 
 

@@ -16,7 +16,7 @@ import click
 from gateway.cli.address import parse_addresses
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.security.client_properties import ClientSecurity
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 
-from gateway.address import parse_address, shown
+from gateway.base.address import parse_address, shown
 from gateway.cli.lines import json_line, wants_json
 from gateway.cli.server_options import Server, client_security, command_config
 from gateway.cli.spark_init import init

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from gateway.address import parse_address, shown
+from gateway.base.address import parse_address, shown
 
 
 @click.command(

@@ -22,7 +22,7 @@ from kwire.metadata_log.at import At
 from kwire.printable import json_text
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from kwire.metadata_log.fold import State
 
 #: Names from the root to an entity.

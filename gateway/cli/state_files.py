@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from gateway.base.sizes import MIB
 from gateway.cli.progress import Progress
 from gateway.cli.state_errors import state_errors
-from gateway.sizes import MIB
 from kwire.metadata_log.at import At
 from kwire.metadata_log.fold import State
 from kwire.metadata_log.state import load_state

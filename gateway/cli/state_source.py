@@ -13,7 +13,7 @@ from kwire.metadata_log import at as ends
 from kwire.metadata_log.at import At
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.security.client_properties import ClientSecurity
     from kwire.metadata_log.fold import State
 

@@ -23,7 +23,7 @@ from gateway.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.cli.server_options import Server
     from gateway.cli.topic_reader import Fetched, TopicReader
 

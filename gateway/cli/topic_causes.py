@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.error_text import error_with_code, escape
 from gateway.cli.server_nodes import ServerError
-from gateway.error_text import error_with_code, escape
 from gateway.ports import PARTITION
 from gateway.server.upstream_errors import UpstreamError
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 import trio
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.sizes import MIB
 from gateway.cli.server_nodes import Nodes, ServerError, ServerLost
 from gateway.cli.topic_causes import check_error, missing, not_a_broker, unknown_leader
-from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.list_offsets_request import (

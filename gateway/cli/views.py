@@ -23,7 +23,7 @@ from gateway.views.schemas import (
 )
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.cli.server_options import Server
 
 _CLIENT_ID: Final = "kwire-views"

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from gateway.base.slices import Slices
 from gateway.controller.request_context import (
     ANONYMOUS,
     ControllerRequestContext,
     ControllerResult,
 )
-from gateway.slices import Slices
 from gateway.streamed import Streamed
 from kwire.message import Message
 from kwire.protocol import ApiKey

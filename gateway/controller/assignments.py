@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.base.slices import Slices
 from gateway.controller.errors import ApiError
 from gateway.controller.nodes import Nodes
 from gateway.controller.placement import place
 from gateway.controller.request_context import ControllerRequestContext
-from gateway.slices import Slices
 from kwire.messages.partition_record import PartitionRecord
 from kwire.protocol import ErrorCode
 from kwire.protocol.metadata_version import is_directory_assignment_supported

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.slices import Slices
 from gateway.controller.errors import ApiError
 from gateway.controller.leader_election import on_fenced
 from gateway.controller.sessions import Registered
-from gateway.slices import Slices
 from kwire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kwire.protocol import ErrorCode
 

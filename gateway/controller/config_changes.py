@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.base.slices import Slices
 from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.admin_api import Resource as NamedResource
 from gateway.controller.configs.config_def import ConfigType
@@ -26,7 +27,6 @@ from gateway.controller.errors import ApiError
 from gateway.controller.features import has_elr
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.slices import Slices
 from gateway.streamed import Streamed, respond
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gateway.base.slices import Slices, pieces, run
 from gateway.controller.activation import activation
 from gateway.controller.apis import admin_api, load, refused
 from gateway.controller.brokers import unfenced
@@ -40,7 +41,6 @@ from gateway.controller.request_context import (
 from gateway.controller.sessions import Sessions
 from gateway.controller.settings import ControllerSettings
 from gateway.controller.state import State
-from gateway.slices import Slices, pieces, run
 from gateway.streamed import Streamed
 from kwire.cluster import Image
 from kwire.message import Message

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.base.slices import Slices, pieces
 from gateway.controller.admin_api import AdminApi, Refusal, Requirement, SlicedDecision
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.slices import Slices, pieces
 from kwire.message import Message
 from kwire.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kwire.protocol import ApiKey, ErrorCode

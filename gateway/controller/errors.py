@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.error_text import error_text
+from gateway.base.error_text import error_text
 from kwire.protocol import ErrorCode
 
 

@@ -19,13 +19,13 @@ from collections.abc import Collection, Iterable
 from itertools import chain
 from typing import Final
 
+from gateway.base.slices import Slices, pieces
 from gateway.controller.features import has_elr
 from gateway.controller.partition_change import Election, Target
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.partition_set import PartitionKey
 from gateway.controller.request_context import ControllerRequestContext
 from gateway.controller.state import State
-from gateway.slices import Slices, pieces
 from kwire.message import Message
 from kwire.uuid import Uuid
 

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from gateway.base.slices import Slices
 from gateway.controller.partition_change import NO_LEADER, is_reassigning
 from gateway.controller.partition_set import PartitionKey, PartitionSet
-from gateway.slices import Slices
 from kwire.cluster import Image, apply
 from kwire.cluster.entities.partitions import merge
 from kwire.message import Message

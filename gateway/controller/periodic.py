@@ -14,9 +14,9 @@ from gateway.controller.delegation_tokens import sweep_expired_tokens
 from gateway.controller.leader_election import elect_preferred, elect_unclean
 
 if TYPE_CHECKING:
+    from gateway.base.slices import Slices
     from gateway.controller.request_context import ControllerRequestContext
     from gateway.controller.settings import ControllerSettings
-    from gateway.slices import Slices
     from kwire.message import Message
 
 #: Checks for ended sessions per session timeout (``maybeFenceStaleBrokerPeriodNs``).

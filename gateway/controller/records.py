@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from gateway.base.sizes import MIB
+from gateway.base.slices import Slices, pieces, run
 from gateway.controller.errors import ApiError
-from gateway.sizes import MIB
-from gateway.slices import Slices, pieces, run
 from kwire.cluster.entities.nodes import register_broker_version
 from kwire.cluster.partition_writer import PartitionWriter
 from kwire.errors import EncodeError

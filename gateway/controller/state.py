@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import fields
 from typing import Any, Final
 
+from gateway.base.slices import Slices, pieces
 from gateway.controller.acl_filters import Acl
 from gateway.controller.partition_index import PartitionIndex
 from gateway.controller.token_index import TokenIndex
-from gateway.slices import Slices, pieces
 from kwire.cluster import Image, apply
 from kwire.cluster.image import BROKER_RESOURCE
 from kwire.cluster.sharing import share

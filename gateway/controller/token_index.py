@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from gateway.base.slices import Slices
 from gateway.security.delegation_tokens import token_hmac
-from gateway.slices import Slices
 
 if TYPE_CHECKING:
     from gateway.security.secret import Secret

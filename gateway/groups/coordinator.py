@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, assert_never
 
+from gateway.base.slices import Slices, pieces, run
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked, Effect, Moment, Record
 from gateway.groups.events import (
@@ -41,7 +42,6 @@ from gateway.groups.records import restore_groups
 from gateway.groups.settings import Settings
 from gateway.groups.timers import Timer
 from gateway.groups.usage import Usage
-from gateway.slices import Slices, pieces, run
 from kwire.protocol import ErrorCode
 
 #: Groups that are listed between two slices: less than 1 ms.

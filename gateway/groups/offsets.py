@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from gateway.base.slices import Slices, in_order, pieces
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Asked, Record
 from gateway.groups.events import (
@@ -25,7 +26,6 @@ from gateway.groups.group import Group, State
 from gateway.groups.rebalance import Rebalance
 from gateway.groups.records import offset_record, offset_tombstone
 from gateway.groups.timers import Timer
-from gateway.slices import Slices, in_order, pieces
 from kwire.protocol import ErrorCode
 
 _LONG_MAX: Final = 2**63 - 1

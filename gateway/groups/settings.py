@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.sizes import KIB, MIB
+from gateway.base.sizes import KIB, MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

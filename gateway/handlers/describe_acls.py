@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.error_text import error_text
 from gateway.controller.acl_filters import Acl, AclFilter
-from gateway.error_text import error_text
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.acls import NO_AUTHORIZER, acls_in_force
 from gateway.streamed import Streamed, filled, respond

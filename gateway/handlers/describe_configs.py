@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.error_text import error_text
 from gateway.controller.configs.client_metrics_keys import CLIENT_METRICS_KEYS
 from gateway.controller.configs.config_def import ConfigSource
 from gateway.controller.configs.group_keys import GROUP_KEYS
-from gateway.error_text import error_text
 from gateway.handlers.access import Operation, may, may_on_cluster
 from gateway.handlers.catalog import own_image, topic_named
 from gateway.handlers.config_entries import (

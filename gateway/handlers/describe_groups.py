@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.error_text import error_text
+from gateway.base.error_text import error_text
 from gateway.groups import events as group_events
 from gateway.handlers.access import NOT_ASKED, Operation
 from gateway.handlers.group_requests import ask, group_operations, may_on_group

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from gateway.error_text import error_text
+from gateway.base.error_text import error_text
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import cluster_image
 from gateway.streamed import WHOLE_MAX, respond

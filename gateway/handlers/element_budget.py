@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.sizes import KIB
+from gateway.base.sizes import KIB
 
 #: The shortest element of a request between nodes, a broker id. More elements than fit into the
 #: request at that size are those of an invalid one.

@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gateway.base.slices import run
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.topic import end_of_epoch, partition_fault
 from gateway.ports import FileRecords, Isolation, OffsetOutOfRange, Partition
-from gateway.slices import run
 from gateway.streamed import WHOLE_MAX
 from kwire.messages.fetch_response import (
     EpochEndOffset,
@@ -27,9 +27,9 @@ from kwire.messages.fetch_response import (
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
+    from gateway.base.slices import Slices
     from gateway.handlers.context import Context
     from gateway.handlers.work import Work
-    from gateway.slices import Slices
     from kwire.messages.fetch_request import FetchRequest, FetchTopic
     from kwire.uuid import Uuid
 

@@ -38,9 +38,9 @@ from kwire.protocol import ApiKey, ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
+    from gateway.base.slices import Slices
     from gateway.handlers.context import Context
     from gateway.handlers.metadata_encoding import EncodedTopics
-    from gateway.slices import Slices
     from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
     _Element = MetadataResponseTopic | Encoded

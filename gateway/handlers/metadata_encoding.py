@@ -20,7 +20,7 @@ from kwire.protocol import ErrorCode
 from kwire.wire import varint
 
 if TYPE_CHECKING:
-    from gateway.slices import Slices
+    from gateway.base.slices import Slices
     from kwire.messages.partition_record import PartitionRecord
     from kwire.uuid import Uuid
 

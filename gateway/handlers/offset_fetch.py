@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.base.slices import Slices
 from gateway.groups.events import (
     Committed,
     FetchedGroup,
@@ -23,7 +24,6 @@ from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import topic_named, topic_with_id
 from gateway.handlers.group_requests import ask, may_on_group
 from gateway.handlers.work import Work, in_slices
-from gateway.slices import Slices
 from gateway.streamed import WHOLE_MAX, Streamed, filled, respond
 from kwire.messages.offset_fetch_request import OffsetFetchRequest
 from kwire.messages.offset_fetch_response import (

@@ -17,6 +17,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.sizes import MIB
+from gateway.base.slices import in_order, pieces, run
 from gateway.controller.topic_names import RESERVED_TOPICS
 from gateway.handlers.metadata_encoding import (
     EncodedTopics,
@@ -25,12 +27,10 @@ from gateway.handlers.metadata_encoding import (
     form_of,
 )
 from gateway.handlers.topic_changes import TopicChanges
-from gateway.sizes import MIB
-from gateway.slices import in_order, pieces, run
 from kwire.cluster.image import Image
 
 if TYPE_CHECKING:
-    from gateway.slices import Slices
+    from gateway.base.slices import Slices
     from kwire.cluster import Delta
 
 #: Topics and partitions in a run, unless it has a single topic: they are encoded in 0.1 to 0.3 ms.

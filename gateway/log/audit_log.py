@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gateway.base.sizes import MIB
 from gateway.log.disk import Disk, doing
 from gateway.log.log_settings import LogSettings
 from gateway.log.pending_flush import PendingFlush
@@ -26,7 +27,6 @@ from gateway.log.segment import TIME_INDEX_SUFFIX
 from gateway.log.segment_index import TIME_ENTRY
 from gateway.log.synced_end import SyncedEnd
 from gateway.log.unified_log import UnifiedLog
-from gateway.sizes import MIB
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import read_regular
 from kwire.records import Record, encode_batch

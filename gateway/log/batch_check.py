@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import crc32c
 
-from gateway.sizes import MIB
+from gateway.base.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD, Buffer
 

@@ -19,12 +19,12 @@ from typing import Final
 
 import crc32c
 
+from gateway.base.sizes import KIB
 from gateway.log.batch_check import HEADER, Tail, bad_header, misplaced, wrong_crc
 from gateway.log.indexed_blocks import BLOCK_BYTES as BLOCK_BYTES
 from gateway.log.indexed_blocks import IndexedBlocks
 from gateway.log.indexed_blocks import Slot as Slot
 from gateway.log.problem import Problem
-from gateway.sizes import KIB
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile
 from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD

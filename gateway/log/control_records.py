@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gateway.base.sizes import MIB
 from gateway.log.errors import LogDamaged
 from gateway.log.listing import list_directory
-from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.voters_record import VotersRecord

@@ -1,5 +1,5 @@
 """Writes the epochs of a log to its ``leader-epoch-checkpoint`` file; the rules about epochs are in
-``gateway.leader_epochs``.
+``gateway.base.leader_epochs``.
 
 Follows Kafka's ``LeaderEpochFileCache``, which keeps both in one class.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gateway.leader_epochs import LeaderEpochs
+from gateway.base.leader_epochs import LeaderEpochs
 from gateway.log.disk import Disk
 from gateway.log.leader_epoch_checkpoint import FILE_NAME, format_leader_epochs
 

@@ -15,13 +15,13 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from gateway.base.open_files import make_room
+from gateway.base.sizes import MIB
 from gateway.log.batch_index import TICK_NS, BatchIndex, Status
 from gateway.log.listing import Listing, LogStart, list_directory, log_start, superseding_snapshot
 from gateway.log.log_view import LogView, SegmentSlice, epochs_of, joined, slice_of
 from gateway.log.problem import Problem
 from gateway.log.snapshot import has_footer
-from gateway.open_files import make_room
-from gateway.sizes import MIB
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import OpenFile
 from kwire.metadata_log.snapshot_id import SnapshotId

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.wall_clock import wall_ms
 from gateway.log import meta_properties
 from gateway.log.data_directory import read_meta, write_meta
 from gateway.log.directory_lock import DirectoryLock
@@ -29,7 +30,6 @@ from gateway.log.quorum_state import FILE_NAME as QUORUM_STATE
 from gateway.log.recovery_point import FILE_NAME as RECOVERY_POINT
 from gateway.log.releases import LEVEL_MAX, features_of
 from gateway.log.snapshot_file import MemorySink, SnapshotFile
-from gateway.wall_clock import wall_ms
 from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages.feature_level_record import FeatureLevelRecord

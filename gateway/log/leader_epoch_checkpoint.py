@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.sizes import MIB
+from gateway.base.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import read_regular
 

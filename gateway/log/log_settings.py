@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.sizes import MIB
+from gateway.base.sizes import MIB
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 

@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.leader_epochs import end_offset_for
+from gateway.base.leader_epochs import end_offset_for
 from gateway.log.batch_index import BatchIndex, Status
 from gateway.log.problem import Problem
 
@@ -54,7 +54,7 @@ class LogView:
         return bisect.bisect_right(self.slices, offset, key=lambda piece: piece.start_offset) - 1
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """As ``gateway.leader_epochs.end_offset_for``, for the served records."""
+        """As ``gateway.base.leader_epochs.end_offset_for``, for the served records."""
         return end_offset_for(self.epochs, epoch, self.end_offset)
 
     def epoch_at(self, offset: int) -> int:

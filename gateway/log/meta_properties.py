@@ -14,7 +14,7 @@ from typing import Final
 
 import javaproperties
 
-from gateway.sizes import KIB
+from gateway.base.sizes import KIB
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import read_regular
 from kwire.uuid import Uuid

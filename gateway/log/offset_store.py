@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from gateway.base.sizes import MIB
 from gateway.log import offset_store_format
 from gateway.log.directory_lock import DirectoryLock
 from gateway.log.disk import Disk, doing
@@ -27,7 +28,6 @@ from gateway.log.salvage import EPOCH, gap
 from gateway.log.salvage_recovery import SalvageRecovery
 from gateway.log.synced_end import SyncedEnd
 from gateway.log.unified_log import UnifiedLog
-from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import read_regular

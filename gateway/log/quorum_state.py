@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.base.sizes import MIB
 from gateway.log.errors import ElectionGoesBack
-from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.metadata_log.open_file import read_regular

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from gateway.leader_epochs import OUT_OF_REACH
+from gateway.base.leader_epochs import OUT_OF_REACH
 from gateway.log import meta_properties, quorum_state
 from gateway.log.control_records import read_control_records, read_snapshot_head
 from gateway.log.disk import Disk, doing

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from gateway.base.sizes import MIB
 from gateway.log.batch_index import BatchIndex
-from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.records.batch import decode_batch

@@ -13,6 +13,7 @@ from array import array
 from collections import Counter
 from typing import Final, NamedTuple
 
+from gateway.base.sizes import MIB
 from gateway.page.rows import (
     ABSENT,
     FENCED,
@@ -23,7 +24,6 @@ from gateway.page.rows import (
     row_of,
 )
 from gateway.page.tables import Tables
-from gateway.sizes import MIB
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import DELETED, UPDATED, Change
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from gateway.slices import in_order, run
+from gateway.base.slices import in_order, run
 from kwire.cluster import Image
 from kwire.cluster.difference import Change, difference
 from kwire.cluster.tree import tree

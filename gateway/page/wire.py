@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.sizes import KIB, MIB
 from gateway.dissect.inside import hide_secrets, open_records
 from gateway.dissect.node_json import node_json
-from gateway.sizes import KIB, MIB
 from kwire.errors import DecodeError, UnknownApi, UnsupportedVersion
 from kwire.protocol import ApiKey
 from kwire.reference import valid_versions

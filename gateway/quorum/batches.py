@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from gateway.base.sizes import MIB
 from gateway.quorum.requests import KRAFT_VERSIONS
 from gateway.quorum.response_checks import InvalidResponse
 from gateway.quorum.voter_set import VoterSet
-from gateway.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages.k_raft_version_record import KRaftVersionRecord

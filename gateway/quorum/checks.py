@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.partition import PARTITION
 from gateway.quorum.roles import Leader

@@ -30,7 +30,7 @@ class EpochsOfLog(Protocol):
         ...
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """As ``gateway.leader_epochs.end_offset_for``."""
+        """As ``gateway.base.leader_epochs.end_offset_for``."""
         ...
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.leader_epochs import OUT_OF_REACH
+from gateway.base.leader_epochs import OUT_OF_REACH
 from gateway.quorum.node import Node
 
 #: Epochs above that of the last record that a request may name. Any process can send a request;

@@ -4,8 +4,8 @@ state.
 
 from __future__ import annotations
 
-from gateway.address import Address
-from gateway.error_text import error_with_code
+from gateway.base.address import Address
+from gateway.base.error_text import error_with_code
 from gateway.quorum.partition import Position
 
 

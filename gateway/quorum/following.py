@@ -13,7 +13,7 @@ import math
 from functools import partial
 from typing import Any, Final
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum import batches, error_messages, fetching, response_checks
 from gateway.quorum.divergence import truncation_offset
 from gateway.quorum.effects import Advance, Failure

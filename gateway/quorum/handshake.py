@@ -12,7 +12,7 @@ import math
 from functools import partial
 from typing import Any, Final
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum import error_messages, requests, voters
 from gateway.quorum.node import Node
 from gateway.quorum.roles import Follower

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum import fetching
 from gateway.quorum.backoff import Backoff
 from gateway.quorum.effects import Failure

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from gateway.address import Address
-from gateway.leader_epochs import OUT_OF_REACH
+from gateway.base.address import Address
+from gateway.base.leader_epochs import OUT_OF_REACH
 from gateway.quorum import error_messages, voters
 from gateway.quorum.effects import (
     AbandonSnapshot,

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from gateway.address import Address
-from gateway.leader_epochs import OUT_OF_REACH
+from gateway.base.address import Address
+from gateway.base.leader_epochs import OUT_OF_REACH
 from gateway.quorum.effects import Effect, ElectionState
 from gateway.quorum.leader_distance import LEADER
 from gateway.quorum.measures import Measures

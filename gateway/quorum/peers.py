@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.backoff import Backoff
 from gateway.quorum.effects import Failure
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.error_text import error_with_code
+from gateway.base.error_text import error_with_code
 from gateway.quorum import checks, transitions
 from gateway.quorum.node import Node
 

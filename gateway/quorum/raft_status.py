@@ -5,7 +5,7 @@ Follows the getters of ``KafkaRaftClient`` and ``KafkaRaftMetrics``.
 
 from __future__ import annotations
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.describing import observers_of
 from gateway.quorum.measures import Measures
 from gateway.quorum.node import NO_NODE, Node

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from gateway.leader_epochs import LeaderEpochs
+from gateway.base.leader_epochs import LeaderEpochs
 from gateway.quorum.partition import Position
 from gateway.quorum.settings import Stored
 from kwire.metadata_log.snapshot_id import SnapshotId
@@ -148,7 +148,7 @@ class ReplicatedLog:
         self.start_offset = start_offset
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """As ``gateway.leader_epochs.end_offset_for``."""
+        """As ``gateway.base.leader_epochs.end_offset_for``."""
         return self._epochs.end_offset_for(epoch, self.end_offset)
 
     def validate(self, offset: int, epoch: int) -> ValidOffsetAndEpoch:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.partition import PARTITION, Position
 from gateway.quorum.voter_set import VoterNode
 from kwire.messages import (

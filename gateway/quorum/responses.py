@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gateway.base.sizes import MIB
 from gateway.quorum import leader_distance
 from gateway.quorum.effects import LogRange, Reply, SnapshotRange
 from gateway.quorum.events import Requested
 from gateway.quorum.node import Node
 from gateway.quorum.partition import PARTITION, Position
 from gateway.quorum.roles import DelayedFetch
-from gateway.sizes import MIB
 from kwire.message import Message
 from kwire.messages import (
     begin_quorum_epoch_response,

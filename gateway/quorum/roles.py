@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.download import Download
 from gateway.quorum.voter_set import VoterNode
 from kwire.uuid import ZERO_UUID, Uuid

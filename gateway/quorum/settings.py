@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.sizes import MIB
 from gateway.quorum.effects import ElectionState
 from gateway.quorum.voter_set import VoterSet
-from gateway.sizes import MIB
 from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gateway.address import Address
-from gateway.error_text import error_with_code
+from gateway.base.address import Address
+from gateway.base.error_text import error_with_code
 from gateway.quorum import fetching, requests, response_checks
 from gateway.quorum.download import Download
 from gateway.quorum.effects import AbandonSnapshot, Advance, BeginSnapshot, InstallSnapshot

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gateway.address import Address
-from gateway.error_text import error_with_code
+from gateway.base.address import Address
+from gateway.base.error_text import error_with_code
 from gateway.quorum.checks import is_consistent_leader
 from gateway.quorum.effects import AbandonSnapshot
 from gateway.quorum.epoch_bounds import answer_believed

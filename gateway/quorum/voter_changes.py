@@ -11,8 +11,8 @@ import math
 from functools import partial
 from typing import Any, Final
 
-from gateway.address import Address
-from gateway.error_text import error_with_code
+from gateway.base.address import Address
+from gateway.base.error_text import error_with_code
 from gateway.quorum import checks, requests, responses
 from gateway.quorum.effects import Failure
 from gateway.quorum.events import Requested

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from gateway.address import Address
-from gateway.error_text import error_with_code
+from gateway.base.address import Address
+from gateway.base.error_text import error_with_code
 from gateway.quorum import requests
 from gateway.quorum.effects import Failure, FailureKind
 from gateway.quorum.node import Node

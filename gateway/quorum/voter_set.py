@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gateway.address import Address
+from gateway.base.address import Address
 from kwire.messages.voters_record import Endpoint, KRaftVersionFeature, Voter, VotersRecord
 from kwire.uuid import ZERO_UUID, Uuid
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.base.sizes import MIB
 from gateway.log import high_watermark_file, meta_properties, recovery_point
 from gateway.log.directory_lock import FILE_NAME as LOCK
 from gateway.log.directory_lock import DirectoryLock
@@ -22,7 +23,6 @@ from gateway.log.disk import Disk, doing
 from gateway.log.errors import LogError
 from gateway.rescue.plan import Plan, PlannedFile
 from gateway.rescue.read_copy import read_copy
-from gateway.sizes import MIB
 from kwire.metadata_log.open_file import OpenFile
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
+from gateway.base.sizes import MIB
 from gateway.java.text import split_list
 from gateway.security.key_stores import (
     TYPES,
@@ -20,7 +21,6 @@ from gateway.security.key_stores import (
     trusted_certificates,
 )
 from gateway.security.secret import Secret
-from gateway.sizes import MIB
 
 _T = TypeVar("_T")
 ENDPOINT_IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.requests import DESCRIBE_QUORUM_VERSIONS, describe_quorum
 from gateway.server.logs import escape
 from gateway.server.upstream import Upstream

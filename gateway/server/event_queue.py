@@ -5,7 +5,7 @@ once where no other event is in progress and its own work is short. Longer work 
 :meth:`EventQueue.run`. Events wait in a queue meanwhile, so that each of them sees one state: this
 is the single event queue of Kafka's ``QuorumController`` and of a shard of its
 ``CoordinatorRuntime``. Other work of the owner, such as periodic tasks, takes its turn between two
-events. The work itself is a generator (``gateway.slices``).
+events. The work itself is a generator (``gateway.base.slices``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
-from gateway.slices import SLICE_S
+from gateway.base.slices import SLICE_S
 
 if TYPE_CHECKING:
-    from gateway.slices import Slices
+    from gateway.base.slices import Slices
 
 _E = TypeVar("_E")
 _R = TypeVar("_R")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from gateway.slices import SLICE_S
+from gateway.base.slices import SLICE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

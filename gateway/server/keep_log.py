@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
+from gateway.base.wall_clock import wall_ms
 from gateway.log.errors import LogError
 from gateway.ports import SourceStopped
 from gateway.server.log_failures import may_pass, stopped_by
 from gateway.server.management.facts import OwnSnapshot
-from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

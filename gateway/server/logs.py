@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TextIO
 
-from gateway.error_text import ERROR_MAX as ERROR_MAX
-from gateway.error_text import TEXT_MAX as TEXT_MAX
-from gateway.error_text import escape as escape
+from gateway.base.error_text import ERROR_MAX as ERROR_MAX
+from gateway.base.error_text import TEXT_MAX as TEXT_MAX
+from gateway.base.error_text import escape as escape
 from gateway.server.log_events import EVENTS
 from gateway.server.log_lines import LogLines
 

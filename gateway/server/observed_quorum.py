@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.wall_clock import wall_ms
 from gateway.config import ConfigError
 from gateway.log.errors import LogError
 from gateway.log.listing import list_directory
@@ -43,7 +44,6 @@ from gateway.server.upstream_errors import NotAController, UpstreamError
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
-from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     import contextlib

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.address import Address
+from gateway.base.address import Address
+from gateway.base.wall_clock import wall_ms
 from gateway.config import ConfigError
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
@@ -56,7 +57,6 @@ from gateway.sources.audit_partition import AuditPartition
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
 from gateway.sources.snapshot_generator import SnapshotGenerator
-from gateway.wall_clock import wall_ms
 from kwire.cluster.image import METADATA_VERSION
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.feature_level_record import FeatureLevelRecord

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.effects import Failure, FailureKind
 from gateway.server.controller_check import require_controller
 from gateway.server.upstream import Upstream

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.error_text import error_with_code
+from gateway.base.error_text import error_with_code
 from gateway.quorum.requests import DESCRIBE_QUORUM_VERSIONS, describe_quorum
 from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.quorum_peer import Peer
@@ -21,7 +21,7 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.server.logs import Reports
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from gateway.base.wall_clock import wall_ms
 from gateway.log.errors import LogError
 from gateway.ports import SourceStopped
 from gateway.quorum.effects import (
@@ -53,7 +54,6 @@ from gateway.server.raft_measures import DriverMeasures
 from gateway.server.raft_messages import RaftMessages
 from gateway.server.raft_write_queue import WriteQueue
 from gateway.sources.quorum_log import BatchesRefused
-from gateway.wall_clock import wall_ms
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 
 if TYPE_CHECKING:

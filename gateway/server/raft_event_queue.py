@@ -9,8 +9,8 @@ from typing import Final
 
 import trio
 
+from gateway.base.slices import SLICE_S
 from gateway.quorum.events import Event, Tick
-from gateway.slices import SLICE_S
 
 #: Maximum number of events that are handled before other tasks of the event loop run.
 _EVENTS_MAX: Final = 128

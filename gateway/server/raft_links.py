@@ -14,7 +14,7 @@ from gateway.server.upstream_errors import ConnectionClosed, TimedOut
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.quorum.effects import Send
 
 #: Maximum number of connections; the one that was unused for longest is closed for a new one. Peers

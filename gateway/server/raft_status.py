@@ -10,7 +10,7 @@ import trio
 from gateway.server.management.quorum_status import QuorumStatus
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.quorum.raft import Raft
     from gateway.server.raft_driver import RaftDriver
     from gateway.sources.quorum_log import QuorumLog

@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.base.slices import SLICE_S
 from gateway.server.clients.output import SharedBytes
 from gateway.server.memory import Memory, ResponseMemory
 from gateway.server.streamed_encoder import StreamedEncoder
 from gateway.server.work_scheduler import Job
-from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
     from gateway.server.work_scheduler import Steps, WorkScheduler

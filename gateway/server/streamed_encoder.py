@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.base.sizes import KIB
 from gateway.handlers.answer_errors import count_errors
 from gateway.handlers.encoded import Encoded
-from gateway.sizes import KIB
 from gateway.streamed import Streamed
 
 if TYPE_CHECKING:

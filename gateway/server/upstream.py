@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import trio
 
-from gateway.address import Address
-from gateway.error_text import escape
+from gateway.base.address import Address
+from gateway.base.error_text import escape
+from gateway.base.sizes import KIB, MIB
 from gateway.server.tls import secure
 from gateway.server.upstream_errors import (
     ConnectionClosed,
@@ -28,7 +29,6 @@ from gateway.server.upstream_errors import (
 from gateway.server.upstream_link import Link
 from gateway.server.upstream_sasl import Authentication
 from gateway.server.upstream_versions import Offer, ask_versions
-from gateway.sizes import KIB, MIB
 from kwire.registry import request_type
 
 if TYPE_CHECKING:

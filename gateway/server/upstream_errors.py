@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from gateway.error_text import ERROR_MAX, TEXT_MAX, escape
+from gateway.base.error_text import ERROR_MAX, TEXT_MAX, escape
 
 
 class UpstreamError(Exception):

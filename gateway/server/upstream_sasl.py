@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from gateway.error_text import error_with_code
+from gateway.base.error_text import error_with_code
 from gateway.security.sasl_client import SaslError, sasl_client
 from gateway.server.upstream_errors import AuthenticationFailed, UnsupportedByPeer, quoted
 from gateway.server.upstream_versions import ask_versions

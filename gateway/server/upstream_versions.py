@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.error_text import error_with_code
+from gateway.base.error_text import error_with_code
+from gateway.base.version import installed_version
 from gateway.server.upstream_errors import BadAnswer
-from gateway.version import installed_version
 from kwire.header import API_VERSIONS
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.protocol import ErrorCode

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from gateway.base.slices import SLICE_S
 from gateway.handlers.work import WorkType
 from gateway.server.counts import SliceCounter
-from gateway.slices import SLICE_S
 
 if TYPE_CHECKING:
     from gateway.server.counts import Counts

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
+from gateway.base.sizes import MIB
 from gateway.log.listing import list_directory
 from gateway.log.log_cursor import Batch, LogCursor
-from gateway.sizes import MIB
 from gateway.sources.batch_fold import BatchFold
 from kwire.errors import DecodeError
 from kwire.metadata_log.reader import read_pieces_of_file

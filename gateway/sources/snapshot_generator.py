@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from gateway.base.sizes import MIB
 from gateway.log.errors import LogError
 from gateway.log.listing import list_directory
 from gateway.log.log_cursor import LogGap
 from gateway.log.snapshot_file import Sink, SnapshotFile
-from gateway.sizes import MIB
 from gateway.sources.batch_fold import Position, State
 from gateway.sources.image_memory import collector_paused, release_incrementally
 from gateway.sources.replay import NoUsableSnapshot, Replay

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from gateway.sizes import KIB
+from gateway.base.sizes import KIB
 from gateway.views.encode import EncodedBatch
 
 #: Memory of a chunk and of a batch besides the bytes, about.

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from gateway.sizes import KIB
+from gateway.base.sizes import KIB
 from gateway.view_topics import CHANGES, VIEWS
 from gateway.views import offsets
 from gateway.views.fold import Change

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.address import parse_address
+from gateway.base.address import parse_address
 from gateway.cli.conform_connect import target_of
 from gateway.security.client_properties import client_security
 from kwire.conformance.catalog import find_rule, select, server_rules

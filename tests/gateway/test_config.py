@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.config import INT_MAX, KEYS, Config, ConfigError, Listener, SourceKind
 from gateway.config_loading import load_config
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gateway.slices import in_order, run
+from gateway.base.slices import in_order, run
 from tests.gateway.steps import calls_per_step
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gateway.leader_epochs import OUT_OF_REACH
+from gateway.base.leader_epochs import OUT_OF_REACH
 from kwire.protocol import ErrorCode
 from tests.gateway.server.harness import run
 from tests.gateway.server.own_nodes import CLUSTER_ID, cluster, lone_node

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum import requests, serving
 from gateway.quorum.partition import Position
 from gateway.quorum.roles import Leader

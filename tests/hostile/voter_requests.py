@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum import requests
 from gateway.quorum.partition import Position
 from gateway.quorum.voter_set import VoterNode

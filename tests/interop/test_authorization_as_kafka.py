@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.address import parse_address
+from gateway.base.address import parse_address
 from gateway.handlers.answer_errors import errors_of
 from gateway.security.client_properties import ClientSecurity, load_client_properties
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.address import parse_address
+from gateway.base.address import parse_address
 from gateway.cli.server_options import server_of
 from gateway.cli.state_server import load_server
 from kwire.cluster import Image

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.security.client_properties import load_client_properties
 from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import (

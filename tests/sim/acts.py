@@ -25,7 +25,7 @@ from kwire.uuid import Uuid
 from tests.sim import forgeries
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from tests.sim.node import Node
     from tests.sim.world import World
 

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.settings import ObserverSettings, RaftSettings
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from tests.sim import wire

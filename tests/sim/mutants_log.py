@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway.leader_epochs import LeaderEpochs
+from gateway.base.leader_epochs import LeaderEpochs
 from gateway.quorum import batches, following, response_checks
 from gateway.quorum.effects import Advance, Send, Truncate
 from gateway.quorum.following import Following

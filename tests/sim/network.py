@@ -23,7 +23,7 @@ from tests.sim.history import require
 from tests.sim.node import Asked, Node
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from tests.sim.world import World
 
 #: The time until a refused connection fails, s.

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.leader_epochs import OUT_OF_REACH
+from gateway.base.leader_epochs import OUT_OF_REACH
 from gateway.quorum.effects import Effect, Reply, Report, Send
 from gateway.quorum.events import Event, ImageLacks, Installed, Requested, Tick
 from gateway.quorum.raft import Raft

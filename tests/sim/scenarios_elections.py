@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
-from gateway.leader_epochs import OUT_OF_REACH
+from gateway.base.leader_epochs import OUT_OF_REACH
 from gateway.quorum.events import Resign, ShutDown
 from tests.sim import forgeries
 from tests.sim.history import Violation, require

@@ -11,8 +11,8 @@ import functools
 import importlib
 import pkgutil
 
+from gateway.base.slices import Slices
 from gateway.controller.admin_api import AdminApi, Refusal, Resource
-from gateway.slices import Slices
 from gateway.streamed import Streamed
 from kwire.message import Message
 from kwire.protocol import ApiKey

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.slices import Slices
 from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDecision
 from gateway.controller.errors import ApiError
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.slices import Slices
 from gateway.streamed import Streamed, respond
 from kwire.cluster.image import QuotaEntity
 from kwire.message import Message

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from gateway.base.slices import Slices
 from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.alter_isr import alter_isr
 from gateway.controller.brokers import check_broker_epoch
@@ -20,7 +21,6 @@ from gateway.controller.errors import ApiError
 from gateway.controller.isr_change import OLD_ERRORS, NewState, Replica, alter
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.slices import Slices
 from kwire.message import Message
 from kwire.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
 from kwire.messages.kip.kip497.alter_isr_request import AlterIsrRequest

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.slices import Slices
 from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.brokers import check_broker_epoch
 from gateway.controller.errors import ApiError
@@ -14,7 +15,6 @@ from gateway.controller.partition_change import Target
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.partition_set import PartitionKey
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.slices import Slices
 from kwire.message import Message
 from kwire.messages.assign_replicas_to_dirs_response import (
     AssignReplicasToDirsResponse,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.slices import Slices
 from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.brokers import (
     IN_CONTROLLED_SHUTDOWN,
@@ -28,7 +29,6 @@ from gateway.controller.leader_election import (
     on_unfenced,
 )
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.slices import Slices
 from kwire.message import Message
 from kwire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from kwire.protocol import ApiKey

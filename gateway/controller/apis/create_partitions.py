@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.slices import Slices
 from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision, named_topics
 from gateway.controller.assignments import by_hand_partition, check_by_hand, placed_partitions
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.ports import AUDIT_TOPIC
-from gateway.slices import Slices
 from gateway.streamed import Streamed, respond
 from gateway.view_topics import VIEW_TOPICS
 from kwire.message import Message

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.slices import Slices
 from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision, named_topics
 from gateway.controller.assignments import (
     bad_assignment,
@@ -25,7 +26,6 @@ from gateway.controller.records import OPERATION_RECORDS_MAX, check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.controller.state import State
 from gateway.controller.topic_names import RESERVED_TOPICS, name_fault
-from gateway.slices import Slices
 from gateway.streamed import Streamed, respond
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.message import Message

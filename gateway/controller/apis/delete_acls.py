@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.slices import Slices, pieces
 from gateway.controller.acl_filters import MATCH, Acl, AclFilter, resource_type_name
 from gateway.controller.admin_api import AdminApi, Refusal, Requirement, Resource, SlicedDecision
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.security.acls import WILDCARD
-from gateway.slices import Slices, pieces
 from gateway.streamed import Streamed, respond
 from kwire.message import Message
 from kwire.messages.delete_acls_response import (

@@ -12,12 +12,12 @@ import enum
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from gateway.base.slices import Slices
 from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDecision
 from gateway.controller.configs.config_records import MIN_ISR
 from gateway.controller.errors import ApiError
 from gateway.controller.features import SUPPORTED, needed_metadata_version
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.slices import Slices
 from kwire.cluster.image import BROKER_RESOURCE, METADATA_VERSION
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from gateway.base.sizes import KIB, MIB
 from gateway.server.clients.client_identity import ClientIdentity
 from gateway.server.clients.connection_state import ConnectionState, Event, State
 from gateway.server.clients.dispatch import Malformed, Refusal
@@ -30,7 +31,6 @@ from gateway.server.clients.secure_socket import (
 )
 from gateway.server.logs import ERROR_MAX, escape
 from gateway.server.turns import SMALL_MAX
-from gateway.sizes import KIB, MIB
 from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter
 

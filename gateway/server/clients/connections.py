@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from gateway.base.open_files import FILES_RESERVED, open_files, open_files_limit
 from gateway.config import SourceKind
 from gateway.handlers.context import Peer
-from gateway.open_files import FILES_RESERVED, open_files, open_files_limit
 from gateway.security.ssl_principal import ANONYMOUS
 from gateway.server.clients.connection import Connection
 from gateway.server.connection_quotas import ConnectionQuotas

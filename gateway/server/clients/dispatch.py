@@ -14,12 +14,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.base.wall_clock import wall_ms
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.api_versions import unsupported_version_response
 from gateway.handlers.context import HEADER_TAGS_MAX, Context
 from gateway.handlers.element_budget import DECODED_AT_ONCE_MAX, elements_of_node
 from gateway.server.logs import escape
-from gateway.wall_clock import wall_ms
 from kwire.errors import DecodeError
 from kwire.header import API_VERSIONS, decode_request_header, encode_response_header, peek
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest

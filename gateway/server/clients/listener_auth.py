@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gateway.base.wall_clock import wall_ms
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.principal_rules import PrincipalRules
 from gateway.security.sasl_server import PLAIN, PlainServer
@@ -29,7 +30,6 @@ from gateway.security.scram_server import (
 from gateway.security.secret import Secret
 from gateway.security.ssl_principal import ANONYMOUS, distinguished_name
 from gateway.server.tls import server_context
-from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
-from gateway.slices import SLICE_S
+from gateway.base.slices import SLICE_S
 
 if TYPE_CHECKING:
     from gateway.handlers.pending_response import PendingResponse

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from gateway.base.sizes import KIB
 from gateway.ports import FileRange
 from gateway.server.clients.output import FileTooShort, Output
-from gateway.sizes import KIB
 from kwire.frame import foreign_protocol
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from gateway.base.wall_clock import wall_ms
 from gateway.quorum.events import Propose, Resign
 from gateway.server.controller.committed_responses import CommittedResponses
 from gateway.server.controller.controller_forwarder import ControllerForwarder
@@ -29,11 +30,11 @@ from gateway.server.controller.waiting_requests import WaitingRequests
 from gateway.server.event_queue import EventQueue
 from gateway.server.running_clock import RunningClock
 from gateway.sources.image_memory import entries, frozen_when_made, release_incrementally, set_aside
-from gateway.wall_clock import wall_ms
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
+    from gateway.base.slices import Slices
     from gateway.controller.controller import Controller, Decision
     from gateway.controller.records import Operation
     from gateway.handlers.pending_response import PendingResponse
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from gateway.server.controller.changes import Changes
     from gateway.server.logs import Reports
     from gateway.server.raft_driver import RaftDriver
-    from gateway.slices import Slices
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.message import Message
 

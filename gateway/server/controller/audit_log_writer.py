@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from gateway.base.wall_clock import wall_ms
 from gateway.controller.apis import named_resources
 from gateway.log.audit_log import AuditRecord
 from gateway.log.errors import LogError, LogFailed, SyncFailed
 from gateway.server.logs import escape
 from gateway.views.audit import audit_value
-from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -27,7 +27,7 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.ports import Requester
     from gateway.server.upstream import Upstream
     from kwire.message import Message

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gateway.base.wall_clock import wall_ms
 from gateway.controller.brokers import fenced_by, unfenced
-from gateway.wall_clock import wall_ms
 
 if TYPE_CHECKING:
+    from gateway.base.slices import Slices
     from gateway.controller.controller import Controller
     from gateway.controller.records import Operation
     from gateway.controller.sessions import Registered
     from gateway.server.event_queue import EventQueue
     from gateway.server.logs import Reports
-    from gateway.slices import Slices
 
 
 class PeriodicTasks:

@@ -25,7 +25,7 @@ from gateway.server.upstream_errors import UnsupportedByPeer, UpstreamError
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.server.controller.proposals import QueuedRequest
     from gateway.server.logs import Reports
 

@@ -16,6 +16,8 @@ from typing import Final, TypeVar
 
 import trio
 
+from gateway.base.slices import Slices
+from gateway.base.wall_clock import wall_ms
 from gateway.config import Config
 from gateway.groups import (
     Answer,
@@ -34,8 +36,6 @@ from gateway.log.offset_store import DIRECTORY, OffsetStore
 from gateway.ports import Completable
 from gateway.server.event_queue import EventQueue
 from gateway.server.logs import Reports, escape
-from gateway.slices import Slices
-from gateway.wall_clock import wall_ms
 from kwire.errors import DecodeError
 from kwire.protocol import ErrorCode
 

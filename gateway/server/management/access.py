@@ -16,7 +16,7 @@ import secrets
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
-from gateway.address import shown
+from gateway.base.address import shown
 from gateway.config import ConfigError
 from gateway.server.management.http_connections import Answer, RequestBody
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import h11
 import trio
 
-from gateway.sizes import KIB
+from gateway.base.sizes import KIB
 from kwire.frame import foreign_protocol
 
 if TYPE_CHECKING:

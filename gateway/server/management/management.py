@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import h11
 import trio
 
-from gateway.address import Address, parse_address, shown
+from gateway.base.address import Address, parse_address, shown
 from gateway.config import ConfigError
 from gateway.server.clients.bound_listener import BoundListener
 from gateway.server.http_hosts import AllowedHosts

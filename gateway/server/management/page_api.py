@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 
 import trio
 
+from gateway.base.sizes import KIB
 from gateway.page import wire
 from gateway.page.assets import CSS, HTML, JS, POLICY, asset
 from gateway.page.now import About, LogEnd, now_json
@@ -25,7 +26,6 @@ from gateway.server.management.http_connections import Answer, RequestBody
 from gateway.server.management.page_log import PageLog
 from gateway.server.management.requester import requester_of
 from gateway.server.management.status import readyz
-from gateway.sizes import KIB
 from kwire.metadata_log.at import is_time_ms
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
+from gateway.base.sizes import KIB
 from gateway.page.change_index import ChangeIndex
 from gateway.page.now import followed
 from gateway.page.quorum import Leader, leader_of
 from gateway.page.state_fold import StateFold
 from gateway.ports import OffsetOutOfRange, State
-from gateway.sizes import KIB
 from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
 from gateway.sources.log_reader import content
 from gateway.views.cursor import ViewCursor

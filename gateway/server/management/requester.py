@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from gateway.base.sizes import KIB
 from gateway.ports import OffsetOutOfRange
-from gateway.sizes import KIB
 from gateway.sources.log_reader import content
 from kwire.errors import DecodeError
 from kwire.records import decode_batches

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gateway.base.version import installed_version
 from gateway.server.cluster_facts import ClusterFacts
 from gateway.server.management.access import management_token
 from gateway.server.management.facts import Facts
@@ -15,7 +16,6 @@ from gateway.server.management.management import (
 )
 from gateway.server.management.page_api import PageApi
 from gateway.server.management.page_log import PageLog
-from gateway.version import installed_version
 
 if TYPE_CHECKING:
     import contextlib

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from gateway.base.sizes import KIB
 from gateway.ports import OffsetOutOfRange
 from gateway.server.counts import ViewCounts
-from gateway.sizes import KIB
 from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
 from gateway.sources.log_partition import Callbacks
 from gateway.sources.log_reader import content

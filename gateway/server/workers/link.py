@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import trio
 
+from gateway.base.sizes import KIB
+from gateway.base.slices import SLICE_S
 from gateway.server.workers.messages import MESSAGE_MAX, decode, encode
-from gateway.sizes import KIB
-from gateway.slices import SLICE_S
 from kwire.frame import FrameSplitter
 
 #: Bytes of one call of recv.

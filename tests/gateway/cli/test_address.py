@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.cli.address import parse_address
 
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.cli import main, quorum_view, topic_causes
 from gateway.cli.lines import note
 from kwire.messages.topic_record import TopicRecord

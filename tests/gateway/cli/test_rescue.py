@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.cli import main
 from gateway.cli.quorum_ask import Quorum
 from gateway.cli.rescue import parse_voter

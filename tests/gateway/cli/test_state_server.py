@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import kwire
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.cli import main, topic_reader
 from gateway.cli.address import parse_addresses
 from gateway.cli.server_options import Server

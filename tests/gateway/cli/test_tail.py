@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.cli import tail
 from gateway.cli.server_options import Server
 from gateway.cli.topic_reader import Fetched

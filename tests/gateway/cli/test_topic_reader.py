@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.cli import tail_audit
 from gateway.cli.server_nodes import Nodes, ServerError, ServerLost
 from gateway.cli.server_options import Server

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gateway.base.slices import run
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.token_index import TokenIndex
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
-from gateway.slices import run
 from kwire.protocol import ErrorCode
 from tests.gateway.controller.cluster import Cluster, allowing, made, replayed, same
 from tests.work import work

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gateway import slices
+from gateway.base import slices
 from gateway.controller import partition_index
 from gateway.controller.partition_index import PartitionIndex
 from kwire.cluster import Image, apply

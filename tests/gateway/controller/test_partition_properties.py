@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway import slices
+from gateway.base import slices
 from gateway.controller import partition_index
 from gateway.controller.partition_change import NO_LEADER
 from gateway.controller.partition_index import PartitionIndex

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.base.slices import run
 from gateway.handlers.metadata_encoding import MetadataEncoder, NamedPartitions, form_of
-from gateway.slices import run
 from kwire.messages.metadata_response import (
     MetadataResponse,
     MetadataResponsePartition,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.log.errors import AlreadyFormatted, DiskFailed, LogDamaged, LogLocked, WrongNode
 from gateway.log.formatting import (
     BOOTSTRAP_FILE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.log.disk import Disk
 from gateway.log.formatting import Formatting, format_directory, voter
 from gateway.log.log_settings import LogSettings

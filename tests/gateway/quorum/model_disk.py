@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum import effects as fx
 from gateway.quorum.settings import Stored
 from gateway.quorum.voter_set import VoterNode, VoterSet

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.leader_epochs import OUT_OF_REACH
+from gateway.base.leader_epochs import OUT_OF_REACH
 from gateway.quorum import requests
 from gateway.quorum.effects import ElectionState
 from gateway.quorum.epoch_bounds import REQUESTED_MAX

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum import effects as fx
 from gateway.quorum import requests
 from gateway.quorum.events import Propose

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum import checks, requests
 from gateway.quorum.events import Tick
 from gateway.quorum.voter_set import VoterNode, VoterSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.log.problem import Problem
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from gateway.rescue.copies import Contents, Copy, Election, Identity, Position

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.log.errors import DiskFailed
 from gateway.log.log_settings import LogSettings
 from gateway.log.raft_store import RaftStore

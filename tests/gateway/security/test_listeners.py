@@ -215,7 +215,7 @@ def test_nodes_of_a_quorum_with_an_authorizer_have_to_be_super_users(
     stores: dict[str, str],
 ) -> None:
     def check(super_users: str, values: dict[str, str], controllers: str) -> None:
-        from gateway.address import Address
+        from gateway.base.address import Address
 
         voters = {1: Address("h1", 9093), 2: Address("h2", 9093)}
         listeners = (Listener("ONE", "127.0.0.1", 0), Listener("CONTROLLER", "127.0.0.1", 9093))

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from gateway.address import Address
+from gateway.base.address import Address
 from kwire.message import Message
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kwire.messages.describe_cluster_request import DescribeClusterRequest

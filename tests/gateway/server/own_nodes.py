@@ -9,8 +9,8 @@ from typing import Any
 
 import trio
 
-from gateway.address import Address
 from gateway.app import serve
+from gateway.base.address import Address
 from gateway.config import Config, Listener
 from gateway.ports import SourceStopped
 from gateway.server.own_quorum import OwnQuorum

@@ -12,7 +12,7 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.ports import Read
 from gateway.quorum.effects import Append, DiskEffect, Effect, Reply, Send
 from gateway.quorum.events import Event, Requested

@@ -19,7 +19,7 @@ IMPORTED_OTHERWISE = {
     "gateway/config_loading.py": "before the server is ready",
     "gateway/server/metadata_source.py": "before the server is ready",
     "gateway/server/workers/of_node.py": "before the server is ready: it starts the workers",
-    "gateway/version.py": "before the server is ready",
+    "gateway/base/version.py": "before the server is ready",
     "gateway/security/client_properties.py": "before the server is ready",
     "gateway/security/key_stores.py": "before the server is ready: keys of a listener or client",
     "gateway/server/tls.py": "before the server is ready: the keys of a listener or client",

@@ -212,7 +212,7 @@ def test_expired_session_closes_the_connection_unless_it_is_renewed(tmp_path: Pa
 
 
 def test_upstream_renews_its_session(tmp_path: Path) -> None:
-    from gateway.address import Address
+    from gateway.base.address import Address
     from gateway.security.client_properties import ClientSecurity
     from gateway.security.sasl_client import SaslSettings
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.security.client_properties import ClientSecurity
 from gateway.server import quorum_questions
 from gateway.server.connection_settings import ConnectionSettings

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from gateway.base.slices import SLICE_S
 from gateway.quorum.events import Tick
 from gateway.server.raft_event_queue import EventQueue
-from gateway.slices import SLICE_S
 
 
 def test_long_events_are_taken_for_the_time_of_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.config import Config, ConfigError, Listener
 from gateway.handlers.table import relay_handlers
 from gateway.ports import State

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import (
     BadAnswer,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.address import Address
 from gateway.app import check
+from gateway.base.address import Address
 from gateway.config import Config, ConfigError
 from tests.gateway.server.guarded import place
 from tests.gateway.server.harness import run

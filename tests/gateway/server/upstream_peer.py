@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.security.client_properties import ClientSecurity
 from gateway.server.upstream import Upstream
 from kwire.frame import FrameSplitter, frame

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateway.address import Address
+from gateway.base.address import Address
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.quorum.batches import Batch, data_batch, leader_change
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.effects import (
     AbandonSnapshot,
     Advance,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.effects import FailureKind, Report, Send, SnapshotChunk
 from gateway.quorum.events import NotInstalled
 from kwire.messages.fetch_request import FetchRequest

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.effects import (
     Failure,
     FailureKind,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.effects import Effect, LearnClusterId, Send
 from kwire.message import Message
 from kwire.messages import describe_quorum_response as quorum

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum import batches, voters
 from gateway.quorum.backoff import Backoff
 from gateway.quorum.divergence import truncation_offset

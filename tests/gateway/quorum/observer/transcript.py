@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.quorum.effects import Effect, FailureKind, InstallSnapshot, Send
 from gateway.quorum.settings import ObserverSettings, RaftSettings
 from kwire.errors import DecodeError

@@ -13,7 +13,7 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
 from gateway.handlers.pending_response import PendingResponse

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.address import Address
+from gateway.base.address import Address
 from gateway.security.principal import Principal, decode_principal
 from gateway.server.controller import controller_forwarder
 from kwire.header import decode_request_header, encode_response_header

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.address import Address
+from gateway.base.address import Address
 from kwire.protocol import ErrorCode
 from tests.gateway.server.controller.acting_stage import Stage, error_of, message_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.base.error_text import HEAD, TAIL, error_text, error_with_code
 from gateway.controller.errors import ApiError
-from gateway.error_text import HEAD, TAIL, error_text, error_with_code
 from kwire.protocol import ErrorCode
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.address import Address, parse_address
+from gateway.base.address import Address, parse_address
 
 
 @pytest.mark.parametrize(
