@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.config import Config, ConfigError, Listener
+from gateway.config.config import Config, ConfigError, Listener
 from gateway.handlers.table import controller_handlers, handlers, relay_handlers
 from gateway.log.errors import LogError
 from gateway.ports import Endpoint

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.handlers.topic_index import TopicIndex
     from gateway.ports import (
         Audit,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from gateway.app import endpoints_of, listener_auths_of_config
-from gateway.config import Config, ConfigError
+from gateway.config.config import Config, ConfigError
 from gateway.handlers.topic_index import TopicIndex
 from gateway.handlers.worker_table import worker_handlers
 from gateway.ports import Authorizer, Endpoint, Partition

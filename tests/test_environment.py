@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SENSITIVE = (
     "tests/gateway/cli/test_state_progress.py",
     "tests/gateway/cli/test_apis.py",
-    "tests/gateway/test_config.py",
+    "tests/gateway/config/test_config.py",
 )
 ENVIRONMENTS: dict[str, dict[str, str]] = {
     "a dumb terminal, keys of a server": {

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.server.management.metrics import Metrics
 from gateway.server.management.metrics_table import TABLE
 from tests.documented import ROOT

@@ -18,7 +18,7 @@ from pathlib import Path
 import trio
 
 from gateway.app import serve
-from gateway.config_loading import load_config
+from gateway.config.loading import load_config
 from gateway.server.logs import configure
 from tools.gateway_process import SERVE_ENV
 from tools.process import Process

@@ -23,7 +23,7 @@ from kwire.protocol.metadata_version import (
 )
 
 if TYPE_CHECKING:
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.log.formatting import Formatting
     from kwire.messages.voters_record import Voter, VotersRecord
     from kwire.uuid import Uuid
@@ -183,8 +183,8 @@ def command(
 
 
 def _config(file: Path | None, given: dict[str, Any]) -> Config:
-    from gateway.config import ConfigError
-    from gateway.config_loading import load_config
+    from gateway.config.config import ConfigError
+    from gateway.config.loading import load_config
 
     flags = {key: given[name] for name, key in _KEYS.items() if given[name] is not None}
     try:

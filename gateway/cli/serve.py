@@ -20,8 +20,8 @@ import click
 from gateway.cli import service_notify
 from gateway.cli.serve_help import GroupedOptions
 from gateway.cli.streams import OutputFailed
-from gateway.config import KEYS, Config, ConfigError, Key
-from gateway.config_loading import load_config
+from gateway.config.config import KEYS, Config, ConfigError, Key
+from gateway.config.loading import load_config
 from gateway.ports import SourceStopped
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from gateway.security.standard_authorizer import StandardAuthorizer, parse_super
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.config import Config
+    from gateway.config.config import Config
     from kwire.cluster import Delta, Image
 
     Publisher = Callable[[Delta | None, Image], None]

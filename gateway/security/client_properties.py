@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gateway.config import SECURITY_PROTOCOLS
-from gateway.config_values import read_properties_text
+from gateway.config.config import SECURITY_PROTOCOLS
+from gateway.config.values import read_properties_text
 from gateway.java.text import trim
 from gateway.security.client_tls import TlsSettings, read_tls
 from gateway.security.jaas import JaasError, parse_jaas

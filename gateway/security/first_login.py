@@ -14,7 +14,7 @@ from gateway.security.ssl_principal import ANONYMOUS
 from gateway.security.standard_authorizer import parse_super_users
 
 if TYPE_CHECKING:
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.security.listeners import ListenerSecurity
 
 _USER: Final = "User:"

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from gateway.config import ConfigError, SourceKind
-from gateway.config_security import listener_of, of_listener
-from gateway.config_values import LISTENER_MAX_CONNECTIONS
+from gateway.config.config import ConfigError, SourceKind
+from gateway.config.security import listener_of, of_listener
+from gateway.config.values import LISTENER_MAX_CONNECTIONS
 from gateway.java.text import split_list
 from gateway.security.client_properties import (
     LOGIN_MODULES,
@@ -31,7 +31,7 @@ from gateway.security.ssl_principal import ANONYMOUS, der_of, distinguished_name
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER, parse_super_users
 
 if TYPE_CHECKING:
-    from gateway.config import Config
+    from gateway.config.config import Config
 
 _CLIENT_AUTH: Final = ("none", "requested", "required")
 #: Keys of a server that a client does not have.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.server.clients.connection import Connection
 
 #: Maximum number of unproven connections at a controller listener: ``limit // _UNPROVEN_PART``, but

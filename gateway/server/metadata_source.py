@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import trio
 
-from gateway.config import ConfigError, SourceKind
+from gateway.config.config import ConfigError, SourceKind
 from gateway.security.authorizer import AllowAll
 from gateway.server.follow import follow
 from gateway.server.keep_image import keep_image
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Mapping
 
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.ports import Authorizer, Endpoint
     from gateway.server.logs import Reports
     from gateway.server.observed_quorum import ObservedQuorum

@@ -17,7 +17,7 @@ import trio
 
 from gateway.base.address import Address
 from gateway.base.wall_clock import wall_ms
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from gateway.log.errors import LogError
 from gateway.log.listing import list_directory
 from gateway.log.local_log import LogSettings
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Iterable, Mapping
 
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.ports import Endpoint
     from gateway.server.logs import Reports
     from gateway.server.management.facts import OwnSnapshot

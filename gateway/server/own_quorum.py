@@ -17,7 +17,7 @@ import trio
 
 from gateway.base.address import Address
 from gateway.base.wall_clock import wall_ms
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
 from gateway.log.audit_log import AUDIT_SETTINGS
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.ports import Endpoint
     from gateway.server.logs import Reports
     from gateway.server.management.facts import OwnSnapshot

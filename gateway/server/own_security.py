@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from gateway.log.data_directory import read_meta
 from gateway.log.errors import LogError
 from gateway.log.formatting import first_credentials, has_first_voters
@@ -29,7 +29,7 @@ from kwire.protocol import SCRAM_MECHANISMS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.security.client_properties import ClientSecurity
 
 

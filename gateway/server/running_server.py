@@ -18,7 +18,7 @@ from kwire.protocol import CLUSTER_METADATA_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.log.problem import Problem
     from gateway.ports import Authorizer, Endpoint, Groups
     from gateway.server.clients.bound_listener import BoundListener

@@ -14,7 +14,7 @@ from gateway.server.turns import Turns
 from gateway.server.work_scheduler import WorkScheduler
 
 if TYPE_CHECKING:
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.server.clients.dispatch import Dispatcher
     from gateway.server.clients.listener_auth import ListenerAuth
     from gateway.server.clients.purgatory import Purgatory

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from gateway.app import serve
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.server.running_server import RunningServer
 from tests.gateway.server.own_nodes import cluster
 from tests.waiting import PATIENCE_S, until_async

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import Config
+from gateway.config.config import Config
 from kwire.conformance.catalog import find_rule
 from kwire.conformance.connection import open_plain
 from kwire.conformance.opening import open_session

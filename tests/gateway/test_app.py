@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from gateway.app import check, serve
-from gateway.config import Config, ConfigError, Listener
-from gateway.config_loading import load_config
+from gateway.config.config import Config, ConfigError, Listener
+from gateway.config.loading import load_config
 from gateway.ports import State
 from gateway.security.authorizer import AllowAll
 from gateway.server.metadata_source import SAMPLE

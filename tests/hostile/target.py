@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from gateway.app import serve
-from gateway.config import Config, Listener
+from gateway.config.config import Config, Listener
 from gateway.server.running_server import RunningServer
 from kwire.messages.metadata_request import MetadataRequest
 from tests.gateway.server.harness import Client, connect, request

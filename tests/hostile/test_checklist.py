@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 import trio
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.handlers.table import handlers
 from kwire.frame import frame
 from kwire.header import encode_request_header

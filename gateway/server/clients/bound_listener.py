@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from gateway.config import Config, Listener
+    from gateway.config.config import Config, Listener
     from gateway.server.clients.connections import Connections
     from gateway.server.logs import Reports
 

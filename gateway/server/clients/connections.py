@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from gateway.base.open_files import FILES_RESERVED, open_files, open_files_limit
-from gateway.config import SourceKind
+from gateway.config.config import SourceKind
 from gateway.handlers.context import Peer
 from gateway.security.ssl_principal import ANONYMOUS
 from gateway.server.clients.connection import Connection
@@ -24,7 +24,7 @@ from gateway.server.connection_quotas import ConnectionQuotas
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.server.server_context import ServerContext
 
 #: An address of a peer on the same host, as Linux writes it.

@@ -18,7 +18,7 @@ import trio
 
 from gateway.base.slices import Slices
 from gateway.base.wall_clock import wall_ms
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.groups import (
     Answer,
     Effect,

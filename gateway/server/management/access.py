@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from gateway.base.address import shown
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from gateway.server.management.http_connections import Answer, RequestBody
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import h11
 import trio
 
 from gateway.base.address import Address, parse_address, shown
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from gateway.server.clients.bound_listener import BoundListener
 from gateway.server.http_hosts import AllowedHosts
 from gateway.server.management.access import LOGIN_PATH, Access

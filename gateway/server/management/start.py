@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import trio
 
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.groups.group_driver import GroupDriver
     from gateway.server.running_server import RunningServer

@@ -17,7 +17,7 @@ from gateway.views.encode import filler
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.server.counts import ViewCounts
     from gateway.server.logs import Reports
     from gateway.sources.log_partition import LogPartition

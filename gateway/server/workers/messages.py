@@ -16,7 +16,7 @@ from gateway.sources.followed_log import LogFacts
 from kwire.frame import frame
 
 if TYPE_CHECKING:
-    from gateway.config import Config
+    from gateway.config.config import Config
     from gateway.handlers.context import Peer
     from gateway.server.workers.worker_counts import WorkerCounts
 

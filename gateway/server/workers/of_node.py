@@ -9,7 +9,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.config import MIB, Config, Listener
+from gateway.config.config import MIB, Config, Listener
 from gateway.server.clients.bound_listener import bind_listeners
 from gateway.server.workers.messages import NodeState, Start
 from gateway.sources.audit_partition import DIRECTORY as AUDIT_DIRECTORY

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from gateway.server.clients.bound_listener import close_listeners
 from gateway.server.workers.forwarded_requests import ForwardedRequests
 from gateway.server.workers.link import Link

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.handlers import (
     describe_configs,
     describe_log_dirs,

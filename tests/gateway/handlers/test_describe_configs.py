@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import KEYS, Config, Listener
+from gateway.config.config import KEYS, Config, Listener
 from gateway.controller.configs.config_def import ConfigSource, ConfigType
 from gateway.handlers import describe_configs
 from kwire.protocol import ConfigResourceType, ErrorCode

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka.errors import for_code
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.handlers import fetch
 from gateway.handlers.pending_response import PendingResponse
 from gateway.ports import State

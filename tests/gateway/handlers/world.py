@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import Context, Peer
 from gateway.handlers.encoded import PartlyEncoded

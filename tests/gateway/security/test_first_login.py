@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import Config, Listener
+from gateway.config.config import Config, Listener
 from gateway.security.first_login import lockout
 from gateway.security.listeners import read_listeners
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import Config, ConfigError, Listener
+from gateway.config.config import Config, ConfigError, Listener
 from gateway.security.listeners import check_own_principal, node_security, read_listeners
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
 from tools.kafka_security import (

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from gateway.app import serve
-from gateway.config import Config, Listener
+from gateway.config.config import Config, Listener
 from gateway.server.running_server import RunningServer
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.metadata_request import MetadataRequest

@@ -12,7 +12,7 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from gateway.config import Config, Listener
+from gateway.config.config import Config, Listener
 from gateway.gateway_port import Gateway
 from gateway.handlers.context import Context, Handler
 from gateway.server.clients.bound_listener import bind_listeners

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from gateway.app import serve
-from gateway.config import Config, ConfigError, Listener
+from gateway.config.config import Config, ConfigError, Listener
 from gateway.ports import SourceStopped
 from gateway.server.management.facts import Facts
 from gateway.server.management.quorum_status import QuorumStatus

@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 import trio
 
-from gateway.config import Config, ConfigError, Listener
-from gateway.config_loading import load_config
+from gateway.config.config import Config, ConfigError, Listener
+from gateway.config.loading import load_config
 from gateway.handlers.context import Peer
 from gateway.handlers.table import handlers
 from gateway.server.clients.client_identity import UNPROVEN_REQUESTS_MAX

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 #: Modules that run in the server and may import inside functions what the list does not name.
 IMPORTED_OTHERWISE = {
     "gateway/app.py": "before the server is ready",
-    "gateway/config_loading.py": "before the server is ready",
+    "gateway/config/loading.py": "before the server is ready",
     "gateway/server/metadata_source.py": "before the server is ready",
     "gateway/server/workers/of_node.py": "before the server is ready: it starts the workers",
     "gateway/base/version.py": "before the server is ready",

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli import main
-from gateway.config import Config, ConfigError, Listener
+from gateway.config.config import Config, ConfigError, Listener
 from gateway.log.formatting import Formatting, format_directory, random_uuid
 from gateway.security.scram_credentials import parse_credentials
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from gateway.log.errors import SyncFailed
 from gateway.ports import State
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from gateway.base.address import Address
-from gateway.config import Config, ConfigError, Listener
+from gateway.config.config import Config, ConfigError, Listener
 from gateway.handlers.table import relay_handlers
 from gateway.ports import State
 from gateway.server import observer_watch

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.config import Config, Listener
+from gateway.config.config import Config, Listener
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.scram import ScramClient
 from gateway.security.secret import Secret

@@ -13,7 +13,7 @@ import trio
 
 from gateway.app import check
 from gateway.base.address import Address
-from gateway.config import Config, ConfigError
+from gateway.config.config import Config, ConfigError
 from tests.gateway.server.guarded import place
 from tests.gateway.server.harness import run
 from tests.gateway.server.loopback_quorum import FETCH, loopback_quorum

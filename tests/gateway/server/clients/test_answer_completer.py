@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.handlers.pending_response import PendingResponse
 from gateway.server.clients.answer_completer import AnswerCompleter
 from gateway.server.clients.dispatch import InFlightRequest

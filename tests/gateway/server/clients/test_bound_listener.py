@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.config import Config, ConfigError, Listener
+from gateway.config.config import Config, ConfigError, Listener
 from gateway.server.clients.bound_listener import BoundListener, accept, bind_listeners
 from gateway.server.clients.connections import Connections
 from gateway.server.logs import Reports

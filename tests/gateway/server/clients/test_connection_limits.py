@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.config import MIB, Config
+from gateway.config.config import MIB, Config
 from gateway.handlers.context import Context, Handler
 from gateway.handlers.pending_response import PendingResponse
 from gateway.server.clients.request_processor import DECODED_FACTOR

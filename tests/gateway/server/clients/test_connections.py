@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.server.clients.connections import _LOCAL, _prepare
 
 

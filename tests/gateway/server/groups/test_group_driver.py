@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.groups import Settings
 from gateway.groups import events as e
 from gateway.log.offset_store import DIRECTORY, OffsetStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from gateway.server.management.access import management_token
 from tests.gateway.server.harness import run
 from tests.gateway.server.management.http_client import PAGES, Client, Reply, served

@@ -13,7 +13,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from gateway.app import serve
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.server.cluster_facts import ClusterFacts
 from gateway.server.metadata_source import SAMPLE
 from gateway.sources.log_image import ServedFiles

@@ -7,7 +7,7 @@ import socket
 import pytest
 import trio
 
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from gateway.ports import State
 from gateway.server.management.management import (
     management_address,

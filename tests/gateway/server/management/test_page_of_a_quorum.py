@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from gateway.app import check
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from tests.gateway.page.test_change_index import counted
 from tests.gateway.server.harness import run
 from tests.gateway.server.management.http_client import Client

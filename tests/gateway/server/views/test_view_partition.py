@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.ports import OffsetAt, OffsetOutOfRange, State
 from gateway.server.logs import Reports
 from gateway.server.views.view_partition import ViewPartition, view_topics_of

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.server import keep_log
 from gateway.sources.snapshot_generator import SnapshotGenerator
 from gateway.view_topics import CHANGES, VIEW_TOPICS, VIEWS, view_topic

@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from gateway.app import serve
-from gateway.config import Config, Listener
+from gateway.config.config import Config, Listener
 from gateway.server.running_server import RunningServer
 from kwire.message import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest

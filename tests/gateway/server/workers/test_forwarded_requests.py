@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import trio
 
-from gateway.config import Config
+from gateway.config.config import Config
 from gateway.gateway_port import Gateway
 from gateway.handlers.context import Context, Handler, Peer
 from gateway.handlers.pending_response import PendingResponse

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config import Config, Listener
+from gateway.config.config import Config, Listener
 from gateway.handlers.context import Peer
 from gateway.ports import State
 from gateway.server.workers.messages import NodeState, Request, Response, Start, decode, encode

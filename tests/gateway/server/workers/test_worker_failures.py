@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from gateway.config import ConfigError
+from gateway.config.config import ConfigError
 from gateway.server.workers import worker_processes
 from kwire.protocol import ErrorCode
 from tests.gateway.server.harness import Client, run

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway.config import Listener
+from gateway.config.config import Listener
 from gateway.view_topics import CHANGES, VIEW_TOPICS, VIEWS, view_topic
 from gateway.views import offsets
 from gateway.views.encode import ViewEncoder

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.base.sizes import KIB
-from gateway.config_key import LONG_MAX, key
-from gateway.config_values import SECURITY_PROTOCOLS, SOURCE_NAMES, Listener
+from gateway.config.key import LONG_MAX, key
+from gateway.config.values import SECURITY_PROTOCOLS, SOURCE_NAMES, Listener
 
 
 def client_listener() -> tuple[Listener, ...]:

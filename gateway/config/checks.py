@@ -1,6 +1,6 @@
 """Checks a configuration as a whole: ranges, listeners that collide, keys that contradict.
 
-``config_values`` has parsed the texts before. ``gateway.config`` calls this module with the
+``config_values`` has parsed the texts before. ``gateway.config.config`` calls this module with the
 complete ``Config``, which is known here by its base class only.
 """
 
@@ -11,10 +11,10 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from gateway.config_values import LISTENER_MAX_CONNECTIONS, SOURCE_NAMES, SourceKind
+from gateway.config.values import LISTENER_MAX_CONNECTIONS, SOURCE_NAMES, SourceKind
 
 if TYPE_CHECKING:
-    from gateway.config_limits import LimitKeys
+    from gateway.config.limits import LimitKeys
 
 
 def problems(config: LimitKeys) -> list[str]:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from gateway.base.address import Address
 from gateway.base.sizes import KIB, MIB
-from gateway.config_key import LONG_MAX, key
-from gateway.config_listeners import ListenerKeys
-from gateway.config_values import SOURCE_NAMES, Listener, SourceKind
+from gateway.config.key import LONG_MAX, key
+from gateway.config.listeners import ListenerKeys
+from gateway.config.values import SOURCE_NAMES, Listener, SourceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

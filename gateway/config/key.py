@@ -1,7 +1,7 @@
 """Makes a field of the configuration from a key: default, help, unit and range.
 
-``gateway.config`` reads all of it from the field's metadata; parsing is by the field's type
-(``gateway.config_values``).
+``gateway.config.config`` reads all of it from the field's metadata; parsing is by the field's type
+(``gateway.config.values``).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.base.address import Address
-from gateway.config import INT_MAX, KEYS, Config, ConfigError, Listener, SourceKind
-from gateway.config_loading import load_config
+from gateway.config.config import INT_MAX, KEYS, Config, ConfigError, Listener, SourceKind
+from gateway.config.loading import load_config
 
 #: A text for every key that is not its default.
 OTHER = {

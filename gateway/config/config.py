@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway import config_checks
 from gateway.base.sizes import KIB, MIB
-from gateway.config_key import INT_MAX, key
-from gateway.config_limits import LimitKeys
-from gateway.config_listeners import client_listener
-from gateway.config_values import (
+from gateway.config import checks as config_checks
+from gateway.config.key import INT_MAX, key
+from gateway.config.limits import LimitKeys
+from gateway.config.listeners import client_listener
+from gateway.config.values import (
     ENVIRONMENT_PREFIX,
     PARSERS,
     SECURITY_PROTOCOLS,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.config import ALIASES, ENVIRONMENT_PREFIX, KEYS, Config, ConfigError
-from gateway.config_security import LISTENER_KEYS, NODE_KEYS, is_security_key, key_of_variable
-from gateway.config_values import read_properties_text
+from gateway.config.config import ALIASES, ENVIRONMENT_PREFIX, KEYS, Config, ConfigError
+from gateway.config.security import LISTENER_KEYS, NODE_KEYS, is_security_key, key_of_variable
+from gateway.config.values import read_properties_text
 from gateway.java.text import trim
 
 

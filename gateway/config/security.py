@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.config_values import ENVIRONMENT_PREFIX, LISTENER_MAX_CONNECTIONS
+from gateway.config.values import ENVIRONMENT_PREFIX, LISTENER_MAX_CONNECTIONS
 
 _STORES: Final = tuple(
     f"ssl.{store}.{what}"

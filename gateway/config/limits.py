@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.base.sizes import KIB, MIB
-from gateway.config_key import INT_MAX, LONG_MAX, key
-from gateway.config_quorum import QuorumKeys
-from gateway.config_security import of_listener
-from gateway.config_values import LISTENER_MAX_CONNECTIONS
+from gateway.config.key import INT_MAX, LONG_MAX, key
+from gateway.config.quorum import QuorumKeys
+from gateway.config.security import of_listener
+from gateway.config.values import LISTENER_MAX_CONNECTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
