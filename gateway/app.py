@@ -14,7 +14,7 @@ import trio
 from gateway.config.config import Config, ConfigError, Listener
 from gateway.handlers.table import controller_handlers, handlers, relay_handlers
 from gateway.log.errors import LogError
-from gateway.ports import Endpoint
+from gateway.ports.services import Endpoint
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import read_listeners
 from gateway.server.clients.bound_listener import BoundListener, bind_listeners

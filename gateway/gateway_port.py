@@ -1,5 +1,5 @@
 """Declares, as a Protocol, the whole that request handlers use: each part has its own in
-``gateway.ports``.
+``gateway.ports.services``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.handlers.topic_index import TopicIndex
-    from gateway.ports import (
+    from gateway.ports.services import (
         Audit,
         Authorizer,
         Controllers,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         Quorum,
         RaftPeers,
     )
-    from gateway.view_topics import Views
+    from gateway.ports.view_topics import Views
 
 
 class Gateway(Protocol):

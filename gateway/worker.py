@@ -20,7 +20,7 @@ from gateway.app import endpoints_of, listener_auths_of_config
 from gateway.config.config import Config, ConfigError
 from gateway.handlers.topic_index import TopicIndex
 from gateway.handlers.worker_table import worker_handlers
-from gateway.ports import Authorizer, Endpoint, Partition
+from gateway.ports.services import Authorizer, Endpoint, Partition
 from gateway.server.clients.bound_listener import BoundListener
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
@@ -51,13 +51,13 @@ from gateway.sources.served_partitions import served_partitions
 
 if TYPE_CHECKING:
     from gateway.groups.events import Event, Result
-    from gateway.ports import Completable
+    from gateway.ports.services import Completable
     from gateway.sources.served_partitions import ServedPartitions
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardedGroups:
-    """``gateway.ports.Groups``: the node coordinates every group."""
+    """``gateway.ports.services.Groups``: the node coordinates every group."""
 
     coordinator_node_id: int
 

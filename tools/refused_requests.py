@@ -18,8 +18,8 @@ from typing import Final
 
 import trio
 
-from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import Handler
+from gateway.ports.answer_errors import errors_of
 from kwire.errors import DecodeError, UnsupportedVersion
 from kwire.header import decode_response_header
 from kwire.registry import response_type

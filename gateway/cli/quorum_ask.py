@@ -15,7 +15,7 @@ import trio
 
 from gateway.base.address import Address
 from gateway.cli.listener_probe import explained
-from gateway.ports import PARTITION
+from gateway.ports.services import PARTITION
 from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import ConnectionClosed, TimedOut, UpstreamError
 from kwire.messages.describe_cluster_request import DescribeClusterRequest

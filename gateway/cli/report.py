@@ -121,7 +121,7 @@ def _leaders(log: LogPartition) -> list[Leader]:
 
 def _bytes(log: LogPartition, offset: int, bytes_max: int) -> bytes:
     """Return whole batches. Raises click.ClickException where the log has changed meanwhile."""
-    from gateway.ports import OffsetOutOfRange
+    from gateway.ports.services import OffsetOutOfRange
     from gateway.sources.log_reader import content
 
     with contextlib.suppress(OffsetOutOfRange):

@@ -22,7 +22,7 @@ from gateway.cli.serve_help import GroupedOptions
 from gateway.cli.streams import OutputFailed
 from gateway.config.config import KEYS, Config, ConfigError, Key
 from gateway.config.loading import load_config
-from gateway.ports import SourceStopped
+from gateway.ports.services import SourceStopped
 
 if TYPE_CHECKING:
     import trio

@@ -18,7 +18,7 @@ from gateway.cli.lines import json_line, wants_json
 from gateway.cli.server_options import Server, client_security, command_config
 from gateway.cli.spark_init import init
 from gateway.cli.spark_jars import jars
-from gateway.ports import PARTITION
+from gateway.ports.services import PARTITION
 from kwire.printable import printable
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 

@@ -16,7 +16,7 @@ import click
 from gateway.cli.progress import Progress
 from gateway.cli.state_errors import state_errors
 from gateway.cli.topic_reader import with_reader
-from gateway.ports import PARTITION
+from gateway.ports.services import PARTITION
 from kwire.cluster.image import METADATA_VERSION
 from kwire.metadata_log.at import At, time_text
 from kwire.metadata_log.fold import Fold, State

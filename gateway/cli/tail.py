@@ -18,8 +18,8 @@ import click
 
 from gateway.cli.lines import json_line, text_line, wants_json
 from gateway.cli.server_options import bootstrap_server, command_config, server_of
-from gateway.ports import AUDIT_TOPIC, PARTITION
-from gateway.view_topics import VIEW_TOPICS
+from gateway.ports.services import AUDIT_TOPIC, PARTITION
+from gateway.ports.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import trio
 from gateway.cli.lines import moment, not_decoded, note
 from gateway.cli.server_nodes import ServerError
 from gateway.cli.topic_reader import Fetched, TopicReader, start_offset
-from gateway.ports import AUDIT_TOPIC
+from gateway.ports.services import AUDIT_TOPIC
 from kwire.printable import printable
 
 #: How long to try to reach each of the nodes, s: those that are up wait for the others.

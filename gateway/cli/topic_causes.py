@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.base.address import Address
 from gateway.base.error_text import error_with_code, escape
 from gateway.cli.server_nodes import ServerError
-from gateway.ports import PARTITION
+from gateway.ports.services import PARTITION
 from gateway.server.upstream_errors import UpstreamError
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode

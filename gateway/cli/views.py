@@ -12,8 +12,8 @@ import click
 
 from gateway.cli.lines import wants_json
 from gateway.cli.server_options import bootstrap_server, command_config, server_of
-from gateway.ports import PARTITION
-from gateway.view_topics import CHANGES, VIEWS, view_topic
+from gateway.ports.services import PARTITION
+from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
 from gateway.views.schemas import (
     KEY_FIELDS,
     VALUES,

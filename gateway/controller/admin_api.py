@@ -19,7 +19,7 @@ from gateway.controller.request_context import (
     ControllerRequestContext,
     ControllerResult,
 )
-from gateway.streamed import Streamed
+from gateway.ports.streamed import Streamed
 from kwire.message import Message
 from kwire.protocol import ApiKey
 

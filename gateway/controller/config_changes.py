@@ -27,7 +27,7 @@ from gateway.controller.errors import ApiError
 from gateway.controller.features import has_elr
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.streamed import Streamed, respond
+from gateway.ports.streamed import Streamed, respond
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord
 from kwire.protocol import ApiKey, ConfigResourceType, ErrorCode

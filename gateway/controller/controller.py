@@ -41,7 +41,7 @@ from gateway.controller.request_context import (
 from gateway.controller.sessions import Sessions
 from gateway.controller.settings import ControllerSettings
 from gateway.controller.state import State
-from gateway.streamed import Streamed
+from gateway.ports.streamed import Streamed
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.no_op_record import NoOpRecord

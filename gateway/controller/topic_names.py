@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gateway.ports import AUDIT_TOPIC
-from gateway.view_topics import VIEW_TOPICS
+from gateway.ports.services import AUDIT_TOPIC
+from gateway.ports.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 #: The topics that the nodes of the quorum write or derive; no client may create, change or delete

@@ -1,7 +1,7 @@
 """Finds topics by name and by id: metadata log, audit topic, view topics, created topics.
 
 Topics can be created if this node belongs to a quorum of kwire. It knows no request, and no
-records: ``gateway.ports.Partitions`` finds those. Kafka's counterpart is ``MetadataCache``.
+records: ``gateway.ports.services.Partitions`` finds those. Kafka's counterpart is ``MetadataCache``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import heapq
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID, PARTITION
-from gateway.view_topics import VIEW_NAMES, VIEW_TOPICS
+from gateway.ports.services import AUDIT_TOPIC, AUDIT_TOPIC_ID, PARTITION
+from gateway.ports.view_topics import VIEW_NAMES, VIEW_TOPICS
 from kwire.messages.partition_record import PartitionRecord
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import METADATA_TOPIC_ID, Uuid

@@ -1,7 +1,7 @@
 """Defines a handler, the context of its request, and the response that is completed later.
 
 A handler is a module named after its API, with ``API_KEY``, ``VERSIONS`` and ``handle(request,
-context)``. It returns a response message, a :class:`gateway.streamed.Streamed` one if it
+context)``. It returns a response message, a :class:`gateway.ports.streamed.Streamed` one if it
 may be long, or a :class:`PendingResponse` if the response depends on a later event. It knows no
 socket, and no clock but ``context.now``.
 """
@@ -17,8 +17,8 @@ from kwire.registry import request_type
 
 if TYPE_CHECKING:
     from gateway.gateway_port import Gateway
-    from gateway.handlers.work import Answer
-    from gateway.ports import Forwarder
+    from gateway.ports.services import Forwarder
+    from gateway.ports.work import Answer
     from gateway.security.sasl_session import SaslSession
     from kwire.message import Message
 

@@ -17,14 +17,14 @@ from gateway.handlers.access import may_on_cluster
 from gateway.handlers.acls import NO_AUTHORIZER
 from gateway.handlers.context import Handler
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.refusals import REASON, REFUSED
-from gateway.ports import Requester
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import Requester
 from kwire.protocol import AclOperation, ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.streamed import Streamed
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
 
 #: The longest timeout, ms: the 32 bits of a request hold 24 days.

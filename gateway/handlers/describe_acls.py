@@ -11,7 +11,7 @@ from gateway.base.error_text import error_text
 from gateway.controller.acl_filters import Acl, AclFilter
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.acls import NO_AUTHORIZER, acls_in_force
-from gateway.streamed import Streamed, filled, respond
+from gateway.ports.streamed import Streamed, filled, respond
 from kwire.messages.describe_acls_response import (
     AclDescription,
     DescribeAclsResource,

@@ -11,7 +11,7 @@ from gateway.controller.apis.alter_client_quotas import CLIENT_ID, IP, USER
 from gateway.controller.errors import ApiError
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import cluster_image
-from gateway.streamed import respond
+from gateway.ports.streamed import respond
 from kwire.messages.describe_client_quotas_response import (
     DescribeClientQuotasResponse,
     EntityData,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gateway.handlers.context import Context
-    from gateway.streamed import Streamed
+    from gateway.ports.streamed import Streamed
     from kwire.cluster.image import QuotaEntity
     from kwire.message import Message
     from kwire.messages.describe_client_quotas_request import (

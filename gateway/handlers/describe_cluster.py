@@ -17,7 +17,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports import Quorum
+    from gateway.ports.services import Quorum
     from kwire.messages.describe_cluster_request import DescribeClusterRequest
 
 API_KEY: Final = ApiKey.DESCRIBE_CLUSTER

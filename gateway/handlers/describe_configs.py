@@ -28,9 +28,9 @@ from gateway.handlers.config_entries import (
 )
 from gateway.handlers.group_requests import may_on_group
 from gateway.handlers.topic import is_valid_name
-from gateway.ports import AUDIT_TOPIC
-from gateway.streamed import limited
-from gateway.view_topics import VIEW_TOPICS
+from gateway.ports.services import AUDIT_TOPIC
+from gateway.ports.streamed import limited
+from gateway.ports.view_topics import VIEW_TOPICS
 from kwire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -41,7 +41,7 @@ from kwire.protocol import ApiKey, ConfigResourceType, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.streamed import Streamed
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
     from kwire.messages.describe_configs_request import (
         DescribeConfigsRequest,

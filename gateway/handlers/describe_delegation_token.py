@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from gateway.controller.delegation_tokens import REQUESTER_VERSION
 from gateway.handlers.catalog import cluster_image
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
+from gateway.ports.streamed import WHOLE_MAX, filled, respond
 from gateway.security.delegation_tokens import token_hmac, token_principals, token_secret
-from gateway.streamed import WHOLE_MAX, filled, respond
 from kwire.messages.describe_delegation_token_response import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
@@ -22,7 +22,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.streamed import Streamed
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
     from kwire.messages.delegation_token_record import DelegationTokenRecord
     from kwire.messages.describe_delegation_token_request import DescribeDelegationTokenRequest

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.topic import PARTITION
-from gateway.ports import AUDIT_TOPIC
+from gateway.ports.services import AUDIT_TOPIC
 from kwire.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,

@@ -13,10 +13,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.topic import PARTITION
-from gateway.ports import State
-from gateway.streamed import Streamed, filled, respond
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import State
+from gateway.ports.streamed import Streamed, filled, respond
 from kwire.messages.describe_quorum_response import (
     DescribeQuorumResponse,
     Listener,
@@ -30,7 +30,7 @@ from kwire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports import Quorum
+    from gateway.ports.services import Quorum
     from kwire.message import Message
     from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 

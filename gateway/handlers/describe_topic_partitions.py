@@ -13,8 +13,8 @@ from gateway.handlers.access import Operation, may, topic_operations
 from gateway.handlers.catalog import Topic, names_in_order, own_image, topic_named
 from gateway.handlers.nodes import Node, reachable_nodes
 from gateway.handlers.topic import INTERNAL_TOPICS, PARTITION, is_valid_name
-from gateway.ports import State
-from gateway.streamed import Streamed, filled, respond
+from gateway.ports.services import State
+from gateway.ports.streamed import Streamed, filled, respond
 from kwire.messages.describe_topic_partitions_response import (
     Cursor,
     DescribeTopicPartitionsResponse,

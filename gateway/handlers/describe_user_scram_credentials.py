@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.base.error_text import error_text
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import cluster_image
-from gateway.streamed import WHOLE_MAX, respond
+from gateway.ports.streamed import WHOLE_MAX, respond
 from kwire.messages.describe_user_scram_credentials_response import (
     CredentialInfo,
     DescribeUserScramCredentialsResponse,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gateway.handlers.context import Context
-    from gateway.streamed import Streamed
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
     from kwire.messages.describe_user_scram_credentials_request import (
         DescribeUserScramCredentialsRequest,

@@ -14,17 +14,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import HEADER_TAGS_MAX, Context
 from gateway.handlers.element_budget import (
     DECODED_AT_ONCE_MAX,
     elements_of_node,
 )
-from gateway.handlers.pending_response import PendingResponse
-from gateway.handlers.work import Work, completed
-from gateway.ports import Forwarder
+from gateway.ports.answer_errors import errors_of
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import Forwarder
+from gateway.ports.streamed import Streamed, stream_long
+from gateway.ports.work import Work, completed
 from gateway.security.principal import decode_principal
-from gateway.streamed import Streamed, stream_long
 from kwire.errors import DecodeError
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.envelope_response import EnvelopeResponse

@@ -1,6 +1,6 @@
 """Fetch (key 1) of a consumer: returns whole batches below the high watermark, or waits for some.
 
-``gateway.ports.ReadPolicy`` decides about sessions, replica ids and isolation levels. Fetch of the
+``gateway.ports.services.ReadPolicy`` decides about sessions, replica ids and isolation levels. Fetch of the
 quorum's replicas is in ``gateway.handlers.raft``, on controller listeners.
 """
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gateway.base.slices import run
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.topic import end_of_epoch, partition_fault
-from gateway.ports import FileRecords, Isolation, OffsetOutOfRange, Partition
-from gateway.streamed import WHOLE_MAX
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import FileRecords, Isolation, OffsetOutOfRange, Partition
+from gateway.ports.streamed import WHOLE_MAX
 from kwire.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -29,7 +29,7 @@ from kwire.protocol import ApiKey, ErrorCode
 if TYPE_CHECKING:
     from gateway.base.slices import Slices
     from gateway.handlers.context import Context
-    from gateway.handlers.work import Work
+    from gateway.ports.work import Work
     from kwire.messages.fetch_request import FetchRequest, FetchTopic
     from kwire.uuid import Uuid
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation
 from gateway.handlers.group_requests import may_on_group
-from gateway.streamed import respond
+from gateway.ports.streamed import respond
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.streamed import Streamed
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
 
 API_KEY: Final = ApiKey.FIND_COORDINATOR

@@ -12,12 +12,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gateway.handlers.access import Operation
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 
 if TYPE_CHECKING:
     from gateway.groups.events import Event
     from gateway.handlers.context import Context
-    from gateway.streamed import Streamed
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
 
 #: Operations on groups (``AclEntry.supportedOperations``) that this server implements.

@@ -16,7 +16,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.handlers.pending_response import PendingResponse
+    from gateway.ports.pending_response import PendingResponse
 
 API_KEY: Final = ApiKey.LEAVE_GROUP
 VERSIONS: Final = range(6)

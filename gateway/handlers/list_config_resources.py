@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.catalog import names_in_order, own_image
 from gateway.handlers.nodes import reachable_nodes
-from gateway.streamed import WHOLE_MAX, respond
+from gateway.ports.streamed import WHOLE_MAX, respond
 from kwire.messages.list_config_resources_response import (
     ConfigResource,
     ListConfigResourcesResponse,
@@ -21,7 +21,7 @@ from kwire.protocol import ApiKey, ConfigResourceType, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.streamed import Streamed
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
     from kwire.messages.list_config_resources_request import ListConfigResourcesRequest
 

@@ -11,15 +11,15 @@ from gateway.groups.events import ListGroups, ListGroupsResult
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.group_requests import ask, may_on_group
 from gateway.java.text import trim
-from gateway.streamed import respond
+from gateway.ports.streamed import respond
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.handlers.pending_response import PendingResponse
-    from gateway.streamed import Streamed
+    from gateway.ports.pending_response import PendingResponse
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
 
 API_KEY: Final = ApiKey.LIST_GROUPS

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.handlers import list_offsets_old
 from gateway.handlers.access import Operation, may
 from gateway.handlers.topic import epoch_fault
-from gateway.ports import OffsetAt, State
-from gateway.streamed import Streamed, filled, respond
+from gateway.ports.services import OffsetAt, State
+from gateway.ports.streamed import Streamed, filled, respond
 from kwire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -25,7 +25,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports import Isolation, Partition
+    from gateway.ports.services import Isolation, Partition
     from kwire.message import Message
     from kwire.messages.list_offsets_request import (
         ListOffsetsPartition,

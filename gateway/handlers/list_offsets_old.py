@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
-from gateway.ports import State
-from gateway.streamed import Streamed, filled, respond
+from gateway.ports.services import State
+from gateway.ports.streamed import Streamed, filled, respond
 from kwire.messages.old.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -22,7 +22,7 @@ from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports import Partition
+    from gateway.ports.services import Partition
     from kwire.message import Message
     from kwire.messages.old.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 

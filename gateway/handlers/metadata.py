@@ -22,12 +22,12 @@ from gateway.handlers.catalog import (
     topic_named,
     topic_with_id,
 )
-from gateway.handlers.encoded import Encoded, PartlyEncoded
 from gateway.handlers.metadata_encoding import NamedPartitions
 from gateway.handlers.nodes import reachable_nodes
 from gateway.handlers.topic import PARTITION, is_valid_name
-from gateway.ports import AUDIT_TOPIC, State
-from gateway.streamed import WHOLE_MAX, Streamed
+from gateway.ports.encoded import Encoded, PartlyEncoded
+from gateway.ports.services import AUDIT_TOPIC, State
+from gateway.ports.streamed import WHOLE_MAX, Streamed
 from kwire.messages.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,

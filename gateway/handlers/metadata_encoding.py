@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.handlers.encoded import NO_ERRORS, Encoded
 from gateway.handlers.topic import INTERNAL_TOPICS
+from gateway.ports.encoded import NO_ERRORS, Encoded
 from kwire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 from kwire.protocol import ErrorCode
 from kwire.wire import varint

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
 from gateway.handlers.topic import end_of_epoch, partition_fault
-from gateway.streamed import filled, respond
+from gateway.ports.streamed import filled, respond
 from kwire.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -21,8 +21,8 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports import Partition
-    from gateway.streamed import Streamed
+    from gateway.ports.services import Partition
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
     from kwire.messages.offset_for_leader_epoch_request import (
         OffsetForLeaderEpochRequest,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
-from gateway.ports import AUDIT_TOPIC
-from gateway.streamed import Streamed, filled, respond
-from gateway.view_topics import VIEW_TOPICS
+from gateway.ports.services import AUDIT_TOPIC
+from gateway.ports.streamed import Streamed, filled, respond
+from gateway.ports.view_topics import VIEW_TOPICS
 from kwire.messages.produce_response import (
     PartitionProduceResponse,
     ProduceResponse,

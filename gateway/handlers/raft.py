@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.context import Handler
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from kwire.protocol import ApiKey, ErrorCode
 from kwire.registry import response_type
 

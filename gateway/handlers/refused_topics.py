@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.context import Handler
 from gateway.handlers.refusals import REFUSED
-from gateway.streamed import filled, respond
+from gateway.ports.streamed import filled, respond
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.streamed import Streamed
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message, Struct
 
 

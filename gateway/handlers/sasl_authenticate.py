@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from gateway.security.sasl_server import SaslFailed
 from gateway.security.sasl_session import WrongMoment
 from kwire.messages.sasl_authenticate_response import SaslAuthenticateResponse

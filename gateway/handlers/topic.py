@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.controller.topic_names import name_fault
-from gateway.ports import PARTITION, Partition, State
+from gateway.ports.services import PARTITION, Partition, State
 from kwire.protocol import ErrorCode
 from kwire.protocol.topic import (
     GROUP_METADATA_TOPIC,

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from gateway.controller.configs.config_def import ConfigType
 from gateway.controller.configs.topic_keys import TOPIC_KEYS
-from gateway.view_topics import CHANGES, view_topic
+from gateway.ports.view_topics import CHANGES, view_topic
 
 _OF_METADATA_LOG: Final = {"max.message.bytes": "8388608", "retention.ms": "-1"}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
 from gateway.handlers.context import Handler
-from gateway.streamed import Streamed, filled, respond
+from gateway.ports.streamed import Streamed, filled, respond
 from kwire.messages.describe_producers_response import (
     DescribeProducersResponse,
     PartitionResponse,

@@ -20,7 +20,7 @@ from kwire.registry import response_type
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.handlers.pending_response import PendingResponse
+    from gateway.ports.pending_response import PendingResponse
     from kwire.message import Message
 
 _VERSIONS: Final = {ApiKey.ADD_RAFT_VOTER: range(2), ApiKey.REMOVE_RAFT_VOTER: range(1)}

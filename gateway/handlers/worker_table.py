@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from gateway.handlers import controller_requests, voter_changes
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
-from gateway.handlers.work import Work, in_slices
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.work import Work, in_slices
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:

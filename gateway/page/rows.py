@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gateway.view_topics import CHANGES
+from gateway.ports.view_topics import CHANGES
 from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import Change

@@ -1,5 +1,5 @@
 """Chooses the authorizer that the configuration names. Handlers use it as
-``gateway.ports.Authorizer``.
+``gateway.ports.services.Authorizer``.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.handlers.answer_errors import count_errors
-from gateway.handlers.encoded import PartlyEncoded
+from gateway.ports.answer_errors import count_errors
+from gateway.ports.encoded import PartlyEncoded
 from gateway.server.loop_watchdog import NOTED_S
 from kwire.registry import request_type
 

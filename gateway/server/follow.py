@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from gateway.ports import State
+from gateway.ports.services import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ import trio
 
 from gateway.base.wall_clock import wall_ms
 from gateway.log.errors import LogError
-from gateway.ports import SourceStopped
+from gateway.ports.services import SourceStopped
 from gateway.server.log_failures import may_pass, stopped_by
 from gateway.server.management.facts import OwnSnapshot
 

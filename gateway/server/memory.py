@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateway.handlers.encoded import Encoded
+    from gateway.ports.encoded import Encoded
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gateway.config.config import Config
-    from gateway.ports import Authorizer, Endpoint
+    from gateway.ports.services import Authorizer, Endpoint
     from gateway.server.logs import Reports
     from gateway.server.observed_quorum import ObservedQuorum
     from gateway.server.own_quorum import OwnQuorum

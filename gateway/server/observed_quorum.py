@@ -22,7 +22,7 @@ from gateway.log.errors import LogError
 from gateway.log.listing import list_directory
 from gateway.log.local_log import LogSettings
 from gateway.log.observer_store import ObserverStore
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.quorum.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft import Raft
 from gateway.quorum.settings import ObserverSettings, RaftSettings
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from gateway.config.config import Config
-    from gateway.ports import Endpoint
+    from gateway.ports.services import Endpoint
     from gateway.server.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
     from gateway.server.management.quorum_status import QuorumStatus
@@ -68,7 +68,7 @@ _LISTENER: Final = ""
 
 
 class ObservedQuorum:
-    """``gateway.ports.Quorum`` over the copy of another quorum's log; :meth:`run` is the task."""
+    """``gateway.ports.services.Quorum`` over the copy of another quorum's log; :meth:`run` is the task."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class ObservedQuorum:
         )
 
     def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
-        """As in ``gateway.ports.Quorum``."""
+        """As in ``gateway.ports.services.Quorum``."""
         self._questions.describe(on_response)
 
 

@@ -33,7 +33,7 @@ from gateway.log.formatting import (
 from gateway.log.listing import list_directory
 from gateway.log.log_settings import LogSettings
 from gateway.log.raft_store import RaftStore
-from gateway.ports import Requester
+from gateway.ports.services import Requester
 from gateway.quorum.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft import Raft
 from gateway.quorum.requests import describe_quorum
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.config.config import Config
-    from gateway.ports import Endpoint
+    from gateway.ports.services import Endpoint
     from gateway.server.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
     from gateway.server.management.quorum_status import QuorumStatus
@@ -88,7 +88,7 @@ _THIS_NODE: Final = Requester("Node:itself", "127.0.0.1", None)
 
 
 class OwnQuorum:
-    """``gateway.ports.Quorum`` for a node of that quorum; :meth:`run` is the task."""
+    """``gateway.ports.services.Quorum`` for a node of that quorum; :meth:`run` is the task."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class OwnQuorum:
         return quorum_status(self._log, self.driver, self.leader_address(), self.loader.lacks)
 
     def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
-        """As in ``gateway.ports.Quorum``; the leader may be this node."""
+        """As in ``gateway.ports.services.Quorum``; the leader may be this node."""
         if self.raft.leader_id != self.raft.node_id:
             self._questions.describe(on_response)
             return

@@ -32,7 +32,7 @@ _WAITING_MAX: Final = 10_000
 
 
 class QuorumQuestions:
-    """Implements ``describe`` of ``gateway.ports.Quorum``; :meth:`run` is the task.
+    """Implements ``describe`` of ``gateway.ports.services.Quorum``; :meth:`run` is the task.
 
     ``leader`` returns the address of the leader, or None while no leader is known.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from gateway.ports import FileRecords, OffsetOutOfRange
+from gateway.ports.services import FileRecords, OffsetOutOfRange
 from gateway.quorum.effects import LogRange, SnapshotRange
 from kwire.protocol import ErrorCode
 

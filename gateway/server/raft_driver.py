@@ -19,7 +19,7 @@ import trio
 
 from gateway.base.wall_clock import wall_ms
 from gateway.log.errors import LogError
-from gateway.ports import SourceStopped
+from gateway.ports.services import SourceStopped
 from gateway.quorum.effects import (
     Accepted,
     Advance,
@@ -59,7 +59,7 @@ from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gateway.handlers.pending_response import PendingResponse
+    from gateway.ports.pending_response import PendingResponse
     from gateway.quorum.raft import Raft
     from gateway.server.connection_settings import ConnectionSettings
     from gateway.server.logs import Reports
@@ -111,7 +111,7 @@ class RaftDriver:
 
     @property
     def kraft_version(self) -> int:
-        """As in ``gateway.ports.RaftPeers``."""
+        """As in ``gateway.ports.services.RaftPeers``."""
         return self.raft.kraft_version
 
     def submit(self, event: Event) -> None:
@@ -131,7 +131,7 @@ class RaftDriver:
         return self._messages.number()
 
     def ask(self, request: Message, version: int, listener: str, pending: PendingResponse) -> None:
-        """As in ``gateway.ports.RaftPeers``."""
+        """As in ``gateway.ports.services.RaftPeers``."""
         number = self.number()
         pending.on_cancel = lambda: self._messages.cancel(number)
         self.handle_request(request, version, listener, pending.complete, number)

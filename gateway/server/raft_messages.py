@@ -10,7 +10,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from gateway.log.errors import LogError
-from gateway.ports import SourceStopped
+from gateway.ports.services import SourceStopped
 from gateway.quorum.effects import Reply, Send
 from gateway.quorum.events import Answered, Cancelled, Failed
 from gateway.server.quorum_peer import error_of, failure

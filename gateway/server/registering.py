@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.handlers.api_versions import OWN_FEATURES
-from gateway.handlers.pending_response import PendingResponse
-from gateway.ports import Requester
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import Requester
 from kwire.messages.controller_registration_request import (
     ControllerRegistrationRequest,
     Feature,
@@ -25,7 +25,7 @@ from kwire.uuid import Uuid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway.ports import Controllers, Endpoint, Quorum
+    from gateway.ports.services import Controllers, Endpoint, Quorum
     from gateway.server.logs import Reports
     from kwire.message import Message
 

@@ -19,8 +19,8 @@ from gateway.server.streamed_encoder import StreamedEncoder
 from gateway.server.work_scheduler import Job
 
 if TYPE_CHECKING:
+    from gateway.ports.streamed import Streamed
     from gateway.server.work_scheduler import Steps, WorkScheduler
-    from gateway.streamed import Streamed
 
 #: A smaller response is never given up because of ``buffers.max.bytes``.
 _FREE_BYTES: Final = 64 * 1024

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gateway.config.config import Config
     from gateway.log.problem import Problem
-    from gateway.ports import Authorizer, Endpoint, Groups
+    from gateway.ports.services import Authorizer, Endpoint, Groups
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.clients.purgatory import Purgatory
     from gateway.server.controller.acting_controller import ActingController

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.ports import SourceStopped
+from gateway.ports.services import SourceStopped
 
 if TYPE_CHECKING:
     from gateway.server.logs import Reports

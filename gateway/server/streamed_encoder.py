@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.base.sizes import KIB
-from gateway.handlers.answer_errors import count_errors
-from gateway.handlers.encoded import Encoded
-from gateway.streamed import Streamed
+from gateway.ports.answer_errors import count_errors
+from gateway.ports.encoded import Encoded
+from gateway.ports.streamed import Streamed
 
 if TYPE_CHECKING:
     from kwire.message import Struct

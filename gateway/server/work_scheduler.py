@@ -2,7 +2,7 @@
 slice of the next work.
 
 One task runs the slices of all connections, and threads run the functions that work asks for. It
-does not know what is done: work is a generator, of a handler (``gateway.handlers.work``) or of a
+does not know what is done: work is a generator, of a handler (``gateway.ports.work``) or of a
 response that is being encoded (``gateway.server.response_scheduler``).
 """
 
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.base.slices import SLICE_S
-from gateway.handlers.work import WorkType
+from gateway.ports.work import WorkType
 from gateway.server.counts import SliceCounter
 
 if TYPE_CHECKING:
     from gateway.server.counts import Counts
 
-    #: Work of a request, which yields as ``gateway.handlers.work`` says.
+    #: Work of a request, which yields as ``gateway.ports.work`` says.
     Steps = Generator[Callable[[], Any] | None, Any, Any]
 
 #: Functions that run in threads at the same time. They share one processor.

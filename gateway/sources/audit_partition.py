@@ -17,7 +17,7 @@ from gateway.log.follower import DirectoryFollower
 from gateway.log.log_settings import LogSettings
 from gateway.log.pending_flush import PendingFlush
 from gateway.log.problem import Problem
-from gateway.ports import AUDIT_TOPIC, State
+from gateway.ports.services import AUDIT_TOPIC, State
 from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.log_partition import EMPTY_LOG, LogPartition
 
@@ -27,7 +27,7 @@ DIRECTORY: Final = f"{AUDIT_TOPIC}-0"
 
 
 class AuditPartition(LogPartition):
-    """``gateway.ports.Partition`` over an ``AuditLog``.
+    """``gateway.ports.services.Partition`` over an ``AuditLog``.
 
     ``append``, ``roll``, ``clean`` and ``reopen`` are for one thread at a time; ``rescan`` too, and
     may run beside them.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gateway.log.follower import DirectoryFollower
 from gateway.log.problem import Problem
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.log_partition import LogPartition
 
@@ -20,7 +20,7 @@ from gateway.sources.log_partition import LogPartition
 class LogFacts:
     """Facts of a log that are not in its files, at one moment.
 
-    ``leader_epoch`` as in ``gateway.ports.Partition``.
+    ``leader_epoch`` as in ``gateway.ports.services.Partition``.
     """
 
     high_watermark: int
@@ -29,7 +29,7 @@ class LogFacts:
 
 
 class FollowedLog(LogPartition):
-    """``gateway.ports.Partition`` over a directory of segments.
+    """``gateway.ports.services.Partition`` over a directory of segments.
 
     Whenever the node tells other facts, the caller runs :meth:`scan` in a thread, one at a time,
     and then :meth:`publish` on the event loop with the facts from before the scan.

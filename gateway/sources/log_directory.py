@@ -13,7 +13,7 @@ from typing import Final
 from gateway.log.follower import DirectoryFollower, FileFollower
 from gateway.log.log_view import LogView
 from gateway.log.problem import Problem
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.sources.log_partition import LogPartition
 
 #: Seconds between two scans: half of the 100 ms within which a write is served, for less than one
@@ -24,7 +24,7 @@ _NOTICE_AFTER_S: Final = 1.0
 
 
 class LogDirectory(LogPartition):
-    """A metadata log on disk as ``gateway.ports.Partition``.
+    """A metadata log on disk as ``gateway.ports.services.Partition``.
 
     A simple caller needs ``refresh`` only. A server that keeps slow disks off its event loop calls
     ``scan`` in a thread, one at a time, and then ``publish`` on the loop; ``maybe_changed`` tells

@@ -1,4 +1,4 @@
-"""Implements what all sources over log files share: ``gateway.ports.Partition`` over a chain.
+"""Implements what all sources over log files share: ``gateway.ports.services.Partition`` over a chain.
 
 A subclass defines the state and the problems, and replaces the chain. Reading bytes is in
 ``gateway.sources.log_reader``.
@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.log.log_view import LogView
 from gateway.log.problem import Problem
-from gateway.ports import Isolation, OffsetAt, OffsetOutOfRange, Read, State
+from gateway.ports.services import Isolation, OffsetAt, OffsetOutOfRange, Read, State
 from gateway.sources import log_reader
 
 EMPTY_LOG: Final = LogView((), 0, 0, (), 0)
@@ -57,7 +57,7 @@ class LogPartition(abc.ABC):
             self._advanced()
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """As in ``gateway.ports.Partition``: call ``callback`` when clients see a change; return
+        """As in ``gateway.ports.services.Partition``: call ``callback`` when clients see a change; return
         the function that unsubscribes.
         """
         return self._advanced.add(callback)
@@ -105,23 +105,23 @@ class LogPartition(abc.ABC):
         return sum(piece.end - piece.start for piece in self.served.slices if piece.shift == 0)
 
     def read(self, offset: int, max_bytes: int) -> Read:
-        """As in ``gateway.ports.Partition``. While loading every offset is out of range."""
+        """As in ``gateway.ports.services.Partition``. While loading every offset is out of range."""
         if self.state is State.LOADING:
             raise OffsetOutOfRange("the log is still being loaded")
         return log_reader.read(self.served, offset, max_bytes)
 
     def bytes_available(self, offset: int, limit: int) -> int:
-        """As in ``gateway.ports.Partition``."""
+        """As in ``gateway.ports.services.Partition``."""
         if limit == 1 and self.log_start_offset <= offset < self.high_watermark:
             return limit  # a short way for fetch.min.bytes=1, the default: any batch is enough
         return log_reader.bytes_available(self.served, offset, limit)
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
-        """As in ``gateway.ports.Partition``."""
+        """As in ``gateway.ports.services.Partition``."""
         return log_reader.offset_for_timestamp(self.served, timestamp)
 
     def max_timestamp(self) -> OffsetAt | None:
-        """As in ``gateway.ports.Partition``."""
+        """As in ``gateway.ports.services.Partition``."""
         return log_reader.max_timestamp(self.served)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -131,5 +131,5 @@ class LogPartition(abc.ABC):
         return self.served.end_offset_for_epoch(epoch)
 
     def epoch_at(self, offset: int) -> int:
-        """As in ``gateway.ports.Partition``."""
+        """As in ``gateway.ports.services.Partition``."""
         return self.served.epoch_at(offset)

@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.log.batch_index import Slot
 from gateway.log.log_view import LogView, SegmentSlice
-from gateway.ports import Chunk, FileRange, OffsetAt, OffsetOutOfRange, Read
+from gateway.ports.services import Chunk, FileRange, OffsetAt, OffsetOutOfRange, Read
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile
 from kwire.records.batch import decode_batch
@@ -27,7 +27,7 @@ _PREFIX_BATCHES_MAX: Final = 512
 
 
 def content(chunks: Sequence[Chunk]) -> bytes:
-    """Return the bytes of a :class:`gateway.ports.Read`. Raises OSError."""
+    """Return the bytes of a :class:`gateway.ports.services.Read`. Raises OSError."""
     return b"".join(
         os.pread(one.fd, one.length, one.position) if isinstance(one, FileRange) else bytes(one)
         for one in chunks
@@ -47,7 +47,7 @@ class _FileHolder:
 
 
 def read(view: LogView, offset: int, max_bytes: int) -> Read:
-    """Return whole batches from the one that holds ``offset``, as ``gateway.ports.Partition.read``.
+    """Return whole batches from the one that holds ``offset``, as ``gateway.ports.services.Partition.read``.
 
     Raises OffsetOutOfRange, OSError.
     """

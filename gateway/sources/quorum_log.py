@@ -19,7 +19,7 @@ from gateway.log.follower import DirectoryFollower
 from gateway.log.log_view import LogView
 from gateway.log.observer_store import ObserverStore
 from gateway.log.problem import Problem
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.quorum.effects import (
     AbandonSnapshot,
     Advance,
@@ -45,7 +45,7 @@ from kwire.metadata_log.open_file import OpenFile
 
 if TYPE_CHECKING:
     from gateway.log.raft_store import RaftStore
-    from gateway.ports import Read
+    from gateway.ports.services import Read
     from kwire.metadata_log.snapshot_id import SnapshotId
 
 
@@ -58,7 +58,7 @@ class BatchesRefused(LogError):
 
 
 class QuorumLog(LogPartition):
-    """``gateway.ports.Partition`` over a store.
+    """``gateway.ports.services.Partition`` over a store.
 
     Only one thread at a time changes the log: the caller of ``perform``, ``write_high_watermark``
     or ``clean`` holds a lock. Only ``new_snapshot`` and its result may be used beside it.

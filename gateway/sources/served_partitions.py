@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gateway.ports import (
+from gateway.ports.services import (
     AUDIT_TOPIC,
     AUDIT_TOPIC_ID,
     PARTITION,
@@ -22,15 +22,15 @@ from gateway.ports import (
     ReadPolicy,
     State,
 )
+from gateway.ports.view_topics import VIEW_TOPICS
 from gateway.sources.log_partition import EMPTY_LOG, LogPartition
-from gateway.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.gateway_port import Gateway
     from gateway.log.problem import Problem
-    from gateway.ports import Audit, Quorum
-    from gateway.view_topics import Views
+    from gateway.ports.services import Audit, Quorum
+    from gateway.ports.view_topics import Views
     from kwire.uuid import Uuid
 
 _Found = Partition | ErrorCode
@@ -59,7 +59,7 @@ _empty: Final = functools.lru_cache(maxsize=1024)(EmptyPartition)
 
 
 class ConsumersOnly:
-    """``gateway.ports.ReadPolicy`` of a node without followers and without Fetch sessions.
+    """``gateway.ports.services.ReadPolicy`` of a node without followers and without Fetch sessions.
 
     A client with a replica id gets a consumer's response, and advances no high watermark
     (CVE-2018-1288). The response to a full Fetch has session 0, so that clients send full requests;
@@ -78,7 +78,7 @@ class ConsumersOnly:
 
 
 class ServedPartitions:
-    """``gateway.ports.Partitions``. A topic that does not come from the image has a function that
+    """``gateway.ports.services.Partitions``. A topic that does not come from the image has a function that
     finds its partitions by their index.
     """
 
@@ -107,7 +107,7 @@ class ServedPartitions:
         self._topics[name] = self._topics[topic_id] = find
 
     def find(self, topic: str | Uuid, index: int) -> _Found:
-        """As in ``gateway.ports.Partitions``."""
+        """As in ``gateway.ports.services.Partitions``."""
         find = self._topics.get(topic)
         if find is not None:
             return find(index)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway.ports import Forwarder, Requester
+    from gateway.ports.services import Forwarder, Requester
     from kwire.message import Message
 
 #: Characters of a text that a client chose, in a record; a longer text ends in an ellipsis.

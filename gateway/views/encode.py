@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from gateway.base.sizes import KIB
-from gateway.view_topics import CHANGES, VIEWS
+from gateway.ports.view_topics import CHANGES, VIEWS
 from gateway.views import offsets
 from gateway.views.fold import Change
 from gateway.views.schemas import connect_schema

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from gateway.view_topics import CHANGES, VIEWS, view_topic
+from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
 from kwire.cluster.entities import KINDS
 from kwire.cluster.field_types import (
     BOOLEAN,

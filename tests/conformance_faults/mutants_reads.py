@@ -16,7 +16,7 @@ from gateway.handlers import (
     topic,
 )
 from gateway.handlers.access import NOT_ASKED
-from gateway.ports import OffsetAt
+from gateway.ports.services import OffsetAt
 from gateway.server.clients import dispatch
 from gateway.sources import served_partitions
 from gateway.sources.log_partition import LogPartition

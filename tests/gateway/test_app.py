@@ -15,7 +15,7 @@ import trio
 from gateway.app import check, serve
 from gateway.config.config import Config, ConfigError, Listener
 from gateway.config.loading import load_config
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.security.authorizer import AllowAll
 from gateway.server.metadata_source import SAMPLE
 from gateway.server.running_server import RunningServer

@@ -24,9 +24,9 @@ from gateway.handlers import (
     produce,
 )
 from gateway.handlers.api_versions import Feature, make_response, unsupported_version_response
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
-from gateway.ports import State
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import State
 from kwire.header import decode_response_header, encode_response_header, response_header_version
 from kwire.messages.api_versions_response import ApiVersionsResponse
 from kwire.messages.metadata_request import MetadataRequest

@@ -21,10 +21,10 @@ import trio
 from click.testing import CliRunner
 
 from gateway.cli import main as kwire
-from gateway.ports import AUDIT_TOPIC_ID
+from gateway.ports.services import AUDIT_TOPIC_ID
+from gateway.ports.view_topics import VIEW_TOPICS
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
-from gateway.view_topics import VIEW_TOPICS
 from kwire.cluster.image import Image
 from kwire.cluster.tree import tree
 from kwire.message import Message

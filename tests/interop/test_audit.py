@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
+from gateway.ports.services import AUDIT_TOPIC, AUDIT_TOPIC_ID
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.records import decode_metadata_record

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from gateway.ports import AUDIT_TOPIC
+from gateway.ports.services import AUDIT_TOPIC
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.messages.remove_raft_voter_request import RemoveRaftVoterRequest

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from gateway.base.address import parse_address
-from gateway.handlers.answer_errors import errors_of
+from gateway.ports.answer_errors import errors_of
 from gateway.security.client_properties import ClientSecurity, load_client_properties
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
 from gateway.server.upstream import Upstream

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from gateway.handlers.answer_errors import errors_of
+from gateway.ports.answer_errors import errors_of
 from tests.gateway.controller.plain_model import Model, seen
 from tests.gateway.controller.plain_requests import plain_request
 from tests.interop.clients import need_java

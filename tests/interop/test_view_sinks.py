@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from gateway.view_topics import CHANGES, VIEWS, view_topic
+from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
 from gateway.views.schemas import VALUES, spark_schema
 from kwire.cluster import Image
 from kwire.cluster.entities.settings import quota_entity_name

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.view_topics import CHANGES, VIEWS, view_topic
+from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
 from gateway.views.encode import ViewEncoder
 from tests.gateway.views.view_reading import opened, view_records
 from tests.interop.clients import GROUP, WAYS, Way, need_clients

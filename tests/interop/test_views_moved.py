@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.view_topics import view_topic
+from gateway.ports.view_topics import view_topic
 from gateway.views import offsets
 from tests.documented import blocks, commands
 from tests.gateway.views.view_reading import opened

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gateway.view_topics import view_topic
+from gateway.ports.view_topics import view_topic
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tools.bench import largelog, passes
 from tools.gateway_process import Gateway, gateway

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from gateway.handlers.answer_errors import errors_of
+from gateway.ports.answer_errors import errors_of
 from kwire.errors import DecodeError, UnknownApi, UnsupportedVersion
 from kwire.frame import frame as framed
 from kwire.header import decode_response_header, encode_request_header, peek

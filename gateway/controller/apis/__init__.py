@@ -13,7 +13,7 @@ import pkgutil
 
 from gateway.base.slices import Slices
 from gateway.controller.admin_api import AdminApi, Refusal, Resource
-from gateway.streamed import Streamed
+from gateway.ports.streamed import Streamed
 from kwire.message import Message
 from kwire.protocol import ApiKey
 

@@ -15,7 +15,7 @@ from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDeci
 from gateway.controller.errors import ApiError
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.streamed import Streamed, respond
+from gateway.ports.streamed import Streamed, respond
 from kwire.cluster.image import QuotaEntity
 from kwire.message import Message
 from kwire.messages.alter_client_quotas_response import (

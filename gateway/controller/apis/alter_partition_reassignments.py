@@ -18,7 +18,7 @@ from gateway.controller.partition_change import Election, Target, is_reassigning
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.streamed import Streamed, filled, respond
+from gateway.ports.streamed import Streamed, filled, respond
 from kwire.message import Message
 from kwire.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from gateway.controller.admin_api import AdminApi, Refusal, SlicedDecision
 from gateway.controller.errors import ApiError
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.ports.streamed import Streamed, respond
 from gateway.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
 from gateway.security.scram_credentials import credential_record
-from gateway.streamed import Streamed, respond
 from kwire.message import Message
 from kwire.messages.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,

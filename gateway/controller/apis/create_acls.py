@@ -12,7 +12,7 @@ from gateway.controller.admin_api import AdminApi, Refusal, Requirement, Resourc
 from gateway.controller.errors import ApiError
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.streamed import Streamed, respond
+from gateway.ports.streamed import Streamed, respond
 from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.messages.create_acls_response import AclCreationResult, CreateAclsResponse

@@ -13,9 +13,9 @@ from gateway.controller.assignments import by_hand_partition, check_by_hand, pla
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.ports import AUDIT_TOPIC
-from gateway.streamed import Streamed, respond
-from gateway.view_topics import VIEW_TOPICS
+from gateway.ports.services import AUDIT_TOPIC
+from gateway.ports.streamed import Streamed, respond
+from gateway.ports.view_topics import VIEW_TOPICS
 from kwire.message import Message
 from kwire.messages.create_partitions_response import (
     CreatePartitionsResponse,

@@ -26,7 +26,7 @@ from gateway.controller.records import OPERATION_RECORDS_MAX, check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
 from gateway.controller.state import State
 from gateway.controller.topic_names import RESERVED_TOPICS, name_fault
-from gateway.streamed import Streamed, respond
+from gateway.ports.streamed import Streamed, respond
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord

@@ -11,8 +11,8 @@ from gateway.controller.admin_api import AdminApi, Refusal, Requirement, Resourc
 from gateway.controller.errors import ApiError
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
+from gateway.ports.streamed import Streamed, respond
 from gateway.security.acls import WILDCARD
-from gateway.streamed import Streamed, respond
 from kwire.message import Message
 from kwire.messages.delete_acls_response import (
     DeleteAclsFilterResult,

@@ -14,9 +14,9 @@ from gateway.controller.admin_api import AdminApi, Refusal, Resource, SlicedDeci
 from gateway.controller.errors import ApiError
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
-from gateway.streamed import Streamed, respond
-from gateway.view_topics import VIEW_NAMES, VIEW_TOPICS
+from gateway.ports.services import AUDIT_TOPIC, AUDIT_TOPIC_ID
+from gateway.ports.streamed import Streamed, respond
+from gateway.ports.view_topics import VIEW_NAMES, VIEW_TOPICS
 from kwire.message import Message
 from kwire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kwire.messages.remove_topic_record import RemoveTopicRecord

@@ -14,7 +14,7 @@ from gateway.controller.partition_change import NO_LEADER, Election, Target
 from gateway.controller.partition_changes import PartitionChanges
 from gateway.controller.records import check_count
 from gateway.controller.request_context import ControllerRequestContext, ControllerResult
-from gateway.streamed import Streamed, filled, respond
+from gateway.ports.streamed import Streamed, filled, respond
 from kwire.message import Message
 from kwire.messages.elect_leaders_response import (
     ElectLeadersResponse,

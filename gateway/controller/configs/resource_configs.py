@@ -22,8 +22,8 @@ from gateway.controller.errors import ApiError
 from gateway.controller.request_context import ControllerRequestContext
 from gateway.controller.topic_names import name_fault
 from gateway.java.text import parse_integer
-from gateway.ports import AUDIT_TOPIC
-from gateway.view_topics import VIEW_TOPICS
+from gateway.ports.services import AUDIT_TOPIC
+from gateway.ports.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ConfigResourceType, ErrorCode
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.handlers.pending_response import PendingResponse
-from gateway.handlers.work import WorkType
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.streamed import Streamed, stream_long
+from gateway.ports.work import WorkType
 from gateway.server.response_scheduler import EncodedResponse, Waiter
 from gateway.server.work_scheduler import Job
-from gateway.streamed import Streamed, stream_long
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
-    from gateway.handlers.work import Answer
+    from gateway.ports.work import Answer
     from gateway.server.clients.dispatch import InFlightRequest
     from gateway.server.server_context import ServerContext
     from kwire.message import Message

@@ -28,8 +28,8 @@ from kwire.protocol import ApiKey
 if TYPE_CHECKING:
     from gateway.gateway_port import Gateway
     from gateway.handlers.context import Handler, Peer
-    from gateway.handlers.work import Answer, Work
     from gateway.handlers.worker_table import Node
+    from gateway.ports.work import Answer, Work
     from gateway.security.sasl_session import SaslSession
     from gateway.server.response_scheduler import EncodedResponse
     from kwire.message import Message

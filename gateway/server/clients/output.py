@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gateway.base.sizes import KIB, MIB
-from gateway.ports import FileRange, FileRecords, Read
+from gateway.ports.services import FileRange, FileRecords, Read
 
 #: Shorter ranges are read and sent with the bytes around them, which saves a system call and the
 #: setup of sendfile: up to about this size it is faster.

@@ -20,8 +20,8 @@ import trio
 from gateway.base.slices import SLICE_S
 
 if TYPE_CHECKING:
-    from gateway.handlers.pending_response import PendingResponse
-    from gateway.ports import Partition
+    from gateway.ports.pending_response import PendingResponse
+    from gateway.ports.services import Partition
 
 #: Responses that are tried, or expired, before other tasks run, unless ``SLICE_S`` passes before
 #: that.

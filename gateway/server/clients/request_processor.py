@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.answer_completer import LATER, AnswerCompleter, streamed_if_long
 from gateway.server.clients.connection_state import Event, State
 from gateway.server.clients.dispatch import encode_answer
@@ -20,7 +20,7 @@ from gateway.server.loop_watchdog import NOTED_S
 from gateway.server.response_scheduler import EncodedResponse
 
 if TYPE_CHECKING:
-    from gateway.handlers.work import Answer
+    from gateway.ports.work import Answer
     from gateway.server.clients.client_identity import ClientIdentity
     from gateway.server.clients.connection_state import ConnectionState
     from gateway.server.clients.dispatch import InFlightRequest

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.base.sizes import KIB
-from gateway.ports import FileRange
+from gateway.ports.services import FileRange
 from gateway.server.clients.output import FileTooShort, Output
 from kwire.frame import foreign_protocol
 

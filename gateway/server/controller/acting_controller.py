@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from gateway.base.slices import Slices
     from gateway.controller.controller import Controller, Decision
     from gateway.controller.records import Operation
-    from gateway.handlers.pending_response import PendingResponse
-    from gateway.ports import Authorizer, Requester
+    from gateway.ports.pending_response import PendingResponse
+    from gateway.ports.services import Authorizer, Requester
     from gateway.server.connection_settings import ConnectionSettings
     from gateway.server.controller.changes import Changes
     from gateway.server.logs import Reports
@@ -51,7 +51,7 @@ _CHECK_S: Final = 0.1
 
 
 class ActingController:
-    """``gateway.ports.Controllers`` for handlers, ``gateway.server.leadership.Leadership`` for the
+    """``gateway.ports.services.Controllers`` for handlers, ``gateway.server.leadership.Leadership`` for the
     driver of the quorum's node. :meth:`run` is a task.
     """
 

@@ -39,7 +39,7 @@ _REOPEN_S: Final = 1.0
 
 
 class AuditLogWriter:
-    """``gateway.ports.Audit``; :meth:`run` is the task. Everything else is called on the loop."""
+    """``gateway.ports.services.Audit``; :meth:`run` is the task. Everything else is called on the loop."""
 
     def __init__(
         self, partition: AuditPartition, nodes: Callable[[], Iterable[int]], reports: Reports
@@ -57,7 +57,7 @@ class AuditLogWriter:
 
     @property
     def nodes(self) -> Sequence[int]:
-        """As in ``gateway.ports.Audit``."""
+        """As in ``gateway.ports.services.Audit``."""
         return sorted(self._nodes())
 
     def record(self, changes: list[Change], then: Callable[[], None]) -> None:

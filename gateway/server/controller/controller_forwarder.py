@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.base.address import Address
-    from gateway.ports import Requester
+    from gateway.ports.services import Requester
     from gateway.server.upstream import Upstream
     from kwire.message import Message
 

@@ -21,7 +21,7 @@ from kwire.protocol import error_name
 from kwire.registry import response_type
 
 if TYPE_CHECKING:
-    from gateway.ports import Requester
+    from gateway.ports.services import Requester
     from kwire.message import Message
     from kwire.messages.envelope_response import EnvelopeResponse
 

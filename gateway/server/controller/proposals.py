@@ -17,9 +17,9 @@ from gateway.handlers.voter_changes import refuse as refuse_change
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.pending_response import PendingResponse
-    from gateway.ports import Requester
-    from gateway.streamed import Streamed
+    from gateway.ports.pending_response import PendingResponse
+    from gateway.ports.services import Requester
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
 
 

@@ -15,7 +15,7 @@ from gateway.server.controller.proposals import refuse
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.ports import Authorizer
+    from gateway.ports.services import Authorizer
     from gateway.server.controller.proposals import QueuedRequest
     from gateway.server.raft_driver import RaftDriver
 

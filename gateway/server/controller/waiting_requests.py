@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.handlers.answer_errors import errors_of
+from gateway.ports.answer_errors import errors_of
 from gateway.server.controller.controller_forwarder import (
     ControllerForwarder,
     ForwardFailed,

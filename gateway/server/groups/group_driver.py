@@ -33,7 +33,7 @@ from gateway.groups import (
 from gateway.groups.events import Event, JoinGroup, Result
 from gateway.log.errors import LogError
 from gateway.log.offset_store import DIRECTORY, OffsetStore
-from gateway.ports import Completable
+from gateway.ports.services import Completable
 from gateway.server.event_queue import EventQueue
 from gateway.server.logs import Reports, escape
 from kwire.errors import DecodeError
@@ -75,7 +75,7 @@ def settings_of(config: Config) -> Settings:
 
 
 class GroupDriver:
-    """``gateway.ports.Groups``. ``state_dir`` contains the store's directory, which is created if
+    """``gateway.ports.services.Groups``. ``state_dir`` contains the store's directory, which is created if
     it does not exist.
 
     Requests are answered with COORDINATOR_LOAD_IN_PROGRESS until ``run`` has read the store, and

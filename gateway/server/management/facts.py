@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from gateway.groups import Usage
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.server.cluster_facts import ClusterFacts
 from gateway.server.workers.worker_counts import WorkerCounts, of_clients
 
 if TYPE_CHECKING:
-    from gateway.ports import Partition
+    from gateway.ports.services import Partition
     from gateway.server.controller.controller_metrics import ControllerFacts
     from gateway.server.controller.envelopes import ForwardingMeasures
     from gateway.server.management.quorum_status import QuorumStatus

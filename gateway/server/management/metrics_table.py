@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.server.management.metric import (
     Metric,
     Sample,

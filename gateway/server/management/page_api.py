@@ -31,7 +31,7 @@ from kwire.metadata_log.at import is_time_ms
 if TYPE_CHECKING:
     import h11
 
-    from gateway.ports import Quorum
+    from gateway.ports.services import Quorum
     from gateway.server.management.facts import Facts
     from gateway.sources.audit_partition import AuditPartition
     from kwire.cluster import Image

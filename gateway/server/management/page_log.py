@@ -20,14 +20,14 @@ from gateway.page.change_index import ChangeIndex
 from gateway.page.now import followed
 from gateway.page.quorum import Leader, leader_of
 from gateway.page.state_fold import StateFold
-from gateway.ports import OffsetOutOfRange, State
+from gateway.ports.services import OffsetOutOfRange, State
 from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
 from gateway.sources.log_reader import content
 from gateway.views.cursor import ViewCursor
 from gateway.views.encode import ViewEncoder
 
 if TYPE_CHECKING:
-    from gateway.ports import Read
+    from gateway.ports.services import Read
     from gateway.server.logs import Reports
     from gateway.sources.log_partition import LogPartition
     from kwire.cluster import Image

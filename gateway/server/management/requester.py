@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.base.sizes import KIB
-from gateway.ports import OffsetOutOfRange
+from gateway.ports.services import OffsetOutOfRange
 from gateway.sources.log_reader import content
 from kwire.errors import DecodeError
 from kwire.records import decode_batches
 
 if TYPE_CHECKING:
-    from gateway.ports import Chunk
+    from gateway.ports.services import Chunk
     from gateway.sources.audit_partition import AuditPartition
 
 #: Bytes of the audit log that are searched behind the time of the change.

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from gateway.base.sizes import KIB
-from gateway.ports import OffsetOutOfRange
+from gateway.ports.services import OffsetOutOfRange
+from gateway.ports.view_topics import VIEWS
 from gateway.server.counts import ViewCounts
 from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
 from gateway.sources.log_partition import Callbacks
 from gateway.sources.log_reader import content
-from gateway.view_topics import VIEWS
 from gateway.views import offsets
 from gateway.views.chunks import Chunk, Chunks, Collected
 from gateway.views.cursor import Piece, ViewCursor
@@ -28,7 +28,7 @@ from gateway.views.fold import ViewOverflow
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gateway.ports import FileRange, Read
+    from gateway.ports.services import FileRange, Read
     from gateway.server.logs import Reports
     from gateway.sources.log_partition import LogPartition
 

@@ -1,4 +1,4 @@
-"""Serves one view as ``gateway.ports.Partition``, with the offsets of ``gateway.views.offsets``.
+"""Serves one view as ``gateway.ports.services.Partition``, with the offsets of ``gateway.views.offsets``.
 
 The end of a view is that of the metadata log. A reader that has no record up to there gets a
 control batch at the end, which clients skip, so that its position and its lag are those of the log.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.ports import Isolation, OffsetAt, OffsetOutOfRange, Read, State
+from gateway.ports.services import Isolation, OffsetAt, OffsetOutOfRange, Read, State
+from gateway.ports.view_topics import VIEW_TOPICS, VIEWS, view_topic
 from gateway.server.views.view_maker import ViewMaker
-from gateway.view_topics import VIEW_TOPICS, VIEWS, view_topic
 from gateway.views import offsets
 from gateway.views.encode import filler
 
@@ -70,7 +70,7 @@ class ViewPartition:
         return offsets.at(self._log.visible_end(isolation))
 
     def read(self, offset: int, max_bytes: int) -> Read:
-        """As in ``gateway.ports.Partition``; empty as long as the batches are not made."""
+        """As in ``gateway.ports.services.Partition``; empty as long as the batches are not made."""
         self._check(offset)
         found = self._maker.read(self._view, offset, max_bytes)
         batches, size = found.batches, found.size
@@ -80,7 +80,7 @@ class ViewPartition:
         return Read(batches, size, _nothing)
 
     def bytes_available(self, offset: int, limit: int) -> int:
-        """As in ``gateway.ports.Partition``. A control batch without records does not count: a
+        """As in ``gateway.ports.services.Partition``. A control batch without records does not count: a
         Fetch returns it when its time is over.
         """
         self._check(offset)
@@ -108,7 +108,7 @@ class ViewPartition:
         return OffsetAt(offset, found.timestamp, found.leader_epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """As in ``gateway.ports.Partition``: epochs are those of the metadata log."""
+        """As in ``gateway.ports.services.Partition``: epochs are those of the metadata log."""
         found, end = self._log.end_offset_for_epoch(epoch)
         return (found, end) if end < 0 else (found, max(offsets.at(end), self.log_start_offset))
 
@@ -119,7 +119,7 @@ class ViewPartition:
         return self._log.epoch_at(offsets.log_offset(offset))
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """As in ``gateway.ports.Partition``; also when batches were made that a read missed."""
+        """As in ``gateway.ports.services.Partition``; also when batches were made that a read missed."""
         unsubscribe = self._log.on_advance(callback), self._maker.on_made(callback)
 
         def unsubscribe_both() -> None:
@@ -130,7 +130,7 @@ class ViewPartition:
 
 
 class ViewTopics:
-    """``gateway.ports.Views``: the view topics of this server."""
+    """``gateway.ports.services.Views``: the view topics of this server."""
 
     def __init__(self, maker: ViewMaker, *, listed: bool) -> None:
         self._maker = maker

@@ -23,7 +23,7 @@ from kwire.cluster.image import Image
 if TYPE_CHECKING:
     import contextlib
 
-    from gateway.ports import Authorizer
+    from gateway.ports.services import Authorizer
     from gateway.server.logs import Reports
     from gateway.server.metadata_source import MetadataSource
     from gateway.server.workers.messages import NodeState, Start
@@ -37,7 +37,7 @@ _CATCH_UP_MAX_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FollowedAudit:
-    """``gateway.ports.Audit`` of the node."""
+    """``gateway.ports.services.Audit`` of the node."""
 
     partition: FollowedLog
     of: FollowedQuorum
@@ -49,7 +49,7 @@ class FollowedAudit:
 
 
 class FollowedQuorum:
-    """``gateway.ports.Quorum``, ``RaftPeers`` and ``Controllers`` of the node, for handlers that
+    """``gateway.ports.services.Quorum``, ``RaftPeers`` and ``Controllers`` of the node, for handlers that
     read. Requests to the quorum and the controller are forwarded before a handler submits them.
     """
 

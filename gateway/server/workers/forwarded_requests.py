@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from gateway.handlers.answer_errors import count_errors
+from gateway.ports.answer_errors import count_errors
 from gateway.server.clients.answer_completer import AnswerCompleter
 from gateway.server.clients.output import SharedBytes
 from gateway.server.response_scheduler import EncodedResponse

@@ -29,7 +29,7 @@ class NodeState:
     """The node's state, as far as workers need it for responses.
 
     ``log`` is that of the metadata partition, ``audit`` that of the audit partition (None without
-    one). ``audit_nodes`` as in ``gateway.ports.Audit``.
+    one). ``audit_nodes`` as in ``gateway.ports.services.Audit``.
     """
 
     log: LogFacts
@@ -47,7 +47,7 @@ class Start:
     ``listeners`` are (name, host, port, descriptor) of sockets that the worker inherits.
     ``log_directory`` has the files of the metadata partition where a quorum is behind it, and
     ``audit_directory`` those of the audit partition, if there is one. ``log_dir`` as in
-    ``gateway.ports.Partition``.
+    ``gateway.ports.services.Partition``.
     ``takes_changes``: the quorum is the node's own.
     """
 

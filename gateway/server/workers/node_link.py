@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.handlers.controller_requests import HANDLERS
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.output import SharedBytes
 from gateway.server.response_scheduler import EncodedResponse
 from gateway.server.workers.messages import Cancel, CatchUp, Request, Response, Told

@@ -1,6 +1,6 @@
 """Makes the workers of a node: what they are told when they start and later, and their limits.
 
-``worker_processes`` runs them; this module reads the node's parts through ``gateway.ports``.
+``worker_processes`` runs them; this module reads the node's parts through ``gateway.ports.services``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gateway.gateway_port import Gateway
-    from gateway.ports import Partition
+    from gateway.ports.services import Partition
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.server_context import ServerContext
     from gateway.server.workers.worker_processes import WorkerProcesses

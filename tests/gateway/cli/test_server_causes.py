@@ -14,7 +14,7 @@ import trio
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
-from gateway.ports import AUDIT_TOPIC
+from gateway.ports.services import AUDIT_TOPIC
 from tests.gateway.handlers.mini_server import serving
 from tests.gateway.server.guarded import Place, place
 from tools.kafka_security import (

@@ -21,7 +21,7 @@ from gateway.cli.server_options import Server
 from gateway.cli.state_files import load_files
 from gateway.cli.state_server import load_server
 from gateway.cli.topic_reader import TopicReader
-from gateway.ports import Read
+from gateway.ports.services import Read
 from gateway.security.client_properties import ClientSecurity
 from kwire.cluster.tree import entities
 from kwire.message import Message

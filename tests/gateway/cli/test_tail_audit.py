@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from gateway.cli import tail
 from gateway.controller.apis import named_resources
-from gateway.ports import AUDIT_TOPIC, Requester
+from gateway.ports.services import AUDIT_TOPIC, Requester
 from gateway.views.audit import Change, audit_value
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.records import Record, encode_batch
@@ -31,7 +31,7 @@ def value(name: str, client_id: str | None = "admin-1", count: int = 1) -> bytes
 
 
 def kept(values: Sequence[bytes]) -> Any:
-    """``gateway.ports.Audit`` with a record for each value."""
+    """``gateway.ports.services.Audit`` with a record for each value."""
     batches = []
     for offset, one in enumerate(values):
         data = encode_batch(

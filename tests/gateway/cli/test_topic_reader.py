@@ -19,7 +19,7 @@ from gateway.cli import tail_audit
 from gateway.cli.server_nodes import Nodes, ServerError, ServerLost
 from gateway.cli.server_options import Server
 from gateway.cli.topic_reader import Fetched, TopicReader, _batches
-from gateway.ports import AUDIT_TOPIC
+from gateway.ports.services import AUDIT_TOPIC
 from gateway.security.client_properties import ClientSecurity
 from kwire.records import Record, RecordBatch, decode_batches, encode_batch
 

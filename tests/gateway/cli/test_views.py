@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import tail, views
-from gateway.view_topics import CHANGES, VIEWS, view_topic
+from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
 from gateway.views.encode import ViewEncoder
 from gateway.views.schemas import json_schema
 from tests.gateway.handlers.mini_server import MiniServer, RealBatch, serving

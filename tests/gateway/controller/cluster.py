@@ -17,7 +17,7 @@ from gateway.controller.controller import Controller, Decision
 from gateway.controller.kraft import KRaft, StaticKRaft
 from gateway.controller.records import OPERATION_RECORDS_MAX, Operation
 from gateway.controller.settings import ControllerSettings
-from gateway.streamed import Streamed
+from gateway.ports.streamed import Streamed
 from kwire.cluster import Image, Loader
 from kwire.message import Message
 from kwire.records.metadata import decode_metadata_record

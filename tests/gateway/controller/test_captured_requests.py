@@ -18,7 +18,7 @@ import pytest
 
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
-from gateway.handlers.answer_errors import errors_of
+from gateway.ports.answer_errors import errors_of
 from gateway.security.principal import decode_principal
 from kwire import Message, request_type, response_type
 from kwire.cluster import Image, apply

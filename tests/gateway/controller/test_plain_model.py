@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from gateway.handlers.answer_errors import errors_of
+from gateway.ports.answer_errors import errors_of
 from tests.gateway.controller.cluster import Cluster, whole
 from tests.gateway.controller.plain_model import Model, seen
 from tests.gateway.controller.plain_requests import plain_request

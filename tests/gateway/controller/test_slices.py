@@ -14,8 +14,8 @@ from gateway.controller.apis import admin_keys, refused
 from gateway.controller.controller import Controller
 from gateway.controller.records import OPERATION_RECORDS_MAX
 from gateway.controller.settings import ControllerSettings
-from gateway.handlers.answer_errors import errors_of
-from gateway.streamed import Streamed
+from gateway.ports.answer_errors import errors_of
+from gateway.ports.streamed import Streamed
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord

@@ -15,7 +15,7 @@ from gateway.handlers import (
     offset_fetch,
     sync_group,
 )
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.handlers.world import World, over_the_wire
@@ -26,7 +26,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class CoreGroups:
-    """``gateway.ports.Groups`` straight over the coordinator: what is persisted is taken to be on
+    """``gateway.ports.services.Groups`` straight over the coordinator: what is persisted is taken to be on
     disk at once.
     """
 

@@ -18,9 +18,9 @@ from typing import Any
 import kwire
 from gateway.handlers.api_versions import unsupported_version_response
 from gateway.handlers.context import Context, Peer
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
-from gateway.ports import Endpoint, FileRecords
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import Endpoint, FileRecords
 from gateway.sources.served_partitions import served_partitions
 from kwire.frame import FrameSplitter, frame
 from kwire.header import decode_request_header, encode_response_header

@@ -9,9 +9,9 @@ from typing import Any
 
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import controller_handlers, handlers
-from gateway.ports import Requester
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import Requester
 from gateway.server.controller.proposals import QueuedRequest
 from gateway.server.controller.voter_requests import change_voters
 from kwire.cluster import Delta, Image, apply
@@ -24,7 +24,7 @@ OTHER = 8
 
 
 class MemoryControllers:
-    """``gateway.ports.Controllers``: the active controller is here. ``holds`` keeps requests until
+    """``gateway.ports.services.Controllers``: the active controller is here. ``holds`` keeps requests until
     :meth:`release`.
     """
 

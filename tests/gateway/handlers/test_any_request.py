@@ -9,9 +9,9 @@ import random
 import pytest
 
 from gateway.handlers.context import Handler
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import COLLECTIONS, handlers
-from gateway.ports import State
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import State
 from kwire.message import Struct
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.handlers.world import MemoryPartition, World, over_the_wire

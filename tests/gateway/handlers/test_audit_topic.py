@@ -24,9 +24,9 @@ from gateway.handlers import (
     produce,
 )
 from gateway.handlers.catalog import audit_topic, has_partition, topic_named, topic_with_id
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.produce import AUDIT
-from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import AUDIT_TOPIC, AUDIT_TOPIC_ID
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.handlers.admin_handlers import (
@@ -44,7 +44,7 @@ LOG = "__cluster_metadata"
 
 @dataclass
 class MemoryAudit:
-    """``gateway.ports.Audit`` with two changes at offsets 0 and 1, at 1000 and 2000 ms."""
+    """``gateway.ports.services.Audit`` with two changes at offsets 0 and 1, at 1000 and 2000 ms."""
 
     nodes: Sequence[int] = (NODE, OTHER)
     partition: MemoryPartition = field(

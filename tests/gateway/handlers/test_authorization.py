@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from gateway.handlers import envelope, offset_commit
-from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import Context, Handler, Peer
 from gateway.handlers.envelope import FORWARDABLE
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import controller_handlers, handlers
+from gateway.ports.answer_errors import errors_of
+from gateway.ports.pending_response import PendingResponse
 from gateway.security.acls import ALLOW, DENY, LITERAL, RESOURCE_TYPES
 from gateway.security.principal import Principal, encode_principal
 from gateway.security.standard_authorizer import OPERATIONS, StandardAuthorizer
@@ -51,7 +51,7 @@ LISTENERS = {"PLAINTEXT": handlers, "CONTROLLER": controller_handlers}
 
 
 class Voter:
-    """``gateway.ports.RaftPeers`` that answers at once: requests that get here are authorized."""
+    """``gateway.ports.services.RaftPeers`` that answers at once: requests that get here are authorized."""
 
     kraft_version = 1
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import kwire
 from gateway.handlers.context import Handler
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
+from gateway.ports.pending_response import PendingResponse
 from kwire.header import decode_request_header, decode_response_header
 from tests.gateway.handlers.world import World, over_the_wire
 from tests.shared import SHARED, needs_shared

@@ -20,8 +20,8 @@ from gateway.handlers import (
     produce,
 )
 from gateway.handlers.catalog import topic_named, topic_with_id
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.produce import NO_DATA
+from gateway.ports.pending_response import PendingResponse
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 from tests.gateway.handlers.own_world import OTHER, OwnWorld

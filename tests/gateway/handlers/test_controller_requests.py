@@ -11,8 +11,8 @@ import pytest
 
 from gateway.controller.admin_api import TIMEOUT_MS
 from gateway.handlers.controller_requests import TIMEOUT_MS_MAX
-from gateway.handlers.pending_response import PendingResponse
-from gateway.ports import Requester
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import Requester
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.admin_handlers import (
     alter_configs,

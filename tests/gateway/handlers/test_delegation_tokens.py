@@ -15,10 +15,10 @@ from gateway.handlers import describe_delegation_token
 from gateway.handlers.context import Context
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
 from gateway.handlers.refusals import REFUSED
-from gateway.ports import Endpoint, Forwarder
+from gateway.ports.services import Endpoint, Forwarder
+from gateway.ports.streamed import Streamed
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
-from gateway.streamed import Streamed
 from kwire.messages.delegation_token_record import DelegationTokenRecord
 from kwire.messages.describe_delegation_token_request import DescribeDelegationTokenRequest
 from kwire.protocol import ErrorCode

@@ -15,7 +15,7 @@ from gateway.handlers import (
     describe_topic_partitions,
 )
 from gateway.handlers.access import NOT_ASKED
-from gateway.ports import State
+from gateway.ports.services import State
 from kwire.cluster.image import Image
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.register_broker_record import BrokerEndpoint, RegisterBrokerRecord

@@ -16,12 +16,12 @@ import pytest
 
 from gateway.handlers import envelope
 from gateway.handlers.envelope import _sealed, _sealed_whole
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import controller_handlers
-from gateway.ports import Forwarder, Requester
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import Forwarder, Requester
+from gateway.ports.streamed import Streamed
 from gateway.security.principal import Principal, encode_principal
 from gateway.server.streamed_encoder import StreamedEncoder
-from gateway.streamed import Streamed
 from kwire import response_type
 from kwire.header import decode_request_header, decode_response_header, encode_request_header
 from kwire.message import Message

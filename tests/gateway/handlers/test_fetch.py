@@ -11,8 +11,8 @@ from kafka.errors import for_code
 
 from gateway.config.config import Config
 from gateway.handlers import fetch
-from gateway.handlers.pending_response import PendingResponse
-from gateway.ports import State
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import State
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 from tests.gateway.handlers.world import NODE, MemoryPartition, World, over_the_wire

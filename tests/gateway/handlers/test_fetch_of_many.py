@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.handlers import fetch
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
+from gateway.ports.pending_response import PendingResponse
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.test_fetch import BY_NAME, one
 from tests.gateway.handlers.world import World, build

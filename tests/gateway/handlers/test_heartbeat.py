@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.handlers import heartbeat, join_group
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from tests.gateway.handlers.group_world import SUBSCRIPTION, GroupWorld
 

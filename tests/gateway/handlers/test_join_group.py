@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.handlers import join_group
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from kwire.messages.join_group_request import JoinGroupRequest
 from tests.gateway.handlers.group_world import SUBSCRIPTION, GroupWorld, given
 

@@ -16,7 +16,7 @@ from gateway.handlers.list_offsets import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-from gateway.ports import State
+from gateway.ports.services import State
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import MemoryPartition, World
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.handlers.context import Handler
 from gateway.handlers.table import handlers
-from gateway.streamed import Streamed, stream_long
+from gateway.ports.streamed import Streamed, stream_long
 from kwire.message import Message
 from kwire.uuid import Uuid
 from tests.gateway.handlers.group_world import GroupWorld

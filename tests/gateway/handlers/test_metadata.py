@@ -8,7 +8,7 @@ import pytest
 
 from gateway.handlers import metadata
 from gateway.handlers.access import NOT_ASKED
-from gateway.ports import State
+from gateway.ports.services import State
 from kwire.messages.metadata_request import MetadataRequest
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid

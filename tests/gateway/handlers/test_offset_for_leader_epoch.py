@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.handlers import offset_for_leader_epoch
-from gateway.ports import State
+from gateway.ports.services import State
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import MemoryPartition, World
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
-from gateway.handlers.work import completed
-from gateway.streamed import Streamed
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.streamed import Streamed
+from gateway.ports.work import completed
 from tests.gateway.handlers.group_world import TOPIC, GroupWorld
 from tests.gateway.handlers.world import build
 from tests.gateway.steps import calls_per_step

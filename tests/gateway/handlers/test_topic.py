@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.handlers.topic import end_of_epoch, epoch_fault, is_valid_name, partition_fault
-from gateway.ports import State
+from gateway.ports.services import State
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import Batch, MemoryPartition
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from gateway.base.slices import run
 from gateway.handlers import metadata, topic_index
 from gateway.handlers.access import NOT_ASKED, topic_operations
-from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import Context
 from gateway.handlers.metadata_encoding import MetadataEncoder
 from gateway.handlers.nodes import reachable_nodes
 from gateway.handlers.topic_index import TopicIndex
+from gateway.ports.answer_errors import errors_of
+from gateway.ports.streamed import Streamed
 from gateway.server.streamed_encoder import StreamedEncoder
-from gateway.streamed import Streamed
 from kwire.cluster.image import Image
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.messages.metadata_response import (

@@ -21,10 +21,10 @@ from gateway.handlers import (
     produce,
 )
 from gateway.handlers.catalog import topic_named, topic_with_id
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.produce import VIEW
-from gateway.ports import AUDIT_TOPIC_ID
-from gateway.view_topics import CHANGES, VIEW_TOPICS, view_topic
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import AUDIT_TOPIC_ID
+from gateway.ports.view_topics import CHANGES, VIEW_TOPICS, view_topic
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.admin_handlers import (
     alter_configs,
@@ -53,7 +53,7 @@ class LazyPartition(MemoryPartition):
 
 @dataclass
 class MemoryViews:
-    """``gateway.ports.Views`` with one partition for all views."""
+    """``gateway.ports.services.Views`` with one partition for all views."""
 
     available: bool = True
     listed: bool = True

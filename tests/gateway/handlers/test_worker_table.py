@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gateway.handlers.context import Peer
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
-from gateway.handlers.work import completed
 from gateway.handlers.worker_table import FORWARDED, worker_handlers
-from gateway.streamed import WHOLE_MAX
-from gateway.view_topics import VIEW_TOPICS, view_topic
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.streamed import WHOLE_MAX
+from gateway.ports.view_topics import VIEW_TOPICS, view_topic
+from gateway.ports.work import completed
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.fetch_response import FetchResponse
 from kwire.messages.list_offsets_request import (

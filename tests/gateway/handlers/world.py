@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.config.config import Config
-from gateway.handlers.answer_errors import errors_of
 from gateway.handlers.context import Context, Peer
-from gateway.handlers.encoded import PartlyEncoded
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
 from gateway.handlers.topic_index import TopicIndex
-from gateway.handlers.work import completed
-from gateway.ports import (
+from gateway.ports.answer_errors import errors_of
+from gateway.ports.encoded import PartlyEncoded
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import (
     Chunk,
     Endpoint,
     FileRange,
@@ -28,9 +27,10 @@ from gateway.ports import (
     Read,
     State,
 )
+from gateway.ports.streamed import Streamed
+from gateway.ports.work import completed
 from gateway.server.streamed_encoder import StreamedEncoder
 from gateway.sources.served_partitions import ServedPartitions, served_partitions
-from gateway.streamed import Streamed
 from kwire.cluster.image import Image
 from kwire.messages.envelope_response import EnvelopeResponse
 
@@ -55,7 +55,7 @@ class Batch:
 
 @dataclass(eq=False)
 class MemoryPartition:
-    """``gateway.ports.Partition`` over a list of batches that a test sets."""
+    """``gateway.ports.services.Partition`` over a list of batches that a test sets."""
 
     batches: list[Batch] = field(default_factory=list)
     log_start_offset: int = 0
@@ -168,7 +168,7 @@ def content_of(chunk: Chunk) -> bytes:
 
 @dataclass
 class MemoryQuorum:
-    """``gateway.ports.Quorum`` whose leader says what a test wants, when it wants it."""
+    """``gateway.ports.services.Quorum`` whose leader says what a test wants, when it wants it."""
 
     leader_id: int = 2
     image: Image = field(default_factory=Image)

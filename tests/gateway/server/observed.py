@@ -13,7 +13,7 @@ import trio.testing
 
 from gateway.app import serve
 from gateway.config.config import Config, ConfigError, Listener
-from gateway.ports import SourceStopped
+from gateway.ports.services import SourceStopped
 from gateway.server.management.facts import Facts
 from gateway.server.management.quorum_status import QuorumStatus
 from gateway.server.running_server import RunningServer

@@ -12,7 +12,7 @@ import trio
 from gateway.app import serve
 from gateway.base.address import Address
 from gateway.config.config import Config, Listener
-from gateway.ports import SourceStopped
+from gateway.ports.services import SourceStopped
 from gateway.server.own_quorum import OwnQuorum
 from gateway.server.running_server import RunningServer
 from kwire.message import Message

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from gateway.base.address import Address
-from gateway.ports import Read
+from gateway.ports.services import Read
 from gateway.quorum.effects import Append, DiskEffect, Effect, Reply, Send
 from gateway.quorum.events import Event, Requested
 from gateway.security.client_properties import ClientSecurity

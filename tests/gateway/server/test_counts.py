@@ -13,8 +13,8 @@ import trio
 
 from gateway.gateway_port import Gateway
 from gateway.handlers.context import Handler, Peer
-from gateway.handlers.pending_response import PendingResponse
 from gateway.handlers.table import handlers
+from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.dispatch import Dispatcher, encode_answer
 from gateway.server.counts import TIME_BOUNDS_S, ApiCounts, Counts
 from kwire.message import Message, Struct

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.server import follow as module
 from gateway.server.follow import follow
 from gateway.server.logs import Reports, configure, reset

@@ -15,7 +15,7 @@ import trio.testing
 
 from gateway.log.errors import BelowHighWatermark, DiskFailed, LogFailed, SyncFailed
 from gateway.log.problem import Problem
-from gateway.ports import SourceStopped
+from gateway.ports.services import SourceStopped
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
 from gateway.server.logs import Reports

@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 from gateway.handlers.context import Context
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.connection import Connection
 from kwire.message import Struct
 from kwire.messages.delete_groups_request import DeleteGroupsRequest

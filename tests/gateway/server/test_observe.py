@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.server import observer_watch
 from tests.gateway.quorum.observer.model import CLUSTER_ID
 from tests.gateway.server.harness import run

@@ -12,7 +12,7 @@ import trio.testing
 
 from gateway.log.errors import DiskFailed
 from gateway.log.local_log import LocalLog
-from gateway.ports import SourceStopped, State
+from gateway.ports.services import SourceStopped, State
 from gateway.quorum.raft import Raft
 from gateway.server import observed_quorum, observer_watch, raft_driver
 from tests.gateway.log.faulty_disk import FaultyDisk

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.ports import SourceStopped, State
+from gateway.ports.services import SourceStopped, State
 from gateway.server import observed_quorum
 from kwire.messages.fetch_response import EpochEndOffset
 from tests.gateway.quorum.observer.model import CLUSTER_ID

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
+from gateway.ports.services import AUDIT_TOPIC, AUDIT_TOPIC_ID
 from gateway.sources.audit_partition import DIRECTORY
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

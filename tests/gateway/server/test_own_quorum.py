@@ -14,7 +14,7 @@ import trio
 
 from gateway.config.config import ConfigError
 from gateway.log.errors import SyncFailed
-from gateway.ports import State
+from gateway.ports.services import State
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from tests.gateway.server.harness import run
 from tests.gateway.server.management.http_client import Client as HttpClient

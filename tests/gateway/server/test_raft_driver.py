@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from gateway.log.errors import DiskFailed, SyncFailed
-from gateway.ports import SourceStopped
+from gateway.ports.services import SourceStopped
 from gateway.quorum.effects import (
     Advance,
     ElectionState,

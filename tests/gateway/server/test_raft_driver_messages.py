@@ -13,8 +13,8 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.handlers.pending_response import PendingResponse
-from gateway.ports import FileRecords, OffsetOutOfRange, SourceStopped
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import FileRecords, OffsetOutOfRange, SourceStopped
 from gateway.quorum.effects import (
     FailureKind,
     LogRange,

@@ -11,7 +11,7 @@ import trio
 from gateway.base.address import Address
 from gateway.config.config import Config, ConfigError, Listener
 from gateway.handlers.table import relay_handlers
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.server import observer_watch
 from gateway.server.running_server import RunningServer
 from kwire.messages.api_versions_request import ApiVersionsRequest

@@ -12,9 +12,9 @@ import pytest
 import trio
 
 from gateway.handlers.context import Context, Handler
-from gateway.handlers.encoded import Encoded
-from gateway.handlers.pending_response import PendingResponse
-from gateway.streamed import Streamed
+from gateway.ports.encoded import Encoded
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.streamed import Streamed
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from tests.gateway.server.harness import ECHO, Client, request, run, serving

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.answer_errors import errors_of
-from gateway.handlers.encoded import Encoded
+from gateway.ports.answer_errors import errors_of
+from gateway.ports.encoded import Encoded
+from gateway.ports.streamed import Streamed
 from gateway.server.streamed_encoder import StreamedEncoder
-from gateway.streamed import Streamed
 from kwire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,

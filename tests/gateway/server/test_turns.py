@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from gateway.handlers.context import Context, Handler
+from gateway.ports.streamed import Streamed
 from gateway.server import turns
-from gateway.streamed import Streamed
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.messages.list_groups_request import ListGroupsRequest

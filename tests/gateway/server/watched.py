@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from gateway.config.config import Config
-from gateway.ports import OffsetAt, State
+from gateway.ports.services import OffsetAt, State
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
 from gateway.server.logs import Reports

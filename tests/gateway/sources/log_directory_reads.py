@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.ports import OffsetAt, State
+from gateway.ports.services import OffsetAt, State
 from gateway.sources import LogDirectory, open_log
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import KafkaLog, WrittenBatch, batch

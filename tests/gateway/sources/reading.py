@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from gateway.ports import FileRange, Read, State
+from gateway.ports.services import FileRange, Read, State
 from gateway.sources.log_directory import LogDirectory
 from gateway.sources.log_partition import LogPartition
 from kwire.records.batch import decode_batch

@@ -12,7 +12,7 @@ import pytest
 from gateway.log.audit_log import AUDIT_SETTINGS, AuditRecord
 from gateway.log.log_settings import LogSettings
 from gateway.log.salvage_recovery import DAMAGED
-from gateway.ports import OffsetAt, OffsetOutOfRange, State
+from gateway.ports.services import OffsetAt, OffsetOutOfRange, State
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
 from kwire.metadata_log.file_names import segment_name
 from kwire.records import decode_batches

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.sources import log_reader, open_log
 from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.log_partition import LogPartition

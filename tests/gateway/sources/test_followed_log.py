@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.sources.followed_log import FollowedLog, LogFacts
 from tests.gateway.sources.metadata_files import batch, topic, write_segment
 from tests.gateway.sources.reading import joined

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.log import follower
-from gateway.ports import OffsetOutOfRange, State
+from gateway.ports.services import OffsetOutOfRange, State
 from gateway.sources import log_directory, open_log
 from tests.gateway.log.kafka_files import KafkaLog
 from tests.gateway.sources.log_directory_reads import (

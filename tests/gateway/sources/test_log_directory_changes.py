@@ -12,7 +12,7 @@ import crc32c
 import pytest
 
 from gateway.log import follower
-from gateway.ports import OffsetAt, OffsetOutOfRange, State
+from gateway.ports.services import OffsetAt, OffsetOutOfRange, State
 from gateway.sources import log_directory, open_log
 from tests.gateway.log.kafka_files import KafkaLog, batch
 from tests.gateway.sources.log_directory_reads import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gateway.log import follower
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.sources import log_directory, log_reader, open_log
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import KafkaLog, snapshot_bytes

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.sources import SourceError, open_log
 from tests.gateway.log.kafka_files import KafkaLog
 from tests.gateway.sources.reading import caught_up

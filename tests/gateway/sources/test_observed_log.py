@@ -14,7 +14,7 @@ import pytest
 from gateway.log.errors import BelowHighWatermark, LogError
 from gateway.log.follower import DirectoryFollower
 from gateway.log.stored_facts import Election
-from gateway.ports import OffsetOutOfRange, State
+from gateway.ports.services import OffsetOutOfRange, State
 from gateway.quorum.effects import Advance, LogRange
 from gateway.sources.log_reader import content
 from gateway.sources.quorum_log import QuorumLog

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gateway.log.local_log import LogSettings
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.quorum.effects import Advance, BeginSnapshot, SnapshotChunk
 from gateway.sources.quorum_log import QuorumLog
 from kwire.metadata_log.snapshot_id import SnapshotId

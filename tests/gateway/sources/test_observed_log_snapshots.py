@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ports import OffsetOutOfRange, State
+from gateway.ports.services import OffsetOutOfRange, State
 from gateway.quorum.effects import AbandonSnapshot, Advance, BeginSnapshot, SnapshotChunk
 from gateway.sources import quorum_log
 from gateway.sources.quorum_log import QuorumLog

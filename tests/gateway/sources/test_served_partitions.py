@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.ports import (
+from gateway.ports.services import (
     AUDIT_TOPIC,
     AUDIT_TOPIC_ID,
     Isolation,
@@ -14,7 +14,7 @@ from gateway.ports import (
     Partition,
     State,
 )
-from gateway.view_topics import VIEW_TOPICS, view_topic
+from gateway.ports.view_topics import VIEW_TOPICS, view_topic
 from kwire.protocol import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.handlers.own_world import OTHER, OwnWorld

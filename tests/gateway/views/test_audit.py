@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.controller.apis import named_resources
-from gateway.ports import Forwarder, Requester
+from gateway.ports.services import Forwarder, Requester
 from gateway.views.audit import RESOURCES_MAX, TEXT_MAX, Change, audit_value
 from kwire.message import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gateway.view_topics import CHANGES, VIEWS
+from gateway.ports.view_topics import CHANGES, VIEWS
 from gateway.views import offsets
 from gateway.views.encode import BATCH_BYTES, ViewEncoder, filler
 from gateway.views.schemas import connect_schema, json_schema, spark_schema

@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gateway.view_topics import CHANGES, VIEWS
+from gateway.ports.view_topics import CHANGES, VIEWS
 from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
 from gateway.views.schemas import json_schema

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gateway.ports.view_topics import CHANGES
 from gateway.sources import LogDirectory, open_log
 from gateway.sources.log_reader import content
-from gateway.view_topics import CHANGES
 from gateway.views.cursor import Piece, ViewCursor
 from gateway.views.encode import ViewEncoder
 from kwire.cluster import Image, tree

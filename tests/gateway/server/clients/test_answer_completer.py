@@ -9,13 +9,13 @@ import pytest
 import trio
 
 from gateway.config.config import Config
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.streamed import Streamed
 from gateway.server.clients.answer_completer import AnswerCompleter
 from gateway.server.clients.dispatch import InFlightRequest
 from gateway.server.clients.purgatory import Purgatory
 from gateway.server.logs import Reports
 from gateway.server.server_context import ServerContext
-from gateway.streamed import Streamed
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kwire.protocol import ApiKey
 from tests.gateway.server.harness import run

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from gateway.handlers.context import Context, Handler
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from kwire.errors import EncodeError
 from kwire.frame import frame
 from kwire.messages.api_versions_request import ApiVersionsRequest

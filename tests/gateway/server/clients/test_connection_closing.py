@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from gateway.handlers.context import Context, Handler
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.connection_state import State
 from gateway.server.clients.listener_auth import ListenerAuth
 from kwire.messages.heartbeat_response import HeartbeatResponse

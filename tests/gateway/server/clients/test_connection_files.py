@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.handlers.context import Context
-from gateway.handlers.pending_response import PendingResponse
-from gateway.ports import FileRange, FileRecords, Read
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import FileRange, FileRecords, Read
 from kwire.messages.fetch_response import FetchResponse
 from tests.gateway.server.clients.fetch_requests import (
     FETCH,

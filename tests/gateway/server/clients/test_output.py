@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.ports import FileRange, FileRecords, Read
+from gateway.ports.services import FileRange, FileRecords, Read
 from gateway.server.clients.output import FileTooShort, Output
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.purgatory import SLICE, Purgatory
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from tests.gateway.handlers.world import MemoryPartition

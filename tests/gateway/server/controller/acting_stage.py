@@ -16,8 +16,8 @@ import trio.testing
 from gateway.base.address import Address
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
-from gateway.handlers.pending_response import PendingResponse
-from gateway.ports import Requester
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import Requester
 from gateway.quorum.events import ImageLacks, Propose
 from gateway.security.authorizer import AllowAll
 from gateway.server.controller.acting_controller import ActingController

@@ -20,7 +20,7 @@ import trio
 from gateway.log import audit_log
 from gateway.log.audit_log import AUDIT_SETTINGS
 from gateway.log.log_settings import LogSettings
-from gateway.ports import Requester
+from gateway.ports.services import Requester
 from gateway.server.controller import audit_log_writer as keep_audit
 from gateway.server.controller.audit_log_writer import AuditLogWriter
 from gateway.server.logs import Reports

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.handlers.pending_response import PendingResponse
-from gateway.ports import Requester
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.services import Requester
 from gateway.server.controller import changes
 from gateway.server.controller.changes import Changes
 from gateway.server.controller.proposals import Proposal, QueuedRequest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import Requester
+from gateway.ports.services import Requester
 from gateway.security.principal import Principal, decode_principal
 from gateway.server.controller.envelopes import (
     ForwardingMeasures,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.server.management.facts import Facts
 from gateway.server.management.quorum_status import QuorumStatus, SnapshotProgress
 from tests.gateway.server.watched import NOW, WALL, FakePartition, facts, quorum_status

@@ -8,13 +8,13 @@ import pytest
 import trio
 
 from gateway.config.config import ConfigError
-from gateway.ports import State
+from gateway.ports.services import State
+from gateway.ports.view_topics import VIEW_TOPICS, VIEWS, view_topic
 from gateway.server.management.management import (
     management_address,
     open_management,
     serve_management,
 )
-from gateway.view_topics import VIEW_TOPICS, VIEWS, view_topic
 from gateway.views.schemas import json_schema, spark_schema
 from tests.gateway.server.harness import run
 from tests.gateway.server.management.http_client import (

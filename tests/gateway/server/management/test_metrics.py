@@ -7,7 +7,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.server.management.metrics import RATE_WINDOW_S, Metrics, Rate
 from tests.gateway.server.management.measured_server import (
     CONTROLLER,

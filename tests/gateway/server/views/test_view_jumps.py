@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.ports import OffsetOutOfRange
+from gateway.ports.services import OffsetOutOfRange
 from gateway.server.views import view_maker
 from gateway.sources import LogDirectory
 from gateway.views import offsets

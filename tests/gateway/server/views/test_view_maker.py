@@ -14,10 +14,10 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.ports import OffsetOutOfRange, State
+from gateway.ports.services import OffsetOutOfRange, State
+from gateway.ports.view_topics import CHANGES, VIEWS
 from gateway.server.counts import ViewCounts
 from gateway.server.views import view_maker
-from gateway.view_topics import CHANGES, VIEWS
 from gateway.views import cursor, offsets
 from kwire.cluster import Image
 from kwire.messages.begin_transaction_record import BeginTransactionRecord

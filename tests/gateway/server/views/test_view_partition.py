@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gateway.config.config import Config
-from gateway.ports import OffsetAt, OffsetOutOfRange, State
+from gateway.ports.services import OffsetAt, OffsetOutOfRange, State
+from gateway.ports.view_topics import view_topic
 from gateway.server.logs import Reports
 from gateway.server.views.view_partition import ViewPartition, view_topics_of
 from gateway.sources import open_log
-from gateway.view_topics import view_topic
 from gateway.views import offsets
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from tests.gateway.server.harness import run

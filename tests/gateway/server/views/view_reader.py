@@ -8,12 +8,12 @@ from typing import Any
 
 import trio
 
-from gateway.ports import FileRange
+from gateway.ports.services import FileRange
+from gateway.ports.view_topics import view_topic
 from gateway.server.logs import Reports
 from gateway.server.views.view_maker import ViewMaker
 from gateway.server.views.view_partition import ViewPartition, ViewTopics
 from gateway.sources.log_partition import LogPartition
-from gateway.view_topics import view_topic
 from kwire.records import Record
 from tests.gateway.views.view_reading import records_from
 

@@ -11,7 +11,7 @@ import trio
 from gateway.config.config import Config
 from gateway.gateway_port import Gateway
 from gateway.handlers.context import Context, Handler, Peer
-from gateway.handlers.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
 from gateway.server.logs import Reports

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.config.config import Config, Listener
 from gateway.handlers.context import Peer
-from gateway.ports import State
+from gateway.ports.services import State
 from gateway.server.workers.messages import NodeState, Request, Response, Start, decode, encode
 from gateway.sources.followed_log import LogFacts
 from kwire.frame import SIZE_BYTES

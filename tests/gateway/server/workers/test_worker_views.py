@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.config import Listener
-from gateway.view_topics import CHANGES, VIEW_TOPICS, VIEWS, view_topic
+from gateway.ports.view_topics import CHANGES, VIEW_TOPICS, VIEWS, view_topic
 from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from gateway.config.config import Listener
-from gateway.ports import AUDIT_TOPIC, AUDIT_TOPIC_ID
+from gateway.ports.services import AUDIT_TOPIC, AUDIT_TOPIC_ID
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic

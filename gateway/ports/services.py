@@ -17,7 +17,7 @@ from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
     from gateway.groups.events import Event, Result
-    from gateway.handlers.pending_response import PendingResponse
+    from gateway.ports.pending_response import PendingResponse
     from kwire.cluster.image import Image
     from kwire.message import Message
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gateway.handlers.answer_errors import count_errors, errors_of
+from gateway.ports.answer_errors import count_errors, errors_of
 from kwire.errors import UnknownApi
 from kwire.message import Message, Struct
 from kwire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData

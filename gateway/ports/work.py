@@ -14,14 +14,14 @@ from collections.abc import Callable, Generator
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gateway.streamed import WHOLE_MAX
+from gateway.ports.streamed import WHOLE_MAX
 
 if TYPE_CHECKING:
     #: The class of all generators. For each request the server asks whether its answer is one, and
     #: the abstract ``Generator`` takes three times as long to tell.
     WorkType = Generator
-    from gateway.handlers.pending_response import PendingResponse
-    from gateway.streamed import Streamed
+    from gateway.ports.pending_response import PendingResponse
+    from gateway.ports.streamed import Streamed
     from kwire.message import Message
 else:
     WorkType = GeneratorType

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.handlers.answer_errors import count_errors
+from gateway.ports.answer_errors import count_errors
 
 if TYPE_CHECKING:
     from kwire.message import Struct

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.handlers.answer_errors import errors_of
-from gateway.streamed import Streamed, stream_long
+from gateway.ports.answer_errors import errors_of
+from gateway.ports.streamed import Streamed, stream_long
 from kwire.message import Message
 from kwire.messages.delete_acls_response import (
     DeleteAclsFilterResult,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.handlers.encoded import Encoded
+    from gateway.ports.encoded import Encoded
     from kwire.message import Message, Struct
 
 _S = TypeVar("_S", bound="Struct")

@@ -13,7 +13,7 @@ from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
-    from gateway.ports import Partition
+    from gateway.ports.services import Partition
 
 #: The view of every change; each other view has the entities of one kind.
 CHANGES: Final = "changes"
@@ -52,7 +52,7 @@ VIEW_NAMES: Final[Mapping[Uuid, str]] = MappingProxyType(
 
 
 class Views(Protocol):
-    """The view topics, which are derived from the metadata log (``gateway.view_topics``)."""
+    """The view topics, which are derived from the metadata log (``gateway.ports.view_topics``)."""
 
     @property
     def available(self) -> bool:

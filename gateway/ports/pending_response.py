@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gateway.handlers.work import Answer
-    from gateway.ports import Partition
+    from gateway.ports.services import Partition
+    from gateway.ports.work import Answer
 
 
 class PendingResponse:
