@@ -68,7 +68,7 @@ class ForwardedGroups:
 
 @dataclass(frozen=True, slots=True)
 class WorkerServices:
-    """Implements ``gateway.gateway_port.Gateway`` over what the worker reads."""
+    """Implements ``gateway.handlers.gateway_port.Gateway`` over what the worker reads."""
 
     config: Config
     node: FollowedNode

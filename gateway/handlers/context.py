@@ -16,7 +16,7 @@ from kwire.codegen.naming import snake
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
-    from gateway.gateway_port import Gateway
+    from gateway.handlers.gateway_port import Gateway
     from gateway.ports.services import Forwarder
     from gateway.ports.work import Answer
     from gateway.security.sasl_session import SaslSession

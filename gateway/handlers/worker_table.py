@@ -15,15 +15,15 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from gateway.handlers import controller_requests, voter_changes
+from gateway.handlers.apis import controller_requests, voter_changes
 from gateway.handlers.table import handlers
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.work import Work, in_slices
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.gateway_port import Gateway
     from gateway.handlers.context import Context, Handler, Peer
+    from gateway.handlers.gateway_port import Gateway
     from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
     from kwire.messages.fetch_response import FetchResponse
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from gateway.handlers.api_versions import OWN_FEATURES
+from gateway.handlers.apis.api_versions import OWN_FEATURES
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import Requester
 from kwire.messages.controller_registration_request import (

@@ -27,7 +27,7 @@ from gateway.sources.log_partition import EMPTY_LOG, LogPartition
 from kwire.protocol import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.gateway_port import Gateway
+    from gateway.handlers.gateway_port import Gateway
     from gateway.log.problem import Problem
     from gateway.ports.services import Audit, Quorum
     from gateway.ports.view_topics import Views

@@ -19,7 +19,7 @@ from gateway.controller.brokers import UNFENCE, change
 from gateway.controller.errors import ApiError
 from gateway.controller.request_context import ControllerResult
 from gateway.controller.sessions import Sessions
-from gateway.handlers import envelope
+from gateway.handlers.apis import envelope
 from kwire.errors import DecodeError
 from kwire.messages.default_principal_data import DefaultPrincipalData
 from kwire.messages.unregister_broker_response import UnregisterBrokerResponse

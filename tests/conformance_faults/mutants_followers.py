@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from gateway.handlers import controller_requests, envelope
+from gateway.handlers.apis import controller_requests, envelope
 from gateway.quorum import describing, responses
 from gateway.quorum.serving import Serving
 from gateway.quorum.voter_changes import VoterChanges

@@ -12,7 +12,13 @@ from gateway.groups.group import Group, State
 from gateway.groups.joining import Joining
 from gateway.groups.membership import Membership
 from gateway.groups.rebalance import Rebalance
-from gateway.handlers import find_coordinator, join_group, list_groups, offset_commit, offset_fetch
+from gateway.handlers.apis import (
+    find_coordinator,
+    join_group,
+    list_groups,
+    offset_commit,
+    offset_fetch,
+)
 from kwire.protocol import ErrorCode
 from tests.conformance_faults.mutants import mutant, patched, without_error, wrapped
 

@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway.handlers import (
+from gateway.handlers import topic
+from gateway.handlers.access import NOT_ASKED
+from gateway.handlers.apis import (
     api_versions,
     fetch,
     list_offsets,
     metadata,
     offset_for_leader_epoch,
-    topic,
 )
-from gateway.handlers.access import NOT_ASKED
 from gateway.ports.services import OffsetAt
 from gateway.server.clients import dispatch
 from gateway.sources import served_partitions

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from kafka.errors import for_code
 
-from gateway.handlers import (
+from gateway.handlers.apis import (
     api_versions,
     describe_topic_partitions,
     fetch,
@@ -23,7 +23,7 @@ from gateway.handlers import (
     offset_for_leader_epoch,
     produce,
 )
-from gateway.handlers.api_versions import Feature, make_response, unsupported_version_response
+from gateway.handlers.apis.api_versions import Feature, make_response, unsupported_version_response
 from gateway.handlers.table import handlers
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import State

@@ -11,11 +11,11 @@ import pytest
 from gateway.controller.config_changes import appended, subtracted
 from gateway.groups import GroupCoordinator, Moment, Settings
 from gateway.groups import events as e
-from gateway.handlers import describe_configs
+from gateway.handlers.apis import describe_configs
 from tests.gateway.controller.broker_cluster import BrokerCluster
 from tests.gateway.controller.cluster import Cluster, made
 from tests.gateway.controller.test_acls import LITERAL, MATCH, acl, create, wanted
-from tests.gateway.handlers.test_describe_configs import BROKER
+from tests.gateway.handlers.apis.test_describe_configs import BROKER
 from tests.gateway.handlers.world import World
 from tests.gateway.steps import Compared, comparisons_max, lines_run
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.base.wall_clock import wall_ms
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.api_versions import unsupported_version_response
+from gateway.handlers.apis.api_versions import unsupported_version_response
 from gateway.handlers.context import HEADER_TAGS_MAX, Context
 from gateway.handlers.element_budget import DECODED_AT_ONCE_MAX, elements_of_node
 from gateway.server.logs import escape
@@ -26,8 +26,8 @@ from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
-    from gateway.gateway_port import Gateway
     from gateway.handlers.context import Handler, Peer
+    from gateway.handlers.gateway_port import Gateway
     from gateway.handlers.worker_table import Node
     from gateway.ports.work import Answer, Work
     from gateway.security.sasl_session import SaslSession

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from gateway.handlers.envelope import API_KEY as ENVELOPE
-from gateway.handlers.envelope import FORWARDABLE
+from gateway.handlers.apis.envelope import API_KEY as ENVELOPE
+from gateway.handlers.apis.envelope import FORWARDABLE
 from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.controller.envelopes import (
     ForwardingMeasures,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.controller.admin_api import Refusal
 from gateway.controller.apis import refused
-from gateway.handlers.voter_changes import VOTER_CHANGES
-from gateway.handlers.voter_changes import refuse as refuse_change
+from gateway.handlers.apis.voter_changes import VOTER_CHANGES
+from gateway.handlers.apis.voter_changes import refuse as refuse_change
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:

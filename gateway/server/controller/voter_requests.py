@@ -1,7 +1,7 @@
 """Carries out clients' changes of voters at the leader: the quorum decides on them, and not the
 controller.
 
-``gateway.handlers.voter_changes`` takes them from clients; a controller listener passes them to the
+``gateway.handlers.apis.voter_changes`` takes them from clients; a controller listener passes them to the
 quorum by itself. Follows ``ControllerApis.handleAddRaftVoter``.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.handlers.access import CLUSTER_NAME
-from gateway.handlers.voter_changes import VOTER_CHANGES
+from gateway.handlers.apis.voter_changes import VOTER_CHANGES
 from gateway.server.controller.proposals import refuse
 from kwire.protocol import ErrorCode
 

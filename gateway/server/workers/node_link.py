@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.handlers.controller_requests import HANDLERS
+from gateway.handlers.apis.controller_requests import HANDLERS
 from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.output import SharedBytes
 from gateway.server.response_scheduler import EncodedResponse

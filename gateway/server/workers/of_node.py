@@ -19,7 +19,7 @@ from kwire.protocol import CLUSTER_METADATA_PARTITION
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway.gateway_port import Gateway
+    from gateway.handlers.gateway_port import Gateway
     from gateway.ports.services import Partition
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.server_context import ServerContext

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import apis
-from gateway.handlers.api_versions import unsupported_version_response
+from gateway.handlers.apis.api_versions import unsupported_version_response
 from gateway.handlers.table import handlers
 from kwire.frame import frame
 from kwire.header import decode_request_header

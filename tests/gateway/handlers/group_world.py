@@ -9,12 +9,7 @@ from typing import Any
 
 from gateway.groups import Answer, GroupCoordinator, Moment, Settings
 from gateway.groups.events import Event
-from gateway.handlers import (
-    join_group,
-    offset_commit,
-    offset_fetch,
-    sync_group,
-)
+from gateway.handlers.apis import join_group, offset_commit, offset_fetch, sync_group
 from gateway.ports.pending_response import PendingResponse
 from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kwire.uuid import METADATA_TOPIC_ID

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import kwire
-from gateway.handlers.api_versions import unsupported_version_response
+from gateway.handlers.apis.api_versions import unsupported_version_response
 from gateway.handlers.context import Context, Peer
 from gateway.handlers.table import handlers
 from gateway.ports.pending_response import PendingResponse

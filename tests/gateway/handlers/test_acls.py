@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import describe_acls
+from gateway.handlers.apis import describe_acls
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.config.config import Config
-from gateway.handlers import (
+from gateway.handlers.apis import (
     describe_configs,
     describe_log_dirs,
     describe_topic_partitions,
@@ -23,8 +23,8 @@ from gateway.handlers import (
     offset_for_leader_epoch,
     produce,
 )
+from gateway.handlers.apis.produce import AUDIT
 from gateway.handlers.catalog import audit_topic, has_partition, topic_named, topic_with_id
-from gateway.handlers.produce import AUDIT
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import AUDIT_TOPIC, AUDIT_TOPIC_ID
 from kwire.protocol import ErrorCode

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import envelope, offset_commit
+from gateway.handlers.apis import envelope, offset_commit
+from gateway.handlers.apis.envelope import FORWARDABLE
 from gateway.handlers.context import Context, Handler, Peer
-from gateway.handlers.envelope import FORWARDABLE
 from gateway.handlers.table import controller_handlers, handlers
 from gateway.ports.answer_errors import errors_of
 from gateway.ports.pending_response import PendingResponse

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import (
+from gateway.handlers.apis import (
     describe_cluster,
     describe_configs,
     describe_topic_partitions,
@@ -19,8 +19,8 @@ from gateway.handlers import (
     offset_for_leader_epoch,
     produce,
 )
+from gateway.handlers.apis.produce import NO_DATA
 from gateway.handlers.catalog import topic_named, topic_with_id
-from gateway.handlers.produce import NO_DATA
 from gateway.ports.pending_response import PendingResponse
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, Uuid

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.config.config import Config
-from gateway.handlers import describe_delegation_token
+from gateway.handlers.apis import describe_delegation_token
 from gateway.handlers.context import Context
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
 from gateway.handlers.refusals import REFUSED

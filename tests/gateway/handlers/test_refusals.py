@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import for_code
 
 import kwire
-from gateway.handlers import refused_security, refused_topics
+from gateway.handlers.apis import refused_security, refused_topics
 from gateway.handlers.context import Handler
 from gateway.handlers.refusals import REASON, REFUSED
 from gateway.handlers.table import handlers

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.controller.features import default_features
-from gateway.handlers import describe_cluster, metadata
+from gateway.handlers.apis import describe_cluster, metadata
 from gateway.handlers.table import controller_handlers, handlers
 from kwire.cluster import Image
 from kwire.protocol import ErrorCode

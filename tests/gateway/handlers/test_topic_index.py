@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.base.slices import run
-from gateway.handlers import metadata, topic_index
+from gateway.handlers import topic_index
 from gateway.handlers.access import NOT_ASKED, topic_operations
+from gateway.handlers.apis import metadata
 from gateway.handlers.context import Context
 from gateway.handlers.metadata_encoding import MetadataEncoder
 from gateway.handlers.nodes import reachable_nodes

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import (
+from gateway.handlers.apis import (
     describe_configs,
     describe_log_dirs,
     describe_topic_partitions,
@@ -20,8 +20,8 @@ from gateway.handlers import (
     offset_for_leader_epoch,
     produce,
 )
+from gateway.handlers.apis.produce import VIEW
 from gateway.handlers.catalog import topic_named, topic_with_id
-from gateway.handlers.produce import VIEW
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import AUDIT_TOPIC_ID
 from gateway.ports.view_topics import CHANGES, VIEW_TOPICS, view_topic

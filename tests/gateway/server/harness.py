@@ -13,8 +13,8 @@ import trio
 import trio.testing
 
 from gateway.config.config import Config, Listener
-from gateway.gateway_port import Gateway
 from gateway.handlers.context import Context, Handler
+from gateway.handlers.gateway_port import Gateway
 from gateway.server.clients.bound_listener import bind_listeners
 from gateway.server.clients.connections import Connections
 from gateway.server.clients.dispatch import Dispatcher

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 import trio
 
-from gateway.gateway_port import Gateway
 from gateway.handlers.context import Handler, Peer
+from gateway.handlers.gateway_port import Gateway
 from gateway.handlers.table import handlers
 from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.dispatch import Dispatcher, encode_answer

@@ -9,8 +9,8 @@ from typing import Any, cast
 import trio
 
 from gateway.config.config import Config
-from gateway.gateway_port import Gateway
 from gateway.handlers.context import Context, Handler, Peer
+from gateway.handlers.gateway_port import Gateway
 from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory

@@ -1,0 +1,1 @@
+"""Answers requests: one module for each API, with its promise."""
