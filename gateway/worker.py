@@ -24,9 +24,9 @@ from gateway.ports.services import Authorizer, Endpoint, Partition
 from gateway.server.clients.bound_listener import BoundListener
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
-from gateway.server.collector import settle_collector
-from gateway.server.first_use import import_first_use_modules
 from gateway.server.logs import Reports, configure
+from gateway.server.scheduling.collector import settle_collector
+from gateway.server.scheduling.import_warmup import import_first_use_modules
 from gateway.server.server import run_server
 from gateway.server.server_context import ServerContext
 from gateway.server.views.view_partition import ViewTopics, view_topics_of

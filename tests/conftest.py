@@ -161,7 +161,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @functools.cache
 def _warm_up() -> None:
-    """Import what a server imports soon after its start (``gateway.server.first_use``): tests send
+    """Import what a server imports soon after its start (``gateway.server.scheduling.import_warmup``): tests send
     requests earlier, and the watchdog would report the imports.
     """
     for table in (handlers(), controller_handlers()):
@@ -171,7 +171,7 @@ def _warm_up() -> None:
     for name in (
         "gateway.controller.controller",
         "gateway.server.management.management",
-        *importlib.import_module("gateway.server.first_use").FIRST_USE_MODULES,
+        *importlib.import_module("gateway.server.scheduling.import_warmup").FIRST_USE_MODULES,
     ):
         importlib.import_module(name)
 
@@ -204,7 +204,7 @@ def event_loop_is_not_held(
     does other work. ``tests/gateway/steps.py`` counts what a step does.
     """
     reported: list[tuple[int, str]] = []
-    if (watchdog := sys.modules.get("gateway.server.loop_watchdog")) is not None:
+    if (watchdog := sys.modules.get("gateway.server.scheduling.loop_watchdog")) is not None:
         _warm_up()
         _hide_from_collector()
         _collect_reports(watchdog.LoopWatchdog, reported, monkeypatch)

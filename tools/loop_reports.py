@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 if TYPE_CHECKING:
     from tools.process import Process
 
-#: The event of ``gateway.server.loop_watchdog`` that is looked for in each line.
+#: The event of ``gateway.server.scheduling.loop_watchdog`` that is looked for in each line.
 EVENT: Final = b"event loop held"
 #: The time in such a line, in JSON or in the form for terminals.
 _MILLISECONDS: Final = re.compile(r"milliseconds\"?[=:]\s*(\d+)")

@@ -167,7 +167,7 @@ async def _main(config: Config) -> None:
     import trio
 
     from gateway.app import serve
-    from gateway.server.collector import settle_collector
+    from gateway.server.scheduling.collector import settle_collector
 
     stop = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

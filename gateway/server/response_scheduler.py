@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.base.slices import SLICE_S
 from gateway.server.clients.output import SharedBytes
-from gateway.server.memory import Memory, ResponseMemory
-from gateway.server.streamed_encoder import StreamedEncoder
-from gateway.server.work_scheduler import Job
+from gateway.server.scheduling.memory import Memory, ResponseMemory
+from gateway.server.scheduling.streamed_encoder import StreamedEncoder
+from gateway.server.scheduling.work_scheduler import Job
 
 if TYPE_CHECKING:
     from gateway.ports.streamed import Streamed
-    from gateway.server.work_scheduler import Steps, WorkScheduler
+    from gateway.server.scheduling.work_scheduler import Steps, WorkScheduler
 
 #: A smaller response is never given up because of ``buffers.max.bytes``.
 _FREE_BYTES: Final = 64 * 1024

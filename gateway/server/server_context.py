@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gateway.server.counts import Counts
-from gateway.server.loop_watchdog import LoopWatchdog
-from gateway.server.memory import Memory
 from gateway.server.response_scheduler import ResponseScheduler
-from gateway.server.turns import Turns
-from gateway.server.work_scheduler import WorkScheduler
+from gateway.server.scheduling.counts import Counts
+from gateway.server.scheduling.loop_pass_budget import Turns
+from gateway.server.scheduling.loop_watchdog import LoopWatchdog
+from gateway.server.scheduling.memory import Memory
+from gateway.server.scheduling.work_scheduler import WorkScheduler
 
 if TYPE_CHECKING:
     from gateway.config.config import Config

@@ -14,7 +14,7 @@ from gateway.ports.pending_response import PendingResponse
 from gateway.ports.streamed import Streamed, stream_long
 from gateway.ports.work import WorkType
 from gateway.server.response_scheduler import EncodedResponse, Waiter
-from gateway.server.work_scheduler import Job
+from gateway.server.scheduling.work_scheduler import Job
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:

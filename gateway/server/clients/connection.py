@@ -30,7 +30,7 @@ from gateway.server.clients.secure_socket import (
     handshake_step,
 )
 from gateway.server.logs import ERROR_MAX, escape
-from gateway.server.turns import SMALL_MAX
+from gateway.server.scheduling.loop_pass_budget import SMALL_MAX
 from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter
 

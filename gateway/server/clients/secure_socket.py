@@ -23,7 +23,7 @@ from gateway.server.clients.output import FileTooShort, Output
 from kwire.frame import foreign_protocol
 
 if TYPE_CHECKING:
-    from gateway.server.turns import Turns
+    from gateway.server.scheduling.loop_pass_budget import Turns
 
 #: Bytes of the peer that one call decrypts at most. As key updates of 27 bytes each they take 4 to
 #: 7 ms.

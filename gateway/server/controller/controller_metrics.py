@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.server.duration_stats import DurationStats
+from gateway.server.scheduling.duration_stats import DurationStats
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateway.server.duration_stats import DurationStats
     from gateway.server.management.facts import Facts
+    from gateway.server.scheduling.duration_stats import DurationStats
 
 #: One value of a metric: the values of its labels, in order, and the number.
 Sample = tuple[tuple[str, ...], float]

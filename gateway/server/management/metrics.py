@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from gateway.server.counts import TIME_BOUNDS_S
 from gateway.server.management.metrics_table import TABLE
+from gateway.server.scheduling.counts import TIME_BOUNDS_S
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family

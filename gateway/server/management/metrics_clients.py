@@ -9,8 +9,8 @@ from gateway.server.management.metric import Metric, Sample, counter, event_coun
 from kwire.protocol import error_name
 
 if TYPE_CHECKING:
-    from gateway.server.counts import ApiCounts
     from gateway.server.management.facts import Facts
+    from gateway.server.scheduling.counts import ApiCounts
 
 
 def _api_counter(name: str, help: str, value: Callable[[ApiCounts], float]) -> Metric:

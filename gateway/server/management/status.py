@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kwire.protocol import CLUSTER_METADATA_TOPIC, error_name
 
 if TYPE_CHECKING:
-    from gateway.server.counts import ApiCounts
     from gateway.server.management.facts import Facts
     from gateway.server.management.quorum_status import QuorumStatus
+    from gateway.server.scheduling.counts import ApiCounts
     from gateway.server.workers.worker_processes import WorkerProcess
 
 #: Names of client software that are shown, those with the most connections first. Clients choose

@@ -15,7 +15,7 @@ import trio
 from gateway.base.sizes import KIB
 from gateway.ports.services import OffsetOutOfRange
 from gateway.ports.view_topics import VIEWS
-from gateway.server.counts import ViewCounts
+from gateway.server.scheduling.counts import ViewCounts
 from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
 from gateway.sources.log_partition import Callbacks
 from gateway.sources.log_reader import content

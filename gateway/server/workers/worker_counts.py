@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from gateway.server.counts import ApiCounts, Counts, ViewCounts
-from gateway.server.loop_watchdog import Measures
+from gateway.server.scheduling.counts import ApiCounts, Counts, ViewCounts
+from gateway.server.scheduling.loop_watchdog import Measures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

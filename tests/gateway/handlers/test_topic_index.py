@@ -20,7 +20,7 @@ from gateway.handlers.nodes import reachable_nodes
 from gateway.handlers.topic_index import TopicIndex
 from gateway.ports.answer_errors import errors_of
 from gateway.ports.streamed import Streamed
-from gateway.server.streamed_encoder import StreamedEncoder
+from gateway.server.scheduling.streamed_encoder import StreamedEncoder
 from kwire.cluster.image import Image
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.messages.metadata_response import (

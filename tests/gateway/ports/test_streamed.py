@@ -13,7 +13,7 @@ from kwire.messages.delete_acls_response import (
     DeleteAclsResponse,
 )
 from kwire.messages.heartbeat_response import HeartbeatResponse
-from tests.gateway.server.test_streamed_encoder import encoded
+from tests.gateway.server.scheduling.test_streamed_encoder import encoded
 
 MANY = 9_000
 #: Matching ACLs of each filter.

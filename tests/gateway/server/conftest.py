@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.server import event_queue
+from gateway.server.scheduling import event_queue
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.controller.features import default_features
 from gateway.server.controller import acting_controller
-from gateway.server.running_clock import RunningClock
+from gateway.server.scheduling.running_clock import RunningClock
 from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.records import decode_metadata_record
 from kwire.uuid import Uuid

@@ -21,7 +21,7 @@ from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import Forwarder, Requester
 from gateway.ports.streamed import Streamed
 from gateway.security.principal import Principal, encode_principal
-from gateway.server.streamed_encoder import StreamedEncoder
+from gateway.server.scheduling.streamed_encoder import StreamedEncoder
 from kwire import response_type
 from kwire.header import decode_request_header, decode_response_header, encode_request_header
 from kwire.message import Message

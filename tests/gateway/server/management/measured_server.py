@@ -14,10 +14,10 @@ from gateway.quorum.measures import Latency, Measures
 from gateway.server.cluster_facts import ClusterFacts
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMeasures
-from gateway.server.counts import ViewCounts
 from gateway.server.management.facts import Facts, OwnSnapshot
 from gateway.server.management.metrics import Metrics
 from gateway.server.management.quorum_status import SnapshotProgress
+from gateway.server.scheduling.counts import ViewCounts
 from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
 from gateway.sources.cluster_counts import ClusterCounter
 from gateway.sources.metadata_loader import MetadataLoader

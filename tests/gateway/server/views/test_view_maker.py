@@ -16,7 +16,7 @@ import trio.testing
 
 from gateway.ports.services import OffsetOutOfRange, State
 from gateway.ports.view_topics import CHANGES, VIEWS
-from gateway.server.counts import ViewCounts
+from gateway.server.scheduling.counts import ViewCounts
 from gateway.server.views import view_maker
 from gateway.views import cursor, offsets
 from kwire.cluster import Image

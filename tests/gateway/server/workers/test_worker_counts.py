@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.server.counts import Counts, ViewCounts
-from gateway.server.loop_watchdog import Measures
+from gateway.server.scheduling.counts import Counts, ViewCounts
+from gateway.server.scheduling.loop_watchdog import Measures
 from gateway.server.workers.messages import CountsSent, decode, encode
 from gateway.server.workers.worker_counts import WorkerCounts, total
 from kwire.frame import SIZE_BYTES

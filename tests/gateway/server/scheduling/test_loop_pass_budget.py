@@ -12,7 +12,7 @@ import trio
 
 from gateway.handlers.context import Context, Handler
 from gateway.ports.streamed import Streamed
-from gateway.server import turns
+from gateway.server.scheduling import loop_pass_budget as turns
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.messages.list_groups_request import ListGroupsRequest

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.ports.answer_errors import count_errors
 from gateway.ports.encoded import PartlyEncoded
-from gateway.server.loop_watchdog import NOTED_S
+from gateway.server.scheduling.loop_watchdog import NOTED_S
 from kwire.registry import request_type
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.server.first_use import FIRST_USE_MODULES
+from gateway.server.scheduling.import_warmup import FIRST_USE_MODULES
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 #: Modules that run in the server and may import inside functions what the list does not name.
 IMPORTED_OTHERWISE = {
     "gateway/app.py": "before the server is ready",
@@ -69,7 +69,7 @@ def test_started_server_has_imported_the_request_class_of_every_handler() -> Non
         """
         import json, sys, trio
         from gateway.handlers.table import controller_handlers, handlers
-        from gateway.server.first_use import import_first_use_modules
+        from gateway.server.scheduling.import_warmup import import_first_use_modules
         tables = (*handlers().values(), *controller_handlers().values())
         trio.run(import_first_use_modules, tables)
         before = set(sys.modules)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.server.running_clock import STEP_MAX_MS, RunningClock
+from gateway.server.scheduling.running_clock import STEP_MAX_MS, RunningClock
 
 
 def test_time_of_a_suspended_process_does_not_count() -> None:

@@ -12,7 +12,7 @@ import pytest
 from gateway.ports.answer_errors import errors_of
 from gateway.ports.encoded import Encoded
 from gateway.ports.streamed import Streamed
-from gateway.server.streamed_encoder import StreamedEncoder
+from gateway.server.scheduling.streamed_encoder import StreamedEncoder
 from kwire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,

@@ -16,7 +16,7 @@ from gateway.handlers.gateway_port import Gateway
 from gateway.handlers.table import handlers
 from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.dispatch import Dispatcher, encode_answer
-from gateway.server.counts import TIME_BOUNDS_S, ApiCounts, Counts
+from gateway.server.scheduling.counts import TIME_BOUNDS_S, ApiCounts, Counts
 from kwire.message import Message, Struct
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.api_versions_response import ApiVersionsResponse

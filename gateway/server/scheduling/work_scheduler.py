@@ -18,10 +18,10 @@ import trio
 
 from gateway.base.slices import SLICE_S
 from gateway.ports.work import WorkType
-from gateway.server.counts import SliceCounter
+from gateway.server.scheduling.counts import SliceCounter
 
 if TYPE_CHECKING:
-    from gateway.server.counts import Counts
+    from gateway.server.scheduling.counts import Counts
 
     #: Work of a request, which yields as ``gateway.ports.work`` says.
     Steps = Generator[Callable[[], Any] | None, Any, Any]

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.server import event_queue
-from gateway.server.event_queue import EventQueue
+from gateway.server.scheduling import event_queue
+from gateway.server.scheduling.event_queue import EventQueue
 from tests.gateway.server.harness import run
 
 
@@ -66,7 +66,9 @@ def a_slice_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock moves with every look, so that each slice has one step."""
     ticks = iter(range(10**9))
     monkeypatch.setattr(event_queue, "SLICE_S", 3.5)
-    monkeypatch.setattr("gateway.server.event_queue.time.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(
+        "gateway.server.scheduling.event_queue.time.perf_counter", lambda: next(ticks)
+    )
 
 
 def test_short_decision_is_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

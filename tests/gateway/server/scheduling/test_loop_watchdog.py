@@ -11,7 +11,7 @@ import trio
 
 from gateway.handlers.context import Context
 from gateway.server.logs import Reports
-from gateway.server.loop_watchdog import LoopWatchdog
+from gateway.server.scheduling.loop_watchdog import LoopWatchdog
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from tests.gateway.server.harness import handler, run, serving
 
@@ -87,7 +87,7 @@ def test_time_before_the_watchdog_was_added_does_not_count() -> None:
 
 def test_request_that_holds_the_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     # No other step of this server takes as long, on any machine.
-    monkeypatch.setattr("gateway.server.loop_watchdog.HELD_S", 1.0)
+    monkeypatch.setattr("gateway.server.scheduling.loop_watchdog.HELD_S", 1.0)
     told = []
 
     def handle(request: Any, context: Context) -> HeartbeatResponse:

@@ -28,7 +28,7 @@ LIST_GROUPS = 16
 @pytest.fixture(autouse=True)
 def time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the steps of the work take time of the scheduler."""
-    Slow.spend = SpentTime(monkeypatch, "gateway.server.work_scheduler").spend
+    Slow.spend = SpentTime(monkeypatch, "gateway.server.scheduling.work_scheduler").spend
 
 
 class Slow:

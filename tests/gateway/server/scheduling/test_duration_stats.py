@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.server.duration_stats import DurationStats
+from gateway.server.scheduling.duration_stats import DurationStats
 
 
 def test_percentiles_are_of_the_last_durations() -> None:
