@@ -21,7 +21,7 @@ from gateway.server.clients.bound_listener import BoundListener, bind_listeners
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError, settings_of
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.server.metadata_source import MetadataSource, metadata_source
 from gateway.server.running_server import GatewayServices, RunningServer
 from gateway.server.scheduling.import_warmup import import_first_use_modules

@@ -24,7 +24,7 @@ from gateway.ports.services import Authorizer, Endpoint, Partition
 from gateway.server.clients.bound_listener import BoundListener
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
-from gateway.server.logs import Reports, configure
+from gateway.server.logging.logs import Reports, configure
 from gateway.server.scheduling.collector import settle_collector
 from gateway.server.scheduling.import_warmup import import_first_use_modules
 from gateway.server.server import run_server

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.handlers.table import controller_handlers, handlers
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from tests.shared import logs
 
 __all__ = ["event_loop_is_not_held", "logs"]

@@ -19,7 +19,7 @@ import trio
 
 from gateway.app import serve
 from gateway.config.loading import load_config
-from gateway.server.logs import configure
+from gateway.server.logging.logs import configure
 from tools.gateway_process import SERVE_ENV
 from tools.process import Process
 

@@ -156,7 +156,7 @@ def _run(config: Config) -> None:
 
     import trio
 
-    from gateway.server.logs import configure
+    from gateway.server.logging.logs import configure
 
     worker = 1 if config.workers > 1 else None
     configure(config.log_level, config.log_format, worker=worker)

@@ -235,7 +235,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An event for the server's log; its names are in ``gateway.server.log_events``."""
+    """An event for the server's log; its names are in ``gateway.server.logging.log_events``."""
 
     event: str
     fields: Mapping[str, Any]

@@ -15,7 +15,7 @@ import trio
 
 from gateway.base.address import Address
 from gateway.quorum.requests import DESCRIBE_QUORUM_VERSIONS, describe_quorum
-from gateway.server.logs import escape
+from gateway.server.logging.logs import escape
 from gateway.server.upstream import Upstream
 from gateway.server.upstream_errors import NotAController, UpstreamError
 from kwire.protocol import ApiKey

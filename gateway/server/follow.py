@@ -14,7 +14,7 @@ from gateway.ports.services import State
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
 
 #: The server reports that it is ready when the log is loaded, or after this time, s. It then
 #: answers LEADER_NOT_AVAILABLE until the log is loaded.

@@ -17,7 +17,7 @@ from gateway.base.slices import SLICE_S
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.sources.metadata_loader import MetadataLoader
 
 #: Delay before the loader is tried again after a problem, s.

@@ -21,7 +21,7 @@ from gateway.server.management.facts import OwnSnapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.sources.metadata_loader import MetadataLoader
     from gateway.sources.snapshot_generator import SnapshotGenerator
     from kwire.metadata_log.snapshot_id import SnapshotId

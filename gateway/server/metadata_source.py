@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gateway.config.config import Config
     from gateway.ports.services import Authorizer, Endpoint
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.server.observed_quorum import ObservedQuorum
     from gateway.server.own_quorum import OwnQuorum
     from gateway.server.raft_driver import RaftDriver

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
     from gateway.config.config import Config
     from gateway.ports.services import Endpoint
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
     from gateway.server.management.quorum_status import QuorumStatus
     from kwire.cluster import Delta, Image

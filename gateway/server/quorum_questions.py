@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.base.address import Address
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
     OnResponse = Callable[[DescribeQuorumResponse | str], None]

@@ -47,7 +47,7 @@ from gateway.quorum.events import (
 )
 from gateway.server.leadership import Leadership, notify
 from gateway.server.log_failures import may_pass, stopped_by
-from gateway.server.logs import ERROR_MAX, escape
+from gateway.server.logging.logs import ERROR_MAX, escape
 from gateway.server.observer_watch import check_leader
 from gateway.server.raft_event_queue import EventQueue
 from gateway.server.raft_measures import DriverMeasures
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from gateway.ports.pending_response import PendingResponse
     from gateway.quorum.raft import Raft
     from gateway.server.connection_settings import ConnectionSettings
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.sources.quorum_log import QuorumLog
     from kwire.message import Message
 

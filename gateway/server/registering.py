@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gateway.ports.services import Controllers, Endpoint, Quorum
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from kwire.message import Message
 
 #: Interval of the check whether the image has this registration, s: before it has, and after.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gateway.server.clients.purgatory import Purgatory
     from gateway.server.controller.acting_controller import ActingController
     from gateway.server.controller.audit_log_writer import AuditLogWriter
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.server.metadata_source import MetadataSource
     from gateway.server.observed_quorum import ObservedQuorum
     from gateway.server.own_quorum import OwnQuorum

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gateway.server.clients.dispatch import Dispatcher
     from gateway.server.clients.listener_auth import ListenerAuth
     from gateway.server.clients.purgatory import Purgatory
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import trio
 from gateway.ports.services import SourceStopped
 
 if TYPE_CHECKING:
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.server.metadata_source import MetadataSource
 
 

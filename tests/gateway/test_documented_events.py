@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import gateway
-from gateway.server.log_events import EVENTS, SECTIONS
-from gateway.server.log_lines import LEVELS
-from gateway.server.logs import Reports
+from gateway.server.logging.log_events import EVENTS, SECTIONS
+from gateway.server.logging.log_lines import LEVELS
+from gateway.server.logging.logs import Reports
 from tools.check.log_event_tables import table
 
 ROOT = Path(gateway.__file__).parent
@@ -52,7 +52,7 @@ def test_every_reported_event_is_in_the_table_and_every_row_is_reported() -> Non
         for event in events_of(path)
     }
     reported |= {*REGISTRATION, "connection cut", "idle connection closed"}
-    assert sorted(reported - EVENTS.keys()) == [], "not in gateway/server/log_events.py"
+    assert sorted(reported - EVENTS.keys()) == [], "not in gateway/server/logging/log_events.py"
     assert sorted(EVENTS.keys() - reported) == [], "in the table, and reported nowhere"
 
 

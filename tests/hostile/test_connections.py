@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.server.logs import TEXT_MAX, configure, reset
+from gateway.server.logging.logs import TEXT_MAX, configure, reset
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from tests.gateway.server.harness import request, run
 from tests.hostile.client_requests import fetch, metadata

@@ -1,4 +1,4 @@
-"""Writes the tables of log events in docs/operations.md from ``gateway.server.log_events``.
+"""Writes the tables of log events in docs/operations.md from ``gateway.server.logging.log_events``.
 
 A table stands between ``<!-- log events: SECTION -->`` and ``<!-- end -->``. The text around the
 tables is left alone.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gateway.server.log_events import CONNECTION, REQUEST, SECTIONS, LogEvent
+from gateway.server.logging.log_events import CONNECTION, REQUEST, SECTIONS, LogEvent
 
 PAGE: Final = "docs/operations.md"
 _TABLE: Final = re.compile(r"<!-- log events: (?P<section>.+?) -->\n.*?<!-- end -->", re.DOTALL)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gateway.config.config import Config, Listener
     from gateway.server.clients.connections import Connections
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
 
 #: Errors of accept(2) that mean: no descriptor or memory is left for another connection now.
 _FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})

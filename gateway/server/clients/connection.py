@@ -29,7 +29,7 @@ from gateway.server.clients.secure_socket import (
     end_failed_handshake,
     handshake_step,
 )
-from gateway.server.logs import ERROR_MAX, escape
+from gateway.server.logging.logs import ERROR_MAX, escape
 from gateway.server.scheduling.loop_pass_budget import SMALL_MAX
 from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter

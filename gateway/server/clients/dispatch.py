@@ -19,7 +19,7 @@ from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.apis.api_versions import unsupported_version_response
 from gateway.handlers.context import HEADER_TAGS_MAX, Context
 from gateway.handlers.element_budget import DECODED_AT_ONCE_MAX, elements_of_node
-from gateway.server.logs import escape
+from gateway.server.logging.logs import escape
 from kwire.errors import DecodeError
 from kwire.header import API_VERSIONS, decode_request_header, encode_response_header, peek
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gateway.ports.services import Authorizer, Requester
     from gateway.server.connection_settings import ConnectionSettings
     from gateway.server.controller.changes import Changes
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.server.raft_driver import RaftDriver
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.message import Message

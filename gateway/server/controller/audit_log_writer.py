@@ -18,13 +18,13 @@ from gateway.base.wall_clock import wall_ms
 from gateway.controller.apis import named_resources
 from gateway.log.audit_log import AuditRecord
 from gateway.log.errors import LogError, LogFailed, SyncFailed
-from gateway.server.logs import escape
+from gateway.server.logging.logs import escape
 from gateway.views.audit import audit_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.sources.audit_partition import AuditPartition
     from gateway.views.audit import Change
 

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gateway.controller.apis import admin_api
-from gateway.server.logs import escape
+from gateway.server.logging.logs import escape
 from gateway.views.audit import Change
 
 if TYPE_CHECKING:
     from gateway.server.controller.audit_log_writer import AuditLogWriter
     from gateway.server.controller.proposals import Proposal
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from kwire.message import Message
 
 #: Maximum number of changes that are remembered because another leader may commit them.

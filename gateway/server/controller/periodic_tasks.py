@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.controller.controller import Controller
     from gateway.controller.records import Operation
     from gateway.controller.sessions import Registered
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.server.scheduling.event_queue import EventQueue
 
 

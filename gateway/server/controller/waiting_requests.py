@@ -27,7 +27,7 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from gateway.base.address import Address
     from gateway.server.controller.proposals import QueuedRequest
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
 
 #: Maximum number of requests that wait for a leader; more are refused at once.
 _WAITING_MAX: Final = 10_000

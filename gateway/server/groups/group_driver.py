@@ -34,7 +34,7 @@ from gateway.groups.events import Event, JoinGroup, Result
 from gateway.log.errors import LogError
 from gateway.log.offset_store import DIRECTORY, OffsetStore
 from gateway.ports.services import Completable
-from gateway.server.logs import Reports, escape
+from gateway.server.logging.logs import Reports, escape
 from gateway.server.scheduling.event_queue import EventQueue
 from kwire.errors import DecodeError
 from kwire.protocol import ErrorCode

@@ -18,7 +18,7 @@ from gateway.base.sizes import KIB
 from kwire.frame import foreign_protocol
 
 if TYPE_CHECKING:
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
 
 #: Connections at one time: a few scrapers, probes and people.
 CONNECTIONS_MAX: Final = 32

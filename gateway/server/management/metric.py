@@ -39,7 +39,7 @@ def counter(name: str, help: str, value: Callable[[Facts], float | None]) -> Met
 
 
 def event_counter(name: str, help: str, event: str) -> Metric:
-    """The number of times that an event was reported (``gateway.server.logs.Reports``)."""
+    """The number of times that an event was reported (``gateway.server.logging.logs.Reports``)."""
     return counter(name, help, lambda facts: facts.counted.events[event])
 
 

@@ -28,7 +28,7 @@ from gateway.views.encode import ViewEncoder
 
 if TYPE_CHECKING:
     from gateway.ports.services import Read
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.sources.log_partition import LogPartition
     from kwire.cluster import Image
 

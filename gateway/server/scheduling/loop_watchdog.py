@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 if TYPE_CHECKING:
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
 
 #: A step that takes this much processor time is reported, s.
 HELD_S: Final = 0.05

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gateway.ports.services import FileRange, Read
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.sources.log_partition import LogPartition
 
 #: Bytes of the log that are read at once.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.config.config import Config
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.server.scheduling.counts import ViewCounts
     from gateway.sources.log_partition import LogPartition
 

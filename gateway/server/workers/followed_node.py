@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import contextlib
 
     from gateway.ports.services import Authorizer
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
     from gateway.server.metadata_source import MetadataSource
     from gateway.server.workers.messages import NodeState, Start
     from gateway.sources.log_partition import LogPartition

@@ -17,7 +17,7 @@ from gateway.server.clients.bound_listener import accept
 if TYPE_CHECKING:
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.clients.connections import Connections
-    from gateway.server.logs import Reports
+    from gateway.server.logging.logs import Reports
 
 
 async def stand_in(

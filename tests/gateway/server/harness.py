@@ -19,7 +19,7 @@ from gateway.server.clients.bound_listener import bind_listeners
 from gateway.server.clients.connections import Connections
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.server.server import run_server
 from gateway.server.server_context import ServerContext
 from kwire.frame import frame

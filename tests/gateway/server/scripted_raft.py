@@ -18,7 +18,7 @@ from gateway.quorum.effects import Append, DiskEffect, Effect, Reply, Send
 from gateway.quorum.events import Event, Requested
 from gateway.security.client_properties import ClientSecurity
 from gateway.server.connection_settings import ConnectionSettings
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.server.raft_driver import RaftDriver
 from kwire.message import Message
 from kwire.messages.heartbeat_request import HeartbeatRequest

@@ -15,7 +15,7 @@ import trio
 from gateway.ports.services import State
 from gateway.server import follow as module
 from gateway.server.follow import follow
-from gateway.server.logs import Reports, configure, reset
+from gateway.server.logging.logs import Reports, configure, reset
 from tests.gateway.server.harness import run
 from tests.waiting import until_async
 

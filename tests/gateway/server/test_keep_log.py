@@ -18,7 +18,7 @@ from gateway.log.problem import Problem
 from gateway.ports.services import SourceStopped
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.sources.snapshot_generator import Written
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.waiting import until_async

@@ -9,7 +9,7 @@ from gateway.config.config import Config
 from gateway.ports.services import OffsetAt, State
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.server.management.facts import Facts
 from gateway.server.management.quorum_status import QuorumStatus
 from gateway.server.server_context import ServerContext

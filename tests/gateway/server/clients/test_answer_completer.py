@@ -14,7 +14,7 @@ from gateway.ports.streamed import Streamed
 from gateway.server.clients.answer_completer import AnswerCompleter
 from gateway.server.clients.dispatch import InFlightRequest
 from gateway.server.clients.purgatory import Purgatory
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.server.server_context import ServerContext
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kwire.protocol import ApiKey

@@ -11,7 +11,7 @@ import pytest
 from gateway.config.config import Config, ConfigError, Listener
 from gateway.server.clients.bound_listener import BoundListener, accept, bind_listeners
 from gateway.server.clients.connections import Connections
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from tests.gateway.server.harness import run
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "OTHER": "PLAINTEXT"}

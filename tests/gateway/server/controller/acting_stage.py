@@ -22,7 +22,7 @@ from gateway.quorum.events import ImageLacks, Propose
 from gateway.security.authorizer import AllowAll
 from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.changes import Changes
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from kwire.cluster import Image
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.records import decode_metadata_record

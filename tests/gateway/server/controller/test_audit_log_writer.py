@@ -23,7 +23,7 @@ from gateway.log.log_settings import LogSettings
 from gateway.ports.services import Requester
 from gateway.server.controller import audit_log_writer as keep_audit
 from gateway.server.controller.audit_log_writer import AuditLogWriter
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.sources.audit_partition import AuditPartition
 from gateway.views.audit import Change
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest

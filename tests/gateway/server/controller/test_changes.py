@@ -11,7 +11,7 @@ from gateway.ports.services import Requester
 from gateway.server.controller import changes
 from gateway.server.controller.changes import Changes
 from gateway.server.controller.proposals import Proposal, QueuedRequest
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.views.audit import Change
 from kwire.message import Message
 from kwire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.server.management.page_api import PageApi
 from gateway.server.management.page_log import PageLog
 from gateway.server.metadata_source import SAMPLE

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from gateway.handlers.context import Context
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.server.scheduling.loop_watchdog import LoopWatchdog
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from tests.gateway.server.harness import handler, run, serving

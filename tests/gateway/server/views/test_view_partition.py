@@ -12,7 +12,7 @@ import pytest
 from gateway.config.config import Config
 from gateway.ports.services import OffsetAt, OffsetOutOfRange, State
 from gateway.ports.view_topics import view_topic
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.server.views.view_partition import ViewPartition, view_topics_of
 from gateway.sources import open_log
 from gateway.views import offsets

@@ -10,7 +10,7 @@ import trio
 
 from gateway.ports.services import FileRange
 from gateway.ports.view_topics import view_topic
-from gateway.server.logs import Reports
+from gateway.server.logging.logs import Reports
 from gateway.server.views.view_maker import ViewMaker
 from gateway.server.views.view_partition import ViewPartition, ViewTopics
 from gateway.sources.log_partition import LogPartition

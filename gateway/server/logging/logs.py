@@ -1,6 +1,6 @@
 """Writes structured logs to standard error: events are counted, rate-limited, escaped and cut.
 
-Names, levels and fields of events are in ``gateway/server/log_events.py``.
+Names, levels and fields of events are in ``gateway/server/logging/log_events.py``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Final, TextIO
 from gateway.base.error_text import ERROR_MAX as ERROR_MAX
 from gateway.base.error_text import TEXT_MAX as TEXT_MAX
 from gateway.base.error_text import escape as escape
-from gateway.server.log_events import EVENTS
-from gateway.server.log_lines import LogLines
+from gateway.server.logging.log_events import EVENTS
+from gateway.server.logging.log_lines import LogLines
 
 #: Lines of one event in one period; the next line says how many more there were.
 LINES_MAX: Final = 10
@@ -43,7 +43,7 @@ def reset() -> None:
 
 
 class Reports:
-    """Counts events of ``gateway.server.log_events`` and writes them to the log.
+    """Counts events of ``gateway.server.logging.log_events`` and writes them to the log.
 
     At most LINES_MAX lines of an event are written in PERIOD_S; the next line says how many were
     ``suppressed``. ``tracing``: every request is logged (log.level=debug). Texts from a peer in
@@ -110,7 +110,7 @@ class Reports:
             return
         known = EVENTS.get(event)
         if known is None:
-            raise ValueError(f"event {event!r} is not in gateway/server/log_events.py")
+            raise ValueError(f"event {event!r} is not in gateway/server/logging/log_events.py")
         if not fields.keys() <= known.fields:
             unknown = ", ".join(sorted(fields.keys() - known.fields))
             raise ValueError(f"event {event!r} has no field {unknown} in log_events.py")

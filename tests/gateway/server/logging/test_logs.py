@@ -7,7 +7,15 @@ import io
 import json
 import os
 
-from gateway.server.logs import LINES_MAX, PERIOD_S, TEXT_MAX, Reports, configure, escape, reset
+from gateway.server.logging.logs import (
+    LINES_MAX,
+    PERIOD_S,
+    TEXT_MAX,
+    Reports,
+    configure,
+    escape,
+    reset,
+)
 from tests.gateway.server.harness import HEARTBEAT, request, run, serving
 
 

@@ -1,6 +1,6 @@
 """Lists the events that the server logs: name, level, fields and meaning of each.
 
-``gateway.server.logs.Reports`` takes the level of an event from here. The tables of
+``gateway.server.logging.logs.Reports`` takes the level of an event from here. The tables of
 docs/operations.md are written from here by ``python -m tools.check generated --fix``. A name is a
 few lower case words; a field has the same name and unit in every event.
 """
@@ -17,7 +17,7 @@ REQUEST: Final = "api version correlation_id client_id"
 
 
 class LogEvent(NamedTuple):
-    """``level`` is a key of ``gateway.server.log_lines.LEVELS``; ``meaning`` is Markdown."""
+    """``level`` is a key of ``gateway.server.logging.log_lines.LEVELS``; ``meaning`` is Markdown."""
 
     name: str
     level: str

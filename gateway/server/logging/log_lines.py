@@ -1,6 +1,6 @@
 """Sets structlog up to write log events as lines: JSON, or text for a terminal.
 
-It does not choose, count or limit events: ``gateway.server.logs`` does.
+It does not choose, count or limit events: ``gateway.server.logging.logs`` does.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from gateway.server.log_lines import LEVELS, LogLines
+from gateway.server.logging.log_lines import LEVELS, LogLines
 
 
 class Terminal(io.StringIO):

@@ -1,0 +1,1 @@
+"""Writes the log of the server: events, lines, and limits on both."""
