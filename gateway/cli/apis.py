@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gateway.base.address import Address
-    from gateway.server.upstream import Upstream
+    from gateway.server.node_client.connection import Upstream
 
 _CLIENT_ID: Final = "kwire-apis"
 

@@ -40,7 +40,7 @@ def target_of(address: Address, security: ClientSecurity) -> Target:
     """Return the listener at ``address`` with the connections that ``security`` describes."""
     opened = open_plain(*address)
     if security.tls is not None:
-        from gateway.server.tls import client_context
+        from gateway.server.node_client.tls import client_context
 
         opened = functools.partial(_open_tls, opened, client_context(security.tls), address.host)
     ready = opened if security.sasl is None else _authenticating(opened, security.sasl)

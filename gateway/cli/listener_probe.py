@@ -14,7 +14,7 @@ import trio
 
 from gateway.base.error_text import escape
 from gateway.base.sizes import MIB
-from gateway.server.upstream_errors import (
+from gateway.server.node_client.errors import (
     AuthenticationFailed,
     BadAnswer,
     ConnectionClosed,
@@ -22,8 +22,8 @@ from gateway.server.upstream_errors import (
     UpstreamError,
     quoted,
 )
-from gateway.server.upstream_link import Link
-from gateway.server.upstream_versions import ask_versions
+from gateway.server.node_client.link import Link
+from gateway.server.node_client.versions import ask_versions
 from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
 from kwire.protocol import ErrorCode
 

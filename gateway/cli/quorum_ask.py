@@ -16,8 +16,8 @@ import trio
 from gateway.base.address import Address
 from gateway.cli.listener_probe import explained
 from gateway.ports.services import PARTITION
-from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import ConnectionClosed, TimedOut, UpstreamError
+from gateway.server.node_client.connection import Upstream
+from gateway.server.node_client.errors import ConnectionClosed, TimedOut, UpstreamError
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.messages.describe_quorum_request import PartitionData as Partition

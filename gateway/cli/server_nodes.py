@@ -1,6 +1,6 @@
 """Holds the connections of a command to the nodes of one cluster, and says why none can be had.
 
-The connections are those of the server itself (``gateway.server.upstream``): TCP, TLS, SASL and
+The connections are those of the server itself (``gateway.server.node_client.connection``): TCP, TLS, SASL and
 ApiVersions, with the cause of a failure and the next step in words.
 """
 
@@ -12,8 +12,8 @@ import click
 
 from gateway.cli.listener_probe import explained
 from gateway.cli.server_options import Server
-from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import ConnectionClosed, TimedOut, Unreachable, UpstreamError
+from gateway.server.node_client.connection import Upstream
+from gateway.server.node_client.errors import ConnectionClosed, TimedOut, Unreachable, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.base.address import Address

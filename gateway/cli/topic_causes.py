@@ -10,13 +10,13 @@ from gateway.base.address import Address
 from gateway.base.error_text import error_with_code, escape
 from gateway.cli.server_nodes import ServerError
 from gateway.ports.services import PARTITION
-from gateway.server.upstream_errors import UpstreamError
+from gateway.server.node_client.errors import UpstreamError
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.cli.server_options import Server
-    from gateway.server.upstream import Upstream
+    from gateway.server.node_client.connection import Upstream
 
 #: Errors that pass: during an election, or while a node starts or stops.
 TRANSIENT: Final = frozenset(

@@ -34,7 +34,7 @@ from kwire.records import decode_batches
 
 if TYPE_CHECKING:
     from gateway.cli.server_options import Server
-    from gateway.server.upstream import Upstream
+    from gateway.server.node_client.connection import Upstream
     from kwire.records import RecordBatch
 
 _T = TypeVar("_T")

@@ -32,15 +32,15 @@ from gateway.security.client_properties import (
     ClientSecurity,
     load_client_properties,
 )
-from gateway.server.connection_settings import ConnectionSettings
-from gateway.server.controller_check import check_addresses
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
+from gateway.server.node_client.controller_check import check_addresses
+from gateway.server.node_client.errors import NotAController, UpstreamError
+from gateway.server.node_client.settings import ConnectionSettings
 from gateway.server.quorum_questions import QuorumQuestions
 from gateway.server.raft_driver import RaftDriver
 from gateway.server.raft_status import quorum_status
 from gateway.server.stored import stored
-from gateway.server.upstream_errors import NotAController, UpstreamError
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings

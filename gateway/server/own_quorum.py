@@ -40,12 +40,12 @@ from gateway.quorum.requests import describe_quorum
 from gateway.quorum.settings import RaftSettings
 from gateway.security.authorizer import authorizer_of
 from gateway.security.delegation_tokens import token_secret
-from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.audit_log_writer import AuditLogWriter
 from gateway.server.controller.changes import Changes
 from gateway.server.keep_image import keep_image
 from gateway.server.keep_log import LogCleaner
+from gateway.server.node_client.settings import ConnectionSettings
 from gateway.server.observed_quorum import log_settings, snapshot_settings
 from gateway.server.own_security import check_security, data_dir, formats_itself, lockout_of
 from gateway.server.quorum_questions import QuorumQuestions

@@ -12,9 +12,9 @@ import trio
 
 from gateway.base.error_text import error_with_code
 from gateway.quorum.requests import DESCRIBE_QUORUM_VERSIONS, describe_quorum
-from gateway.server.connection_settings import ConnectionSettings
-from gateway.server.quorum_peer import Peer
-from gateway.server.upstream_errors import ConnectionClosed, UpstreamError
+from gateway.server.node_client.errors import ConnectionClosed, UpstreamError
+from gateway.server.node_client.peer import Peer
+from gateway.server.node_client.settings import ConnectionSettings
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.protocol import ErrorCode
 

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
     from gateway.ports.pending_response import PendingResponse
     from gateway.quorum.raft import Raft
-    from gateway.server.connection_settings import ConnectionSettings
     from gateway.server.logging.logs import Reports
+    from gateway.server.node_client.settings import ConnectionSettings
     from gateway.sources.quorum_log import QuorumLog
     from kwire.message import Message
 

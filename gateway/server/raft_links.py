@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from gateway.server.connection_settings import ConnectionSettings
-from gateway.server.quorum_peer import Peer
-from gateway.server.upstream_errors import ConnectionClosed, TimedOut
+from gateway.server.node_client.errors import ConnectionClosed, TimedOut
+from gateway.server.node_client.peer import Peer
+from gateway.server.node_client.settings import ConnectionSettings
 from kwire.registry import request_type
 
 if TYPE_CHECKING:

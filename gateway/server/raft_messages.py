@@ -13,10 +13,10 @@ from gateway.log.errors import LogError
 from gateway.ports.services import SourceStopped
 from gateway.quorum.effects import Reply, Send
 from gateway.quorum.events import Answered, Cancelled, Failed
-from gateway.server.quorum_peer import error_of, failure
+from gateway.server.node_client.errors import UpstreamError
+from gateway.server.node_client.peer import error_of, failure
 from gateway.server.raft_bytes import fill, refuse
 from gateway.server.raft_links import RaftLinks
-from gateway.server.upstream_errors import UpstreamError
 from kwire.messages.fetch_request import FetchRequest
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import trio
 
-    from gateway.server.connection_settings import ConnectionSettings
+    from gateway.server.node_client.settings import ConnectionSettings
     from gateway.server.raft_event_queue import EventQueue
     from gateway.server.raft_measures import DriverMeasures
     from gateway.sources.quorum_log import QuorumLog

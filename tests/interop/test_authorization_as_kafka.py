@@ -16,8 +16,8 @@ from gateway.base.address import parse_address
 from gateway.ports.answer_errors import errors_of
 from gateway.security.client_properties import ClientSecurity, load_client_properties
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
-from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import UnsupportedByPeer
+from gateway.server.node_client.connection import Upstream
+from gateway.server.node_client.errors import UnsupportedByPeer
 from tests.gateway.handlers.authorization import LOG, OTHER_TOPIC, TOPIC, Row
 from tests.gateway.handlers.test_authorization import LISTENERS, SecuredWorld, is_refused, rows
 from tests.gateway.handlers.world import build

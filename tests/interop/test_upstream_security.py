@@ -15,8 +15,8 @@ import trio
 
 from gateway.base.address import Address
 from gateway.security.client_properties import load_client_properties
-from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import (
+from gateway.server.node_client.connection import Upstream
+from gateway.server.node_client.errors import (
     AuthenticationFailed,
     ConnectionClosed,
     TlsFailed,

@@ -29,7 +29,7 @@ from gateway.security.scram_server import (
 )
 from gateway.security.secret import Secret
 from gateway.security.ssl_principal import ANONYMOUS, distinguished_name
-from gateway.server.tls import server_context
+from gateway.server.node_client.tls import server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

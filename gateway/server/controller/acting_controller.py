@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from gateway.controller.records import Operation
     from gateway.ports.pending_response import PendingResponse
     from gateway.ports.services import Authorizer, Requester
-    from gateway.server.connection_settings import ConnectionSettings
     from gateway.server.controller.changes import Changes
     from gateway.server.logging.logs import Reports
+    from gateway.server.node_client.settings import ConnectionSettings
     from gateway.server.raft_driver import RaftDriver
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.message import Message

@@ -13,15 +13,15 @@ import trio
 
 from gateway.handlers.apis.envelope import API_KEY as ENVELOPE
 from gateway.handlers.apis.envelope import FORWARDABLE
-from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.controller.envelopes import (
     ForwardingMeasures,
     ForwardingRefused,
     put_in,
     take_out,
 )
-from gateway.server.quorum_peer import Peer
-from gateway.server.upstream_errors import TimedOut, UpstreamError
+from gateway.server.node_client.errors import TimedOut, UpstreamError
+from gateway.server.node_client.peer import Peer
+from gateway.server.node_client.settings import ConnectionSettings
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from gateway.base.address import Address
     from gateway.ports.services import Requester
-    from gateway.server.upstream import Upstream
+    from gateway.server.node_client.connection import Upstream
     from kwire.message import Message
 
 #: Timeout of a request, s: as long as an admin client waits (``default.api.timeout.ms``).

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from gateway.security.principal import Principal, encode_principal
+from gateway.server.node_client.errors import BadAnswer
 from gateway.server.scheduling.duration_stats import DurationStats
-from gateway.server.upstream_errors import BadAnswer
 from kwire.errors import DecodeError
 from kwire.header import decode_response_header, encode_request_header
 from kwire.messages.envelope_request import EnvelopeRequest

@@ -21,7 +21,7 @@ from gateway.server.controller.controller_forwarder import (
 )
 from gateway.server.controller.envelopes import ForwardingRefused
 from gateway.server.controller.proposals import refuse
-from gateway.server.upstream_errors import UnsupportedByPeer, UpstreamError
+from gateway.server.node_client.errors import UnsupportedByPeer, UpstreamError
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:

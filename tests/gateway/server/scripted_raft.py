@@ -17,8 +17,8 @@ from gateway.ports.services import Read
 from gateway.quorum.effects import Append, DiskEffect, Effect, Reply, Send
 from gateway.quorum.events import Event, Requested
 from gateway.security.client_properties import ClientSecurity
-from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.logging.logs import Reports
+from gateway.server.node_client.settings import ConnectionSettings
 from gateway.server.raft_driver import RaftDriver
 from kwire.message import Message
 from kwire.messages.heartbeat_request import HeartbeatRequest

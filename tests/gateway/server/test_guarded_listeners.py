@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from gateway.security.secret import Secret
-from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import AuthenticationFailed
+from gateway.server.node_client.connection import Upstream
+from gateway.server.node_client.errors import AuthenticationFailed
 from kwire.frame import frame
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.metadata_request import MetadataRequest

@@ -13,8 +13,8 @@ import trio
 from gateway.base.address import Address
 from gateway.security.client_properties import ClientSecurity
 from gateway.server import quorum_questions
-from gateway.server.connection_settings import ConnectionSettings
 from gateway.server.logging.logs import Reports
+from gateway.server.node_client.settings import ConnectionSettings
 from gateway.server.quorum_questions import QuorumQuestions
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kwire.messages.describe_quorum_response import (

@@ -14,7 +14,7 @@ import trio
 
 from gateway.base.address import Address
 from gateway.security.client_properties import ClientSecurity
-from gateway.server.upstream import Upstream
+from gateway.server.node_client.connection import Upstream
 from kwire.frame import FrameSplitter, frame
 from kwire.header import decode_request_header, encode_response_header
 from kwire.message import Message

@@ -14,7 +14,7 @@ from gateway.server.controller.envelopes import (
     put_in,
     take_out,
 )
-from gateway.server.upstream_errors import BadAnswer
+from gateway.server.node_client.errors import BadAnswer
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse

@@ -22,7 +22,7 @@ IMPORTED_OTHERWISE = {
     "gateway/base/version.py": "before the server is ready",
     "gateway/security/client_properties.py": "before the server is ready",
     "gateway/security/key_stores.py": "before the server is ready: keys of a listener or client",
-    "gateway/server/tls.py": "before the server is ready: the keys of a listener or client",
+    "gateway/server/node_client/tls.py": "before the server is ready: the keys of a listener or client",
     "gateway/security/ssl_principal.py": "the keys of a TLS listener have imported cryptography",
     "gateway/handlers/table.py": "before the server is ready: the tables are complete",
     "kwire/metadata_log/read.py": "Python programs follow a server with it, the server does not",

@@ -16,9 +16,9 @@ import trio
 from gateway.security.client_properties import ClientSecurity
 from gateway.security.client_tls import TlsSettings
 from gateway.security.key_stores import key_pair
-from gateway.server import tls
-from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import ConnectionClosed, TimedOut, TlsFailed, UpstreamError
+from gateway.server.node_client import tls
+from gateway.server.node_client.connection import Upstream
+from gateway.server.node_client.errors import ConnectionClosed, TimedOut, TlsFailed, UpstreamError
 from tests.gateway.server.upstream_peer import Node, heartbeat, listening, polite, run
 from tools.kafka_security import Authority, Identity
 

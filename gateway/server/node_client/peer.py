@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.base.address import Address
 from gateway.quorum.effects import Failure, FailureKind
-from gateway.server.controller_check import require_controller
-from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import Refused
+from gateway.server.node_client.connection import Upstream
+from gateway.server.node_client.controller_check import require_controller
+from gateway.server.node_client.errors import Refused
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.server.connection_settings import ConnectionSettings
-    from gateway.server.upstream_errors import UpstreamError
+    from gateway.server.node_client.errors import UpstreamError
+    from gateway.server.node_client.settings import ConnectionSettings
     from kwire.message import Message
 
 _KINDS: Final = {

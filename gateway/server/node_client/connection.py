@@ -17,8 +17,7 @@ import trio
 from gateway.base.address import Address
 from gateway.base.error_text import escape
 from gateway.base.sizes import KIB, MIB
-from gateway.server.tls import secure
-from gateway.server.upstream_errors import (
+from gateway.server.node_client.errors import (
     ConnectionClosed,
     Refused,
     TimedOut,
@@ -26,9 +25,10 @@ from gateway.server.upstream_errors import (
     UnsupportedByPeer,
     short,
 )
-from gateway.server.upstream_link import Link
-from gateway.server.upstream_sasl import Authentication
-from gateway.server.upstream_versions import Offer, ask_versions
+from gateway.server.node_client.link import Link
+from gateway.server.node_client.sasl import Authentication
+from gateway.server.node_client.tls import secure
+from gateway.server.node_client.versions import Offer, ask_versions
 from kwire.registry import request_type
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ import trio
 
 from gateway.base.error_text import error_with_code
 from gateway.security.sasl_client import SaslError, sasl_client
-from gateway.server.upstream_errors import AuthenticationFailed, UnsupportedByPeer, quoted
-from gateway.server.upstream_versions import ask_versions
+from gateway.server.node_client.errors import AuthenticationFailed, UnsupportedByPeer, quoted
+from gateway.server.node_client.versions import ask_versions
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.messages.sasl_handshake_request import SaslHandshakeRequest
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.security.sasl_client import SaslSettings
-    from gateway.server.upstream_link import Link
+    from gateway.server.node_client.link import Link
 
 _HANDSHAKE: Final = ApiKey.SASL_HANDSHAKE
 _AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.base.error_text import error_with_code
 from gateway.base.version import installed_version
-from gateway.server.upstream_errors import BadAnswer
+from gateway.server.node_client.errors import BadAnswer
 from kwire.header import API_VERSIONS
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.server.upstream_link import Link
+    from gateway.server.node_client.link import Link
 
 #: Newest version that is sent: from 5 on a request names the cluster it is for (KIP-1242).
 _NEWEST: Final = 4

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from gateway.security.client_tls import ENDPOINT_IDENTIFICATION
-from gateway.server.upstream_errors import TlsFailed, short
+from gateway.server.node_client.errors import TlsFailed, short
 
 if TYPE_CHECKING:
     from gateway.security.client_tls import TlsSettings

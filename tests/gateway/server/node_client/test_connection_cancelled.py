@@ -12,9 +12,9 @@ import trio
 import trio.testing
 
 from gateway.security.client_properties import ClientSecurity
-from tests.gateway.server.test_upstream_sasl import ScramNode, guarded, security
-from tests.gateway.server.test_upstream_tls import security as tls_security
-from tests.gateway.server.test_upstream_tls import server
+from tests.gateway.server.node_client.test_connection_tls import security as tls_security
+from tests.gateway.server.node_client.test_connection_tls import server
+from tests.gateway.server.node_client.test_sasl import ScramNode, guarded, security
 from tests.gateway.server.upstream_peer import Peer, Script, heartbeat, listening, polite, run
 from tests.waiting import PATIENCE_S
 

@@ -10,9 +10,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.server.upstream_errors import BadAnswer, ConnectionClosed, UpstreamError
-from gateway.server.upstream_link import Link
-from gateway.server.upstream_versions import ask_versions
+from gateway.server.node_client.errors import BadAnswer, ConnectionClosed, UpstreamError
+from gateway.server.node_client.link import Link
+from gateway.server.node_client.versions import ask_versions
 from kwire.header import encode_response_header
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from tests.gateway.server.upstream_peer import (

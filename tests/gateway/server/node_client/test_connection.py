@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from gateway.base.address import Address
-from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import (
+from gateway.server.node_client.connection import Upstream
+from gateway.server.node_client.errors import (
     BadAnswer,
     ConnectionClosed,
     TimedOut,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.base.sizes import KIB
-from gateway.server.tls import tls_failure
-from gateway.server.upstream_errors import BadAnswer, ConnectionClosed, TlsFailed, short
+from gateway.server.node_client.errors import BadAnswer, ConnectionClosed, TlsFailed, short
+from gateway.server.node_client.tls import tls_failure
 from kwire.errors import DecodeError
 from kwire.frame import FrameSplitter, frame
 from kwire.header import decode_response_header, encode_request_header

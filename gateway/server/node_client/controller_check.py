@@ -16,12 +16,12 @@ import trio
 from gateway.base.address import Address
 from gateway.quorum.requests import DESCRIBE_QUORUM_VERSIONS, describe_quorum
 from gateway.server.logging.logs import escape
-from gateway.server.upstream import Upstream
-from gateway.server.upstream_errors import NotAController, UpstreamError
+from gateway.server.node_client.connection import Upstream
+from gateway.server.node_client.errors import NotAController, UpstreamError
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
-    from gateway.server.connection_settings import ConnectionSettings
+    from gateway.server.node_client.settings import ConnectionSettings
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
 

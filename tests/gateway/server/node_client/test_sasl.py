@@ -18,7 +18,7 @@ import trio.testing
 from gateway.security.client_properties import ClientSecurity
 from gateway.security.sasl_client import SaslSettings
 from gateway.security.secret import Secret
-from gateway.server.upstream_errors import (
+from gateway.server.node_client.errors import (
     AuthenticationFailed,
     BadAnswer,
     TimedOut,
