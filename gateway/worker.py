@@ -24,11 +24,11 @@ from gateway.ports.services import Authorizer, Endpoint, Partition
 from gateway.server.clients.bound_listener import BoundListener
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
+from gateway.server.clients.server import run_server
+from gateway.server.clients.server_context import ServerContext
 from gateway.server.logging.logs import Reports, configure
 from gateway.server.scheduling.collector import settle_collector
 from gateway.server.scheduling.import_warmup import import_first_use_modules
-from gateway.server.server import run_server
-from gateway.server.server_context import ServerContext
 from gateway.server.views.view_partition import ViewTopics, view_topics_of
 from gateway.server.workers.followed_node import FollowedAudit, FollowedNode, FollowedQuorum
 from gateway.server.workers.link import Link

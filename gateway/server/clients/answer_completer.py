@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.streamed import Streamed, stream_long
 from gateway.ports.work import WorkType
-from gateway.server.response_scheduler import EncodedResponse, Waiter
+from gateway.server.clients.response_scheduler import EncodedResponse, Waiter
 from gateway.server.scheduling.work_scheduler import Job
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
     from gateway.ports.work import Answer
     from gateway.server.clients.dispatch import InFlightRequest
-    from gateway.server.server_context import ServerContext
+    from gateway.server.clients.server_context import ServerContext
     from kwire.message import Message
 
 #: Forms of an answer that take more than one step.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gateway.handlers.context import Peer
     from gateway.security.sasl_session import SaslSession
     from gateway.server.clients.dispatch import InFlightRequest, Refusal
-    from gateway.server.server_context import ServerContext
+    from gateway.server.clients.server_context import ServerContext
 
 #: Most requests of a client that is not proven: the longest exchange of SCRAM takes four.
 UNPROVEN_REQUESTS_MAX: Final = 20

@@ -37,8 +37,8 @@ from kwire.frame import FrameSplitter
 if TYPE_CHECKING:
     from gateway.handlers.context import Peer
     from gateway.server.clients.listener_auth import ListenerAuth
-    from gateway.server.response_scheduler import EncodedResponse
-    from gateway.server.server_context import ServerContext
+    from gateway.server.clients.response_scheduler import EncodedResponse
+    from gateway.server.clients.server_context import ServerContext
     from kwire.message import Message
 
 #: Bytes of one call of recv; a frame that is known to be larger is read in larger pieces.

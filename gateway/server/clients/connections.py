@@ -19,13 +19,13 @@ from gateway.config.config import SourceKind
 from gateway.handlers.context import Peer
 from gateway.security.ssl_principal import ANONYMOUS
 from gateway.server.clients.connection import Connection
-from gateway.server.connection_quotas import ConnectionQuotas
+from gateway.server.clients.connection_quotas import ConnectionQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.config.config import Config
-    from gateway.server.server_context import ServerContext
+    from gateway.server.clients.server_context import ServerContext
 
 #: An address of a peer on the same host, as Linux writes it.
 _LOCAL: Final = re.compile(r"(::ffff:)?127\.|::1$")

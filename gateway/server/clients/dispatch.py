@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gateway.handlers.worker_table import Node
     from gateway.ports.work import Answer, Work
     from gateway.security.sasl_session import SaslSession
-    from gateway.server.response_scheduler import EncodedResponse
+    from gateway.server.clients.response_scheduler import EncodedResponse
     from kwire.message import Message
 
 _SASL_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE

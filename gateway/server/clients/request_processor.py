@@ -16,7 +16,7 @@ from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.answer_completer import LATER, AnswerCompleter, streamed_if_long
 from gateway.server.clients.connection_state import Event, State
 from gateway.server.clients.dispatch import encode_answer
-from gateway.server.response_scheduler import EncodedResponse
+from gateway.server.clients.response_scheduler import EncodedResponse
 from gateway.server.scheduling.loop_watchdog import NOTED_S
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from gateway.server.clients.connection_state import ConnectionState
     from gateway.server.clients.dispatch import InFlightRequest
     from gateway.server.clients.output import Output
+    from gateway.server.clients.server_context import ServerContext
     from gateway.server.scheduling.counts import ApiCounts
-    from gateway.server.server_context import ServerContext
     from kwire.frame import FrameSplitter
     from kwire.message import Message
 

@@ -20,10 +20,10 @@ from gateway.server.workers.worker_counts import WorkerCounts, of_clients
 
 if TYPE_CHECKING:
     from gateway.ports.services import Partition
+    from gateway.server.clients.server_context import ServerContext
     from gateway.server.controller.controller_metrics import ControllerFacts
     from gateway.server.controller.envelopes import ForwardingMeasures
     from gateway.server.management.quorum_status import QuorumStatus
-    from gateway.server.server_context import ServerContext
     from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
 
 

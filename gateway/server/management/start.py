@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from gateway.config.config import Config
     from gateway.server.clients.bound_listener import BoundListener
+    from gateway.server.clients.server_context import ServerContext
     from gateway.server.groups.group_driver import GroupDriver
     from gateway.server.running_server import RunningServer
-    from gateway.server.server_context import ServerContext
 
 
 def check_management(config: Config) -> None:

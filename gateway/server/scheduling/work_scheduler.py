@@ -3,7 +3,7 @@ slice of the next work.
 
 One task runs the slices of all connections, and threads run the functions that work asks for. It
 does not know what is done: work is a generator, of a handler (``gateway.ports.work``) or of a
-response that is being encoded (``gateway.server.response_scheduler``).
+response that is being encoded (``gateway.server.clients.response_scheduler``).
 """
 
 from __future__ import annotations

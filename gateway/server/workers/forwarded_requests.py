@@ -17,11 +17,11 @@ import trio
 from gateway.ports.answer_errors import count_errors
 from gateway.server.clients.answer_completer import AnswerCompleter
 from gateway.server.clients.output import SharedBytes
-from gateway.server.response_scheduler import EncodedResponse
+from gateway.server.clients.response_scheduler import EncodedResponse
 from gateway.server.workers.messages import Request, Response
 
 if TYPE_CHECKING:
-    from gateway.server.server_context import ServerContext
+    from gateway.server.clients.server_context import ServerContext
     from kwire.message import Message
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.handlers.apis.controller_requests import HANDLERS
 from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.output import SharedBytes
-from gateway.server.response_scheduler import EncodedResponse
+from gateway.server.clients.response_scheduler import EncodedResponse
 from gateway.server.workers.messages import Cancel, CatchUp, Request, Response, Told
 from kwire.header import peek
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.handlers.gateway_port import Gateway
     from gateway.ports.services import Partition
     from gateway.server.clients.bound_listener import BoundListener
-    from gateway.server.server_context import ServerContext
+    from gateway.server.clients.server_context import ServerContext
     from gateway.server.workers.worker_processes import WorkerProcesses
 
 

@@ -18,7 +18,7 @@ from gateway.server.scheduling.loop_watchdog import Measures
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gateway.server.server_context import ServerContext
+    from gateway.server.clients.server_context import ServerContext
 
 _STATM: Final = "/proc/self/statm"
 

@@ -44,7 +44,7 @@ from gateway.server.workers.worker_counts import WorkerCounts, counts_of, total
 if TYPE_CHECKING:
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.clients.connections import Connections
-    from gateway.server.server_context import ServerContext
+    from gateway.server.clients.server_context import ServerContext
 
 #: The module that a worker runs.
 _MODULE: Final = "gateway.cli.worker"

@@ -19,9 +19,9 @@ from gateway.server.clients.bound_listener import bind_listeners
 from gateway.server.clients.connections import Connections
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
+from gateway.server.clients.server import run_server
+from gateway.server.clients.server_context import ServerContext
 from gateway.server.logging.logs import Reports
-from gateway.server.server import run_server
-from gateway.server.server_context import ServerContext
 from kwire.frame import frame
 from kwire.header import decode_response_header, encode_request_header
 from kwire.messages.heartbeat_request import HeartbeatRequest

@@ -14,8 +14,8 @@ from gateway.ports.streamed import Streamed
 from gateway.server.clients.answer_completer import AnswerCompleter
 from gateway.server.clients.dispatch import InFlightRequest
 from gateway.server.clients.purgatory import Purgatory
+from gateway.server.clients.server_context import ServerContext
 from gateway.server.logging.logs import Reports
-from gateway.server.server_context import ServerContext
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kwire.protocol import ApiKey
 from tests.gateway.server.harness import run

@@ -14,8 +14,8 @@ from gateway.handlers.gateway_port import Gateway
 from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
+from gateway.server.clients.server_context import ServerContext
 from gateway.server.logging.logs import Reports
-from gateway.server.server_context import ServerContext
 from gateway.server.workers.forwarded_requests import ForwardedRequests
 from gateway.server.workers.messages import Request, Response
 from kwire.header import encode_request_header

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gateway.server.response_scheduler import ResponseScheduler
+from gateway.server.clients.response_scheduler import ResponseScheduler
 from gateway.server.scheduling.counts import Counts
 from gateway.server.scheduling.loop_pass_budget import Turns
 from gateway.server.scheduling.loop_watchdog import LoopWatchdog

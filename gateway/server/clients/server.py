@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from gateway.server.clients.bound_listener import BoundListener
-    from gateway.server.server_context import ServerContext
+    from gateway.server.clients.server_context import ServerContext
 
 
 async def run_server(

@@ -29,7 +29,9 @@ LIST_GROUPS = 16
 def time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the elements of the responses take time of the encoder."""
     Many.spend = SpentTime(
-        monkeypatch, "gateway.server.response_scheduler", "gateway.server.scheduling.work_scheduler"
+        monkeypatch,
+        "gateway.server.clients.response_scheduler",
+        "gateway.server.scheduling.work_scheduler",
     ).spend
 
 

@@ -17,7 +17,7 @@ from gateway.config.loading import load_config
 from gateway.handlers.context import Peer
 from gateway.handlers.table import handlers
 from gateway.server.clients.client_identity import UNPROVEN_REQUESTS_MAX
-from gateway.server.connection_quotas import ConnectionQuotas
+from gateway.server.clients.connection_quotas import ConnectionQuotas
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from tests.gateway.server.harness import ECHO, request, run, serving
 from tests.waiting import until_async
