@@ -29,7 +29,7 @@ from gateway.quorum.settings import RaftSettings
 from gateway.quorum.voter_set import VoterSet
 from gateway.rescue.copies import Copy
 from gateway.rescue.read_copy import partition_directory, read_copy
-from gateway.server.stored import stored
+from gateway.server.quorum.initial_state import stored
 from gateway.sources.quorum_log import QuorumLog
 from kwire.cluster.difference import Change, difference
 from kwire.metadata_log.at import At

@@ -1,6 +1,6 @@
 """Chooses and deletes old snapshots and segments, by the rules of ``KafkaMetadataLog.maybeClean``.
 
-It never deletes the newest snapshot. When to clean is decided in ``gateway.server.keep_log``.
+It never deletes the newest snapshot. When to clean is decided in ``gateway.server.quorum.log_cleaner``.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def fetch_snapshot(
         )
     if read is not None:
         # ``size`` and the bytes come from the driver, which reads the file
-        # (``gateway.server.raft_bytes``).
+        # (``gateway.server.quorum.raft_bytes``).
         partition.position = read.position
     topic = fetch_snapshot_response.TopicSnapshot(name=topic_name, partitions=[partition])
     answer = FetchSnapshotResponse(topics=[topic])

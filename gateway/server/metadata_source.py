@@ -19,7 +19,7 @@ import trio
 from gateway.config.config import ConfigError, SourceKind
 from gateway.security.authorizer import AllowAll
 from gateway.server.follow import follow
-from gateway.server.keep_image import keep_image
+from gateway.server.quorum.image_updater import keep_image
 from gateway.sources import LogDirectory, SourceError, open_log
 from gateway.sources.log_image import ServedFiles
 from gateway.sources.metadata_loader import MetadataLoader
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gateway.server.logging.logs import Reports
     from gateway.server.observed_quorum import ObservedQuorum
     from gateway.server.own_quorum import OwnQuorum
-    from gateway.server.raft_driver import RaftDriver
+    from gateway.server.quorum.raft_driver import RaftDriver
     from gateway.sources.log_partition import LogPartition
 
 #: The log of ``source=sample``: see the README beside it.

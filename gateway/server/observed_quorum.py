@@ -32,15 +32,15 @@ from gateway.security.client_properties import (
     ClientSecurity,
     load_client_properties,
 )
-from gateway.server.keep_image import keep_image
-from gateway.server.keep_log import LogCleaner
 from gateway.server.node_client.controller_check import check_addresses
 from gateway.server.node_client.errors import NotAController, UpstreamError
 from gateway.server.node_client.settings import ConnectionSettings
-from gateway.server.quorum_questions import QuorumQuestions
-from gateway.server.raft_driver import RaftDriver
-from gateway.server.raft_status import quorum_status
-from gateway.server.stored import stored
+from gateway.server.quorum.describe_quorum_client import QuorumQuestions
+from gateway.server.quorum.image_updater import keep_image
+from gateway.server.quorum.initial_state import stored
+from gateway.server.quorum.log_cleaner import LogCleaner
+from gateway.server.quorum.raft_driver import RaftDriver
+from gateway.server.quorum.raft_status import quorum_status
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from gateway.ports.services import Endpoint
     from gateway.server.logging.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
-    from gateway.server.management.quorum_status import QuorumStatus
+    from gateway.server.quorum.quorum_status import QuorumStatus
     from kwire.cluster.image import Image
     from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 

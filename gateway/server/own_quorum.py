@@ -43,16 +43,16 @@ from gateway.security.delegation_tokens import token_secret
 from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.audit_log_writer import AuditLogWriter
 from gateway.server.controller.changes import Changes
-from gateway.server.keep_image import keep_image
-from gateway.server.keep_log import LogCleaner
 from gateway.server.node_client.settings import ConnectionSettings
 from gateway.server.observed_quorum import log_settings, snapshot_settings
 from gateway.server.own_security import check_security, data_dir, formats_itself, lockout_of
-from gateway.server.quorum_questions import QuorumQuestions
-from gateway.server.raft_driver import RaftDriver
-from gateway.server.raft_status import quorum_status
-from gateway.server.registering import keep_registered, registration
-from gateway.server.stored import stored
+from gateway.server.quorum.describe_quorum_client import QuorumQuestions
+from gateway.server.quorum.image_updater import keep_image
+from gateway.server.quorum.initial_state import stored
+from gateway.server.quorum.log_cleaner import LogCleaner
+from gateway.server.quorum.raft_driver import RaftDriver
+from gateway.server.quorum.raft_status import quorum_status
+from gateway.server.quorum.registration import keep_registered, registration
 from gateway.sources.audit_partition import AuditPartition
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from gateway.ports.services import Endpoint
     from gateway.server.logging.logs import Reports
     from gateway.server.management.facts import OwnSnapshot
-    from gateway.server.management.quorum_status import QuorumStatus
+    from gateway.server.quorum.quorum_status import QuorumStatus
     from kwire.cluster import Delta, Image
     from kwire.message import Message
 

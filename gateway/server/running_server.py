@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gateway.server.metadata_source import MetadataSource
     from gateway.server.observed_quorum import ObservedQuorum
     from gateway.server.own_quorum import OwnQuorum
-    from gateway.server.raft_driver import RaftDriver
+    from gateway.server.quorum.raft_driver import RaftDriver
     from gateway.server.views.view_partition import ViewTopics
     from gateway.server.workers.worker_processes import WorkerProcesses
     from gateway.sources.log_partition import LogPartition

@@ -1,7 +1,7 @@
 """Simulates a process around one ``Raft``: performs its effects in order, holds back the messages
 that wait for the disk, and ends where the schedule kills it.
 
-It does in simulated time what ``gateway/server/raft_driver.py`` does with threads and sockets. The
+It does in simulated time what ``gateway/server/quorum/raft_driver.py`` does with threads and sockets. The
 world delivers the events.
 """
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gateway.server.controller.changes import Changes
     from gateway.server.logging.logs import Reports
     from gateway.server.node_client.settings import ConnectionSettings
-    from gateway.server.raft_driver import RaftDriver
+    from gateway.server.quorum.raft_driver import RaftDriver
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.message import Message
 
@@ -51,7 +51,7 @@ _CHECK_S: Final = 0.1
 
 
 class ActingController:
-    """``gateway.ports.services.Controllers`` for handlers, ``gateway.server.leadership.Leadership`` for the
+    """``gateway.ports.services.Controllers`` for handlers, ``gateway.server.quorum.leadership.Leadership`` for the
     driver of the quorum's node. :meth:`run` is a task.
     """
 

@@ -15,7 +15,7 @@ from gateway.server.controller.proposals import QueuedRequest, refuse
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.server.raft_driver import RaftDriver
+    from gateway.server.quorum.raft_driver import RaftDriver
     from gateway.sources.metadata_loader import MetadataLoader
 
 

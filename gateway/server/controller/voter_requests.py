@@ -17,7 +17,7 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from gateway.ports.services import Authorizer
     from gateway.server.controller.proposals import QueuedRequest
-    from gateway.server.raft_driver import RaftDriver
+    from gateway.server.quorum.raft_driver import RaftDriver
 
 
 def change_voters(queued: QueuedRequest, driver: RaftDriver, authorizer: Authorizer) -> bool:

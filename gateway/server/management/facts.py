@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gateway.server.clients.server_context import ServerContext
     from gateway.server.controller.controller_metrics import ControllerFacts
     from gateway.server.controller.envelopes import ForwardingMeasures
-    from gateway.server.management.quorum_status import QuorumStatus
+    from gateway.server.quorum.quorum_status import QuorumStatus
     from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
 
 

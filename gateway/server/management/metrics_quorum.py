@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.server.management.metric import Metric, Sample, counter, gauge
-from gateway.server.management.quorum_status import ROLES
+from gateway.server.quorum.quorum_status import ROLES
 
 if TYPE_CHECKING:
     from gateway.quorum.measures import Latency, Measures
     from gateway.server.management.facts import Facts
-    from gateway.server.management.quorum_status import QuorumStatus
+    from gateway.server.quorum.quorum_status import QuorumStatus
 
 _RAFT: Final = "kafka_server_raft_metrics_"
 _LOADER: Final = "kafka_server_metadataloader_"

@@ -12,7 +12,7 @@ from kwire.protocol import CLUSTER_METADATA_TOPIC, error_name
 
 if TYPE_CHECKING:
     from gateway.server.management.facts import Facts
-    from gateway.server.management.quorum_status import QuorumStatus
+    from gateway.server.quorum.quorum_status import QuorumStatus
     from gateway.server.scheduling.counts import ApiCounts
     from gateway.server.workers.worker_processes import WorkerProcess
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import trio
 
 from gateway.security.authorizer import AllowAll, authorizer_of
-from gateway.server.keep_image import keep_image
 from gateway.server.metadata_source import metadata_source
+from gateway.server.quorum.image_updater import keep_image
 from gateway.sources.followed_log import FollowedLog
 from gateway.sources.metadata_loader import MetadataLoader
 from kwire.cluster.image import Image

@@ -19,7 +19,7 @@ from gateway.quorum.events import Event, Requested
 from gateway.security.client_properties import ClientSecurity
 from gateway.server.logging.logs import Reports
 from gateway.server.node_client.settings import ConnectionSettings
-from gateway.server.raft_driver import RaftDriver
+from gateway.server.quorum.raft_driver import RaftDriver
 from kwire.message import Message
 from kwire.messages.heartbeat_request import HeartbeatRequest
 from kwire.messages.vote_request import VoteRequest

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from gateway.ports.services import State
-from gateway.server import observer_watch
+from gateway.server.quorum import observer_watch
 from tests.gateway.quorum.observer.model import CLUSTER_ID
 from tests.gateway.server.harness import run
 from tests.gateway.server.loopback_quorum import (

@@ -12,7 +12,7 @@ from gateway.server.clients.purgatory import Purgatory
 from gateway.server.clients.server_context import ServerContext
 from gateway.server.logging.logs import Reports
 from gateway.server.management.facts import Facts
-from gateway.server.management.quorum_status import QuorumStatus
+from gateway.server.quorum.quorum_status import QuorumStatus
 
 #: The loop's clock and the time of day in these tests, s.
 NOW, WALL = 1000.0, 1_700_000_000.0

@@ -16,7 +16,7 @@ from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMeasures
 from gateway.server.management.facts import Facts, OwnSnapshot
 from gateway.server.management.metrics import Metrics
-from gateway.server.management.quorum_status import SnapshotProgress
+from gateway.server.quorum.quorum_status import SnapshotProgress
 from gateway.server.scheduling.counts import ViewCounts
 from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
 from gateway.sources.cluster_counts import ClusterCounter

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.ports.services import State
 from gateway.server.management.facts import Facts
-from gateway.server.management.quorum_status import QuorumStatus, SnapshotProgress
+from gateway.server.quorum.quorum_status import QuorumStatus, SnapshotProgress
 from tests.gateway.server.watched import NOW, WALL, FakePartition, facts, quorum_status
 
 

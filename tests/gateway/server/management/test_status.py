@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from gateway.server.management.quorum_status import SnapshotProgress
 from gateway.server.management.status import status
+from gateway.server.quorum.quorum_status import SnapshotProgress
 from tests.gateway.server.watched import FakePartition, empty_context, facts, quorum_status
 
 

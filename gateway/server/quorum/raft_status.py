@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from gateway.server.management.quorum_status import QuorumStatus
+from gateway.server.quorum.quorum_status import QuorumStatus
 
 if TYPE_CHECKING:
     from gateway.base.address import Address
     from gateway.quorum.raft import Raft
-    from gateway.server.raft_driver import RaftDriver
+    from gateway.server.quorum.raft_driver import RaftDriver
     from gateway.sources.quorum_log import QuorumLog
 
 

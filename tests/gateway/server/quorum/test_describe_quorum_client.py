@@ -12,10 +12,10 @@ import trio
 
 from gateway.base.address import Address
 from gateway.security.client_properties import ClientSecurity
-from gateway.server import quorum_questions
 from gateway.server.logging.logs import Reports
 from gateway.server.node_client.settings import ConnectionSettings
-from gateway.server.quorum_questions import QuorumQuestions
+from gateway.server.quorum import describe_quorum_client as quorum_questions
+from gateway.server.quorum.describe_quorum_client import QuorumQuestions
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kwire.messages.describe_quorum_response import (
     DescribeQuorumResponse,

@@ -45,14 +45,14 @@ from gateway.quorum.events import (
     Resign,
     ShutDown,
 )
-from gateway.server.leadership import Leadership, notify
-from gateway.server.log_failures import may_pass, stopped_by
 from gateway.server.logging.logs import ERROR_MAX, escape
-from gateway.server.observer_watch import check_leader
-from gateway.server.raft_event_queue import EventQueue
-from gateway.server.raft_measures import DriverMeasures
-from gateway.server.raft_messages import RaftMessages
-from gateway.server.raft_write_queue import WriteQueue
+from gateway.server.quorum.leadership import Leadership, notify
+from gateway.server.quorum.log_failures import may_pass, stopped_by
+from gateway.server.quorum.observer_watch import check_leader
+from gateway.server.quorum.raft_driver_metrics import DriverMeasures
+from gateway.server.quorum.raft_event_queue import EventQueue
+from gateway.server.quorum.raft_messages import RaftMessages
+from gateway.server.quorum.raft_write_queue import WriteQueue
 from gateway.sources.quorum_log import BatchesRefused
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 

@@ -31,7 +31,7 @@ from gateway.quorum.events import (
     ShutDown,
     Tick,
 )
-from gateway.server import raft_driver
+from gateway.server.quorum import raft_driver
 from tests.gateway.server.harness import run
 from tests.gateway.server.scripted_raft import SNAPSHOT, Driven, append, driving, heartbeat, settled
 from tests.gateway.server.upstream_peer import listening, polite

@@ -17,7 +17,7 @@ from gateway.quorum.effects import (
     InstallSnapshot,
     SnapshotChunk,
 )
-from gateway.server.management.quorum_status import SnapshotProgress
+from gateway.server.quorum.quorum_status import SnapshotProgress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,8 @@ from gateway.quorum.effects import Reply, Send
 from gateway.quorum.events import Answered, Cancelled, Failed
 from gateway.server.node_client.errors import UpstreamError
 from gateway.server.node_client.peer import error_of, failure
-from gateway.server.raft_bytes import fill, refuse
-from gateway.server.raft_links import RaftLinks
+from gateway.server.quorum.raft_bytes import fill, refuse
+from gateway.server.quorum.raft_links import RaftLinks
 from kwire.messages.fetch_request import FetchRequest
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import trio
 
     from gateway.server.node_client.settings import ConnectionSettings
-    from gateway.server.raft_event_queue import EventQueue
-    from gateway.server.raft_measures import DriverMeasures
+    from gateway.server.quorum.raft_driver_metrics import DriverMeasures
+    from gateway.server.quorum.raft_event_queue import EventQueue
     from gateway.sources.quorum_log import QuorumLog
     from kwire.message import Message
 

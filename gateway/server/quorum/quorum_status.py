@@ -1,6 +1,6 @@
 """Defines the status of a quorum's node at one moment, as metrics and ``/status`` show it.
 
-``gateway.server.raft_status`` makes it. Times are seconds on the clock of the event loop; counts
+``gateway.server.quorum.raft_status`` makes it. Times are seconds on the clock of the event loop; counts
 begin with the process.
 """
 

@@ -15,8 +15,8 @@ import trio
 from gateway.base.wall_clock import wall_ms
 from gateway.log.errors import LogError
 from gateway.ports.services import SourceStopped
-from gateway.server.log_failures import may_pass, stopped_by
 from gateway.server.management.facts import OwnSnapshot
+from gateway.server.quorum.log_failures import may_pass, stopped_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import trio
 
 if TYPE_CHECKING:
     from gateway.quorum.raft import Raft
-    from gateway.server.raft_measures import DriverMeasures
+    from gateway.server.quorum.raft_driver_metrics import DriverMeasures
     from gateway.sources.quorum_log import QuorumLog
 
 #: An observer whose leader has not answered for this time has lost its quorum, s. An election takes

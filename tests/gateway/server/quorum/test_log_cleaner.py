@@ -16,9 +16,9 @@ import trio.testing
 from gateway.log.errors import BelowHighWatermark, DiskFailed, LogFailed, SyncFailed
 from gateway.log.problem import Problem
 from gateway.ports.services import SourceStopped
-from gateway.server.keep_image import keep_image
-from gateway.server.keep_log import LogCleaner
 from gateway.server.logging.logs import Reports
+from gateway.server.quorum.image_updater import keep_image
+from gateway.server.quorum.log_cleaner import LogCleaner
 from gateway.sources.snapshot_generator import Written
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.waiting import until_async

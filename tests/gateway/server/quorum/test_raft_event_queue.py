@@ -8,7 +8,7 @@ import pytest
 
 from gateway.base.slices import SLICE_S
 from gateway.quorum.events import Tick
-from gateway.server.raft_event_queue import EventQueue
+from gateway.server.quorum.raft_event_queue import EventQueue
 
 
 def test_long_events_are_taken_for_the_time_of_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""Runs a node of a KRaft quorum: the core's effects, its files, its peers, its image."""
