@@ -29,6 +29,7 @@ from gateway.server.clients.server_context import ServerContext
 from gateway.server.logging.logs import Reports, configure
 from gateway.server.scheduling.collector import settle_collector
 from gateway.server.scheduling.import_warmup import import_first_use_modules
+from gateway.server.sources.served_partitions import served_partitions
 from gateway.server.views.view_partition import ViewTopics, view_topics_of
 from gateway.server.workers.followed_node import FollowedAudit, FollowedNode, FollowedQuorum
 from gateway.server.workers.link import Link
@@ -47,12 +48,11 @@ from gateway.server.workers.messages import (
 from gateway.server.workers.node_link import NodeLink
 from gateway.server.workers.of_node import limits_of_worker
 from gateway.server.workers.worker_counts import counts_of
-from gateway.sources.served_partitions import served_partitions
 
 if TYPE_CHECKING:
     from gateway.groups.events import Event, Result
     from gateway.ports.services import Completable
-    from gateway.sources.served_partitions import ServedPartitions
+    from gateway.server.sources.served_partitions import ServedPartitions
 
 
 @dataclass(frozen=True, slots=True)

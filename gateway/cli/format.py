@@ -198,7 +198,7 @@ def _config(file: Path | None, given: dict[str, Any]) -> Config:
 def _data_dir(config: Config) -> Path:
     if config.data_dir is not None:
         return config.data_dir
-    from gateway.server.own_security import data_dir
+    from gateway.server.sources.local_security import data_dir
 
     return data_dir(config)
 

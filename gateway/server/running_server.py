@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from gateway.handlers.topic_index import TopicIndex
-from gateway.sources.served_partitions import served_partitions
+from gateway.server.sources.served_partitions import served_partitions
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from gateway.server.controller.acting_controller import ActingController
     from gateway.server.controller.audit_log_writer import AuditLogWriter
     from gateway.server.logging.logs import Reports
-    from gateway.server.metadata_source import MetadataSource
-    from gateway.server.observed_quorum import ObservedQuorum
-    from gateway.server.own_quorum import OwnQuorum
     from gateway.server.quorum.raft_driver import RaftDriver
+    from gateway.server.sources.controller_node import OwnQuorum
+    from gateway.server.sources.metadata_source import MetadataSource
+    from gateway.server.sources.observer_node import ObservedQuorum
+    from gateway.server.sources.served_partitions import ServedPartitions
     from gateway.server.views.view_partition import ViewTopics
     from gateway.server.workers.worker_processes import WorkerProcesses
     from gateway.sources.log_partition import LogPartition
-    from gateway.sources.served_partitions import ServedPartitions
 
 
 @dataclass(frozen=True, slots=True)

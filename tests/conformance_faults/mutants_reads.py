@@ -18,7 +18,7 @@ from gateway.handlers.apis import (
 )
 from gateway.ports.services import OffsetAt
 from gateway.server.clients import dispatch
-from gateway.sources import served_partitions
+from gateway.server.sources import served_partitions
 from gateway.sources.log_partition import LogPartition
 from kwire.messages.fetch_response import AbortedTransaction, LeaderIdAndEpoch
 from kwire.protocol import ErrorCode

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import trio
 
 from gateway.security.authorizer import AllowAll, authorizer_of
-from gateway.server.metadata_source import metadata_source
 from gateway.server.quorum.image_updater import keep_image
+from gateway.server.sources.metadata_source import metadata_source
 from gateway.sources.followed_log import FollowedLog
 from gateway.sources.metadata_loader import MetadataLoader
 from kwire.cluster.image import Image
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from gateway.ports.services import Authorizer
     from gateway.server.logging.logs import Reports
-    from gateway.server.metadata_source import MetadataSource
+    from gateway.server.sources.metadata_source import MetadataSource
     from gateway.server.workers.messages import NodeState, Start
     from gateway.sources.log_partition import LogPartition
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from gateway.cli import main
 from gateway.page.rows import row_of
-from gateway.server.metadata_source import SAMPLE
+from gateway.server.sources.metadata_source import SAMPLE
 from kwire.cluster.tree import tree
 from tests.gateway.page.sample_log import changes, state
 from tests.gateway.page.test_change_index import counted

@@ -21,7 +21,7 @@ from gateway.handlers.context import Context, Peer
 from gateway.handlers.table import handlers
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import Endpoint, FileRecords
-from gateway.sources.served_partitions import served_partitions
+from gateway.server.sources.served_partitions import served_partitions
 from kwire.frame import FrameSplitter, frame
 from kwire.header import decode_request_header, encode_response_header
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest

@@ -30,7 +30,7 @@ from gateway.ports.services import (
 from gateway.ports.streamed import Streamed
 from gateway.ports.work import completed
 from gateway.server.scheduling.streamed_encoder import StreamedEncoder
-from gateway.sources.served_partitions import ServedPartitions, served_partitions
+from gateway.server.sources.served_partitions import ServedPartitions, served_partitions
 from kwire.cluster.image import Image
 from kwire.messages.envelope_response import EnvelopeResponse
 

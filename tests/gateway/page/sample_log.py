@@ -6,7 +6,7 @@ import functools
 
 from gateway.cli.state_files import load_files
 from gateway.page.change_index import ChangeIndex
-from gateway.server.metadata_source import SAMPLE
+from gateway.server.sources.metadata_source import SAMPLE
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import Change
 from kwire.cluster import Image

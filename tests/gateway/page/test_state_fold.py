@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.page.state_fold import StateFold
-from gateway.server.metadata_source import SAMPLE
+from gateway.server.sources.metadata_source import SAMPLE
 from kwire.cluster.tree import tree
 from tests.gateway.page.sample_log import state
 from tests.gateway.views.view_reading import opened, served

@@ -13,8 +13,8 @@ from gateway.app import serve
 from gateway.base.address import Address
 from gateway.config.config import Config, Listener
 from gateway.ports.services import SourceStopped
-from gateway.server.own_quorum import OwnQuorum
 from gateway.server.running_server import RunningServer
+from gateway.server.sources.controller_node import OwnQuorum
 from kwire.message import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.create_topics_response import CreateTopicsResponse

@@ -11,8 +11,8 @@ from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kwire.messages.create_topics_request import CreateTopicsRequest
 from tests.gateway.server.harness import run
 from tests.gateway.server.own_nodes import lone_node
+from tests.gateway.server.sources.test_controller_node import metric
 from tests.gateway.server.test_alter_isr import scene
-from tests.gateway.server.test_own_quorum import metric
 from tests.waiting import until_async
 
 PREFIX = "kafka_controller_kafkacontroller_"

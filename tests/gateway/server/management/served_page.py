@@ -8,7 +8,7 @@ from typing import Any, cast
 from gateway.server.logging.logs import Reports
 from gateway.server.management.page_api import PageApi
 from gateway.server.management.page_log import PageLog
-from gateway.server.metadata_source import SAMPLE
+from gateway.server.sources.metadata_source import SAMPLE
 from tests.gateway.server.watched import facts
 from tests.gateway.views.view_reading import opened
 

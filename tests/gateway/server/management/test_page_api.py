@@ -15,7 +15,7 @@ from gateway.page.assets import CSS, HTML, JS, asset
 from gateway.ports.view_topics import CHANGES
 from gateway.server.management import http_connections, page_log
 from gateway.server.management.page_api import PageApi
-from gateway.server.metadata_source import SAMPLE
+from gateway.server.sources.metadata_source import SAMPLE
 from kwire.cluster.difference import difference
 from kwire.cluster.tree import tree
 from tests.gateway.page.sample_log import changes, state

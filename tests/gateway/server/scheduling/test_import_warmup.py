@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[4]
 IMPORTED_OTHERWISE = {
     "gateway/app.py": "before the server is ready",
     "gateway/config/loading.py": "before the server is ready",
-    "gateway/server/metadata_source.py": "before the server is ready",
+    "gateway/server/sources/metadata_source.py": "before the server is ready",
     "gateway/server/workers/of_node.py": "before the server is ready: it starts the workers",
     "gateway/base/version.py": "before the server is ready",
     "gateway/security/client_properties.py": "before the server is ready",

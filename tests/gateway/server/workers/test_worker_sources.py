@@ -9,7 +9,7 @@ import trio
 from tests.gateway.server.guarded import log_in, place, whole_log
 from tests.gateway.server.harness import connect, run
 from tests.gateway.server.loopback_quorum import loopback_quorum
-from tests.gateway.server.test_observe_process import process
+from tests.gateway.server.sources.test_observer_process import process
 from tests.gateway.server.workers.served_workers import close, fetch, latest
 
 

@@ -14,8 +14,8 @@ from gateway.log.errors import DiskFailed
 from gateway.log.local_log import LocalLog
 from gateway.ports.services import SourceStopped, State
 from gateway.quorum.raft import Raft
-from gateway.server import observed_quorum
 from gateway.server.quorum import observer_watch, raft_driver
+from gateway.server.sources import observer_node as observed_quorum
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.quorum.observer.model import CLUSTER_ID
 from tests.gateway.server.harness import run

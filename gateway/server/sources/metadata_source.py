@@ -18,8 +18,8 @@ import trio
 
 from gateway.config.config import ConfigError, SourceKind
 from gateway.security.authorizer import AllowAll
-from gateway.server.follow import follow
 from gateway.server.quorum.image_updater import keep_image
+from gateway.server.sources.file_poller import follow
 from gateway.sources import LogDirectory, SourceError, open_log
 from gateway.sources.log_image import ServedFiles
 from gateway.sources.metadata_loader import MetadataLoader
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.ports.services import Authorizer, Endpoint
     from gateway.server.logging.logs import Reports
-    from gateway.server.observed_quorum import ObservedQuorum
-    from gateway.server.own_quorum import OwnQuorum
     from gateway.server.quorum.raft_driver import RaftDriver
+    from gateway.server.sources.controller_node import OwnQuorum
+    from gateway.server.sources.observer_node import ObservedQuorum
     from gateway.sources.log_partition import LogPartition
 
 #: The log of ``source=sample``: see the README beside it.
@@ -197,7 +197,7 @@ class ObserverSource(MetadataSource):
 
     def check(self) -> list[str]:
         """Connect to the controllers. Raise ConfigError if none can be used."""
-        from gateway.server.observed_quorum import check_controllers
+        from gateway.server.sources.observer_node import check_controllers
 
         return check_controllers(self.config)
 
@@ -206,7 +206,7 @@ class ObserverSource(MetadataSource):
     ) -> None:
         """Open the copy in ``data.dir``."""
         # Imported on first use: it imports TLS, which the other sources do not need.
-        from gateway.server.observed_quorum import open_quorum
+        from gateway.server.sources.observer_node import open_quorum
 
         self._partition, self._quorum = open_quorum(self.config, endpoints, reports, stack)
 
@@ -242,13 +242,13 @@ class ControllerSource(MetadataSource):
 
     def default_state_dir(self) -> Path:
         """``kwire/`` in the node's data directory."""
-        from gateway.server.own_security import data_dir
+        from gateway.server.sources.local_security import data_dir
 
         return data_dir(self.config) / "kwire"
 
     def check(self) -> list[str]:
         """Raise ConfigError if nodes or super users could not connect."""
-        from gateway.server.own_security import check_security
+        from gateway.server.sources.local_security import check_security
 
         return check_security(self.config)[1]
 
@@ -256,7 +256,7 @@ class ControllerSource(MetadataSource):
         self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
     ) -> None:
         """Open the node's log; format it if the directory is empty."""
-        from gateway.server.own_quorum import open_own_quorum
+        from gateway.server.sources.controller_node import open_own_quorum
 
         self._partition, self._quorum = open_own_quorum(self.config, endpoints, reports, stack)
 

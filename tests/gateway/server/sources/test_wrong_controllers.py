@@ -19,7 +19,7 @@ from tests.gateway.server.harness import run
 from tests.gateway.server.loopback_quorum import FETCH, loopback_quorum
 from tests.gateway.server.observed import LOCAL, gateway
 from tests.gateway.server.own_nodes import lone_node
-from tests.gateway.server.test_observe_process import process
+from tests.gateway.server.sources.test_observer_process import process
 from tests.waiting import until_async
 from tools.kafka_security import PLAIN_MODULE
 from tools.process import lasting_ports

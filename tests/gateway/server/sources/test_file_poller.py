@@ -13,9 +13,9 @@ import pytest
 import trio
 
 from gateway.ports.services import State
-from gateway.server import follow as module
-from gateway.server.follow import follow
 from gateway.server.logging.logs import Reports, configure, reset
+from gateway.server.sources import file_poller as module
+from gateway.server.sources.file_poller import follow
 from tests.gateway.server.harness import run
 from tests.waiting import until_async
 

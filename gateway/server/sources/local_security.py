@@ -23,7 +23,7 @@ from gateway.security.listeners import (
     read_listeners,
 )
 from gateway.security.sasl_client import PLAIN
-from gateway.server.observed_quorum import upstream_security
+from gateway.server.sources.observer_node import upstream_security
 from kwire.protocol import SCRAM_MECHANISMS
 
 if TYPE_CHECKING:

@@ -44,8 +44,6 @@ from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.audit_log_writer import AuditLogWriter
 from gateway.server.controller.changes import Changes
 from gateway.server.node_client.settings import ConnectionSettings
-from gateway.server.observed_quorum import log_settings, snapshot_settings
-from gateway.server.own_security import check_security, data_dir, formats_itself, lockout_of
 from gateway.server.quorum.describe_quorum_client import QuorumQuestions
 from gateway.server.quorum.image_updater import keep_image
 from gateway.server.quorum.initial_state import stored
@@ -53,6 +51,13 @@ from gateway.server.quorum.log_cleaner import LogCleaner
 from gateway.server.quorum.raft_driver import RaftDriver
 from gateway.server.quorum.raft_status import quorum_status
 from gateway.server.quorum.registration import keep_registered, registration
+from gateway.server.sources.local_security import (
+    check_security,
+    data_dir,
+    formats_itself,
+    lockout_of,
+)
+from gateway.server.sources.observer_node import log_settings, snapshot_settings
 from gateway.sources.audit_partition import AuditPartition
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog

@@ -13,7 +13,7 @@ from gateway.ports.services import SourceStopped
 
 if TYPE_CHECKING:
     from gateway.server.logging.logs import Reports
-    from gateway.server.metadata_source import MetadataSource
+    from gateway.server.sources.metadata_source import MetadataSource
 
 
 class SourceSupervisor:

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from gateway.ports.services import SourceStopped, State
-from gateway.server import observed_quorum
+from gateway.server.sources import observer_node as observed_quorum
 from kwire.messages.fetch_response import EpochEndOffset
 from tests.gateway.quorum.observer.model import CLUSTER_ID
 from tests.gateway.server.harness import run

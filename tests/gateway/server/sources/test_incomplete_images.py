@@ -14,7 +14,7 @@ from kwire.records import encode_metadata_record
 from kwire.uuid import Uuid
 from tests.gateway.server.harness import run
 from tests.gateway.server.own_nodes import OwnNode, cluster, lone_config, lone_node, own_node
-from tests.gateway.server.test_own_quorum import metric, page
+from tests.gateway.server.sources.test_controller_node import metric, page
 from tests.gateway.sources.metadata_files import UNKNOWN_TYPE, UNKNOWN_VERSION
 from tests.waiting import until_async
 

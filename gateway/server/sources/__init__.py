@@ -1,0 +1,1 @@
+"""Builds what serves the metadata partition, by `source`, and keeps it running."""
