@@ -24,7 +24,7 @@ from gateway.server.clients.server import run_server
 from gateway.server.clients.server_context import ServerContext
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError, settings_of
 from gateway.server.logging.logs import Reports
-from gateway.server.running_server import GatewayServices, RunningServer
+from gateway.server.management.running_server import GatewayServices, RunningServer
 from gateway.server.scheduling.import_warmup import import_first_use_modules
 from gateway.server.sources.metadata_source import MetadataSource, metadata_source
 from gateway.server.sources.supervisor import SourceSupervisor

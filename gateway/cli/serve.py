@@ -27,7 +27,7 @@ from gateway.ports.services import SourceStopped
 if TYPE_CHECKING:
     import trio
 
-    from gateway.server.running_server import RunningServer
+    from gateway.server.management.running_server import RunningServer
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -13,7 +13,7 @@ import trio
 
 from gateway.app import serve
 from gateway.config.config import Config
-from gateway.server.running_server import RunningServer
+from gateway.server.management.running_server import RunningServer
 from tests.gateway.server.own_nodes import cluster
 from tests.waiting import PATIENCE_S, until_async
 

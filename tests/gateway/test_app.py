@@ -17,7 +17,7 @@ from gateway.config.config import Config, ConfigError, Listener
 from gateway.config.loading import load_config
 from gateway.ports.services import State
 from gateway.security.authorizer import AllowAll
-from gateway.server.running_server import RunningServer
+from gateway.server.management.running_server import RunningServer
 from gateway.server.sources.metadata_source import SAMPLE
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.metadata_request import MetadataRequest

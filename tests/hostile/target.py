@@ -11,7 +11,7 @@ import trio
 
 from gateway.app import serve
 from gateway.config.config import Config, Listener
-from gateway.server.running_server import RunningServer
+from gateway.server.management.running_server import RunningServer
 from kwire.messages.metadata_request import MetadataRequest
 from tests.gateway.server.harness import Client, connect, request
 from tests.hostile.counted_server import LongestPass

@@ -1,7 +1,7 @@
 """Collects the metrics of the controller: figures of the decisions that this node made as leader.
 
 Follows Kafka's ``QuorumControllerMetrics``. Does not import Prometheus. Counts of the cluster are
-those of ``gateway.server.cluster_facts``.
+those of ``gateway.server.management.cluster_facts``.
 """
 
 from __future__ import annotations

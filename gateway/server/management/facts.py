@@ -15,7 +15,7 @@ import trio
 
 from gateway.groups import Usage
 from gateway.ports.services import State
-from gateway.server.cluster_facts import ClusterFacts
+from gateway.server.management.cluster_facts import ClusterFacts
 from gateway.server.workers.worker_counts import WorkerCounts, of_clients
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ import trio
 from gateway.base.address import Address, parse_address, shown
 from gateway.config.config import ConfigError
 from gateway.server.clients.bound_listener import BoundListener
-from gateway.server.http_hosts import AllowedHosts
 from gateway.server.management.access import LOGIN_PATH, Access
 from gateway.server.management.http_connections import (
     CONNECTIONS_MAX,
@@ -28,6 +27,7 @@ from gateway.server.management.http_connections import (
     HttpConnections,
     RequestBody,
 )
+from gateway.server.management.http_hosts import AllowedHosts
 from gateway.server.management.metrics import Metrics
 from gateway.server.management.status import readyz, status
 from gateway.views.schemas import published_schemas

@@ -19,7 +19,7 @@ from gateway.server.management.metric import (
 )
 
 if TYPE_CHECKING:
-    from gateway.server.cluster_facts import ClusterFacts
+    from gateway.server.management.cluster_facts import ClusterFacts
     from gateway.server.management.facts import Facts
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.base.version import installed_version
-from gateway.server.cluster_facts import ClusterFacts
 from gateway.server.management.access import management_token
+from gateway.server.management.cluster_facts import ClusterFacts
 from gateway.server.management.facts import Facts
 from gateway.server.management.management import (
     management_address,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.clients.server_context import ServerContext
     from gateway.server.groups.group_driver import GroupDriver
-    from gateway.server.running_server import RunningServer
+    from gateway.server.management.running_server import RunningServer
 
 
 def check_management(config: Config) -> None:

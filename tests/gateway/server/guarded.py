@@ -13,7 +13,7 @@ import trio
 
 from gateway.app import serve
 from gateway.config.config import Config, Listener
-from gateway.server.running_server import RunningServer
+from gateway.server.management.running_server import RunningServer
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.metadata_request import MetadataRequest
 from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest

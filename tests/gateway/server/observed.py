@@ -15,8 +15,8 @@ from gateway.app import serve
 from gateway.config.config import Config, ConfigError, Listener
 from gateway.ports.services import SourceStopped
 from gateway.server.management.facts import Facts
+from gateway.server.management.running_server import RunningServer
 from gateway.server.quorum.quorum_status import QuorumStatus
-from gateway.server.running_server import RunningServer
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.records import iter_batches
 from tests.gateway.server.harness import Client, connect, request

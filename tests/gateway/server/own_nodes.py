@@ -13,7 +13,7 @@ from gateway.app import serve
 from gateway.base.address import Address
 from gateway.config.config import Config, Listener
 from gateway.ports.services import SourceStopped
-from gateway.server.running_server import RunningServer
+from gateway.server.management.running_server import RunningServer
 from gateway.server.sources.controller_node import OwnQuorum
 from kwire.message import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest

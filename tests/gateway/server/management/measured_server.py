@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from gateway.controller.controller import Controller
 from gateway.groups import Usage
 from gateway.quorum.measures import Latency, Measures
-from gateway.server.cluster_facts import ClusterFacts
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMeasures
+from gateway.server.management.cluster_facts import ClusterFacts
 from gateway.server.management.facts import Facts, OwnSnapshot
 from gateway.server.management.metrics import Metrics
 from gateway.server.quorum.quorum_status import SnapshotProgress

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from gateway.app import serve
 from gateway.config.config import Config
-from gateway.server.cluster_facts import ClusterFacts
+from gateway.server.management.cluster_facts import ClusterFacts
 from gateway.server.sources.metadata_source import SAMPLE
 from gateway.sources.log_image import ServedFiles
 from gateway.sources.log_source import open_log

@@ -12,8 +12,8 @@ from gateway.base.address import Address
 from gateway.config.config import Config, ConfigError, Listener
 from gateway.handlers.table import relay_handlers
 from gateway.ports.services import State
+from gateway.server.management.running_server import RunningServer
 from gateway.server.quorum import observer_watch
-from gateway.server.running_server import RunningServer
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.fetch_request import FetchRequest
 from kwire.protocol import ApiKey, ErrorCode

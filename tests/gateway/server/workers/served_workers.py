@@ -12,7 +12,7 @@ import trio
 
 from gateway.app import serve
 from gateway.config.config import Config, Listener
-from gateway.server.running_server import RunningServer
+from gateway.server.management.running_server import RunningServer
 from kwire.message import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

@@ -11,7 +11,7 @@ import h11
 import pytest
 import trio
 
-from gateway.server.http_hosts import AllowedHosts
+from gateway.server.management.http_hosts import AllowedHosts
 from gateway.server.management.management import open_management, serve_management
 from tests.gateway.server.harness import run
 from tests.gateway.server.management.http_client import PAGES, Client
