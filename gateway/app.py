@@ -29,7 +29,7 @@ from gateway.server.scheduling.import_warmup import import_first_use_modules
 from gateway.server.sources.metadata_source import MetadataSource, metadata_source
 from gateway.server.sources.supervisor import SourceSupervisor
 from gateway.server.views.view_partition import view_topics_of
-from gateway.server.workers.of_node import limits_of_worker, shared_listeners, workers_of
+from gateway.server.workers.worker_settings import limits_of_worker, shared_listeners, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -31,7 +31,6 @@ from gateway.server.scheduling.collector import settle_collector
 from gateway.server.scheduling.import_warmup import import_first_use_modules
 from gateway.server.sources.served_partitions import served_partitions
 from gateway.server.views.view_partition import ViewTopics, view_topics_of
-from gateway.server.workers.followed_node import FollowedAudit, FollowedNode, FollowedQuorum
 from gateway.server.workers.link import Link
 from gateway.server.workers.messages import (
     CountsSent,
@@ -46,8 +45,9 @@ from gateway.server.workers.messages import (
     Told,
 )
 from gateway.server.workers.node_link import NodeLink
-from gateway.server.workers.of_node import limits_of_worker
+from gateway.server.workers.node_mirror import FollowedAudit, FollowedNode, FollowedQuorum
 from gateway.server.workers.worker_counts import counts_of
+from gateway.server.workers.worker_settings import limits_of_worker
 
 if TYPE_CHECKING:
     from gateway.groups.events import Event, Result

@@ -18,7 +18,7 @@ IMPORTED_OTHERWISE = {
     "gateway/app.py": "before the server is ready",
     "gateway/config/loading.py": "before the server is ready",
     "gateway/server/sources/metadata_source.py": "before the server is ready",
-    "gateway/server/workers/of_node.py": "before the server is ready: it starts the workers",
+    "gateway/server/workers/worker_settings.py": "before the server is ready: it starts the workers",
     "gateway/base/version.py": "before the server is ready",
     "gateway/security/client_properties.py": "before the server is ready",
     "gateway/security/key_stores.py": "before the server is ready: keys of a listener or client",
