@@ -99,7 +99,7 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes], list[str]]
 
 
 def _fold(log: LogPartition, cursor: ViewCursor, changes: ChangeIndex) -> None:
-    from gateway.sources.image_memory import collector_paused
+    from gateway.sources.gc_tuning import collector_paused
 
     with collector_paused():
         while cursor.next_offset < log.high_watermark or not cursor.is_hungry:

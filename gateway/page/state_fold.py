@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.sources.batch_fold import BatchFold
+from gateway.sources.metadata_batch_loader import BatchFold
 from kwire.cluster import Image
 from kwire.errors import DecodeError
 from kwire.records.batch import decode_batch

@@ -24,14 +24,14 @@ from typing import Any, Final
 
 from gateway.log.log_cursor import LogGap
 from gateway.log.problem import Problem
-from gateway.sources.batch_fold import Position, State
-from gateway.sources.image_memory import (
+from gateway.sources.gc_tuning import (
     collector_paused,
     freeze,
     freeze_uncollected,
     release_incrementally,
 )
-from gateway.sources.replay import NoUsableSnapshot, Replay
+from gateway.sources.metadata_batch_loader import Position, State
+from gateway.sources.metadata_replayer import NoUsableSnapshot, Replay
 from kwire.cluster import Delta, Image
 from kwire.errors import DecodeError
 from kwire.metadata_log.snapshot_id import SnapshotId

@@ -18,9 +18,9 @@ from gateway.log.errors import LogError
 from gateway.log.listing import list_directory
 from gateway.log.log_cursor import LogGap
 from gateway.log.snapshot_file import Sink, SnapshotFile
-from gateway.sources.batch_fold import Position, State
-from gateway.sources.image_memory import collector_paused, release_incrementally
-from gateway.sources.replay import NoUsableSnapshot, Replay
+from gateway.sources.gc_tuning import collector_paused, release_incrementally
+from gateway.sources.metadata_batch_loader import Position, State
+from gateway.sources.metadata_replayer import NoUsableSnapshot, Replay
 from kwire.cluster import Image, image_records
 from kwire.cluster.partition_writer import PartitionWriter
 from kwire.errors import WireError

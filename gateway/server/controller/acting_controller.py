@@ -29,7 +29,7 @@ from gateway.server.controller.voter_requests import change_voters
 from gateway.server.controller.waiting_requests import WaitingRequests
 from gateway.server.scheduling.event_queue import EventQueue
 from gateway.server.scheduling.running_clock import RunningClock
-from gateway.sources.image_memory import entries, frozen_when_made, release_incrementally, set_aside
+from gateway.sources.gc_tuning import entries, frozen_when_made, release_incrementally, set_aside
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:

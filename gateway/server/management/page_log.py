@@ -21,7 +21,7 @@ from gateway.page.now import followed
 from gateway.page.quorum import Leader, leader_of
 from gateway.page.state_fold import StateFold
 from gateway.ports.services import OffsetOutOfRange, State
-from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
+from gateway.sources.gc_tuning import collector_paused, freeze, release_incrementally
 from gateway.sources.log_reader import content
 from gateway.views.cursor import ViewCursor
 from gateway.views.encode import ViewEncoder

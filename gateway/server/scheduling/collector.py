@@ -1,6 +1,6 @@
 """Turns the garbage collector on in a process that serves, with the event loop as its place.
 
-``gateway.sources.image_memory`` decides what is collected, and when.
+``gateway.sources.gc_tuning`` decides what is collected, and when.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import trio
 
-from gateway.sources.image_memory import freeze_survivors, hand_over_quickly
+from gateway.sources.gc_tuning import freeze_survivors, hand_over_quickly
 
 
 def settle_collector() -> None:

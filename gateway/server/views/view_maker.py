@@ -16,7 +16,7 @@ from gateway.base.sizes import KIB
 from gateway.ports.services import OffsetOutOfRange
 from gateway.ports.view_topics import VIEWS
 from gateway.server.scheduling.counts import ViewCounts
-from gateway.sources.image_memory import collector_paused, freeze, release_incrementally
+from gateway.sources.gc_tuning import collector_paused, freeze, release_incrementally
 from gateway.sources.log_partition import Callbacks
 from gateway.sources.log_reader import content
 from gateway.views import offsets

@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
-from gateway.sources.batch_fold import DAMAGED, DOES_NOT_FIT, UNKNOWN_TYPE, UNKNOWN_VERSION
-from gateway.sources.image_memory import LOOSE_OBJECTS_MAX
+from gateway.sources.gc_tuning import LOOSE_OBJECTS_MAX
+from gateway.sources.metadata_batch_loader import (
+    DAMAGED,
+    DOES_NOT_FIT,
+    UNKNOWN_TYPE,
+    UNKNOWN_VERSION,
+)
 from gateway.sources.metadata_loader import MetadataLoader
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.sources import replay
+from gateway.sources import metadata_replayer as replay
 from gateway.sources.metadata_loader import MetadataLoader
-from gateway.sources.replay import Replay
+from gateway.sources.metadata_replayer import Replay
 from kwire.cluster import Delta, Image
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.no_op_record import NoOpRecord

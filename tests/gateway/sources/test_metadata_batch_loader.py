@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.sources.batch_fold import BatchFold
+from gateway.sources.metadata_batch_loader import BatchFold
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord

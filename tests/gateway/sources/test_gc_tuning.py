@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.sources.image_memory import (
+from gateway.sources.gc_tuning import (
     GROWTH_MIN,
     LOOSE_OBJECTS_MAX,
     collector_paused,

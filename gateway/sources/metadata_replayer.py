@@ -14,7 +14,7 @@ from typing import Final
 from gateway.base.sizes import MIB
 from gateway.log.listing import list_directory
 from gateway.log.log_cursor import Batch, LogCursor
-from gateway.sources.batch_fold import BatchFold
+from gateway.sources.metadata_batch_loader import BatchFold
 from kwire.errors import DecodeError
 from kwire.metadata_log.reader import read_pieces_of_file
 from kwire.metadata_log.snapshot_id import SnapshotId
