@@ -13,7 +13,7 @@ import trio
 
 from gateway.config.config import Config, ConfigError, Listener
 from gateway.handlers.table import controller_handlers, handlers, relay_handlers
-from gateway.log.errors import LogError
+from gateway.log.files.errors import LogError
 from gateway.ports.services import Endpoint
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import read_listeners

@@ -24,7 +24,7 @@ from kwire.protocol.metadata_version import (
 
 if TYPE_CHECKING:
     from gateway.config.config import Config
-    from gateway.log.formatting import Formatting
+    from gateway.log.metadata.formatting import Formatting
     from kwire.messages.voters_record import Voter, VotersRecord
     from kwire.uuid import Uuid
 
@@ -159,8 +159,8 @@ def command(
     The files are those of kafka-storage format: a controller of Kafka starts on a directory that
     this command formatted, and kwire serve on one that Kafka formatted.
     """
-    from gateway.log import formatting
-    from gateway.log.errors import LogError
+    from gateway.log.files.errors import LogError
+    from gateway.log.metadata import formatting
 
     if random_uuid:
         click.echo(str(formatting.random_uuid()))
@@ -207,7 +207,7 @@ def _wanted(config: Config, given: dict[str, Any]) -> Formatting:
     """Return the contents of the directory. Raises click.UsageError for options that contradict
     each other.
     """
-    from gateway.log.formatting import Formatting, random_uuid
+    from gateway.log.metadata.formatting import Formatting, random_uuid
 
     directory_id = random_uuid()
     _check_voters(config, given)
@@ -232,7 +232,7 @@ def _wanted(config: Config, given: dict[str, Any]) -> Formatting:
 
 
 def _check_users(given: dict[str, Any], *, level: int) -> None:
-    from gateway.log import releases
+    from gateway.log.metadata import releases
 
     if given["credentials"] and not is_scram_supported(level):
         raise click.UsageError(
@@ -262,7 +262,7 @@ def _check_voters(config: Config, given: dict[str, Any]) -> None:
 
 
 def _cluster_id(text: str | None) -> str:
-    from gateway.log.formatting import random_uuid
+    from gateway.log.metadata.formatting import random_uuid
     from kwire.uuid import Uuid
 
     if text is None:
@@ -282,7 +282,7 @@ def _cluster_id(text: str | None) -> str:
 
 def _self(config: Config, directory_id: Uuid) -> Voter:
     """Return this node as a voter, with its controllers' listeners as other nodes reach them."""
-    from gateway.log.formatting import voter
+    from gateway.log.metadata.formatting import voter
 
     advertised = {listener.name: listener for listener in config.advertised_listeners}
     told = [advertised.get(one.name, one) for one in config.controller_listeners]
@@ -297,7 +297,7 @@ def _self(config: Config, directory_id: Uuid) -> Voter:
 
 
 def _named(config: Config, controllers: list[tuple[int, Address, Uuid]]) -> VotersRecord:
-    from gateway.log.formatting import voter
+    from gateway.log.metadata.formatting import voter
 
     name = config.controller_listener_names[0]
     return _voters_record(
@@ -315,7 +315,7 @@ def _features(given: dict[str, Any], *, is_dynamic: bool) -> tuple[tuple[str, in
     """Return the requested features (``releases.features_of``), which must be possible in the kind
     of quorum.
     """
-    from gateway.log import releases
+    from gateway.log.metadata import releases
 
     chosen: dict[str, int] = dict(given["features"])
     kraft = chosen.pop(releases.KRAFT_VERSION, int(is_dynamic))

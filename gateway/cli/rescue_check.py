@@ -18,10 +18,10 @@ import click
 
 from gateway.base.address import Address
 from gateway.cli.rescue_kafka import lead_with_kafka
-from gateway.log import meta_properties
-from gateway.log.errors import LogError
-from gateway.log.log_settings import LogSettings
-from gateway.log.raft_store import RaftStore
+from gateway.log.files import meta_properties
+from gateway.log.files.errors import LogError
+from gateway.log.metadata.raft_store import RaftStore
+from gateway.log.partition.log_settings import LogSettings
 from gateway.quorum.effects import Advance, Append, Effect, Persist
 from gateway.quorum.events import Durable, Tick
 from gateway.quorum.raft import Raft

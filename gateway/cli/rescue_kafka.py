@@ -17,7 +17,7 @@ from typing import Final
 
 import click
 
-from gateway.log import quorum_state
+from gateway.log.files import quorum_state
 from gateway.rescue.copies import Copy
 from kwire.errors import DecodeError
 from kwire.protocol import CLUSTER_METADATA_PARTITION

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.state import path_text
-from gateway.log.releases import release_of
+from gateway.log.metadata.releases import release_of
 from gateway.quorum.voter_set import VoterSet
 from gateway.rescue.copies import Copy
 from gateway.rescue.verdict import OTHER, Beside, Judgement, role_of, static_voters

@@ -18,11 +18,11 @@ from gateway.base.address import Address
 from gateway.base.version import installed_version
 from gateway.cli.rescue_view import verdict_json, voters_json
 from gateway.cli.state import path_text
-from gateway.log import meta_properties
-from gateway.log.directory_lock import FILE_NAME as LOCK
-from gateway.log.directory_lock import DirectoryLock
-from gateway.log.errors import LogError
-from gateway.log.listing import list_directory
+from gateway.log.files import meta_properties
+from gateway.log.files.directory_lock import FILE_NAME as LOCK
+from gateway.log.files.directory_lock import DirectoryLock
+from gateway.log.files.errors import LogError
+from gateway.log.metadata.listing import list_directory
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from gateway.rescue.copies import Copy
 from gateway.rescue.next_steps import next_steps

@@ -246,7 +246,7 @@ def _first_state(stored: Stored, last_epoch: int, *, observes: bool) -> Election
     state = stored.election
     # An observer's log may have a newer epoch than its quorum-state, which was lost or is an older
     # copy. It has not voted in that epoch. A voter's directory is refused in that case
-    # (``gateway.log.voter_directory_check``). Kafka does this for a voter too
+    # (``gateway.log.metadata.voter_directory_check``). Kafka does this for a voter too
     # (``QuorumState.initialize``).
     if state is None or state.epoch < last_epoch:
         return ElectionState(last_epoch)

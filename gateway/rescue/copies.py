@@ -9,7 +9,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from gateway.log.problem import Problem
+from gateway.log.files.problem import Problem
 from gateway.quorum.voter_set import VoterSet
 from kwire.messages.voters_record import VotersRecord
 from kwire.metadata_log.snapshot_id import SnapshotId

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from gateway.log import partition_metadata, quorum_state
-from gateway.log.meta_properties import MetaProperties, format_meta_properties
+from gateway.log.files import partition_metadata, quorum_state
+from gateway.log.files.meta_properties import MetaProperties, format_meta_properties
 from gateway.quorum.voter_set import VoterSet
 from gateway.rescue.copies import Copy
 from gateway.rescue.verdict import EPOCH_MARGIN

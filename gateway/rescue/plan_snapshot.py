@@ -8,8 +8,8 @@ Source: ``RecordsSnapshotWriter``.
 
 from __future__ import annotations
 
-from gateway.log import partition_metadata, quorum_state
-from gateway.log.snapshot_file import MemorySink, SnapshotFile
+from gateway.log.files import partition_metadata, quorum_state
+from gateway.log.metadata.snapshot_file import MemorySink, SnapshotFile
 from gateway.quorum.voter_set import VoterSet
 from gateway.rescue.copies import Copy
 from gateway.rescue.plan import Plan, PlannedFile, election_bytes

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.log import (
+from gateway.log.files import (
     high_watermark_file,
     leader_epoch_checkpoint,
     meta_properties,
@@ -19,11 +19,11 @@ from gateway.log import (
     quorum_state,
     recovery_point,
 )
-from gateway.log.control_records import FORMATTING, read_snapshot_head
-from gateway.log.errors import LogDamaged, LogError
-from gateway.log.listing import Listing, list_directory, superseding_snapshot
-from gateway.log.problem import Problem
-from gateway.log.snapshot_writer import snapshot_fault
+from gateway.log.files.errors import LogDamaged, LogError
+from gateway.log.files.problem import Problem
+from gateway.log.metadata.control_records import FORMATTING, read_snapshot_head
+from gateway.log.metadata.listing import Listing, list_directory, superseding_snapshot
+from gateway.log.metadata.snapshot_writer import snapshot_fault
 from gateway.rescue.copies import Contents, Copy, Election, Identity, Marks, Position
 from gateway.rescue.segments import read_segments
 from kwire.errors import DecodeError

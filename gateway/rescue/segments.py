@@ -1,6 +1,6 @@
 """Reads the segments of a copy up to the last whole batch: marks of batches, voters, time, damage.
 
-It changes and repairs nothing; ``gateway.log.recovery`` does, for a log that is opened. Source:
+It changes and repairs nothing; ``gateway.log.metadata.recovery`` does, for a log that is opened. Source:
 ``LogSegment.recover``.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.log.batch_check import Tail, check_file
-from gateway.log.listing import Listing
-from gateway.log.problem import Problem
+from gateway.log.files.problem import Problem
+from gateway.log.metadata.listing import Listing
+from gateway.log.segments.batch_check import Tail, check_file
 from gateway.rescue.copies import Copy, Position
 from kwire.errors import DecodeError, WireError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord

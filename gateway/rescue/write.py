@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.base.sizes import MIB
-from gateway.log import high_watermark_file, meta_properties, recovery_point
-from gateway.log.directory_lock import FILE_NAME as LOCK
-from gateway.log.directory_lock import DirectoryLock
-from gateway.log.disk import Disk, doing
-from gateway.log.errors import LogError
+from gateway.log.files import high_watermark_file, meta_properties, recovery_point
+from gateway.log.files.directory_lock import FILE_NAME as LOCK
+from gateway.log.files.directory_lock import DirectoryLock
+from gateway.log.files.disk import Disk, doing
+from gateway.log.files.errors import LogError
 from gateway.rescue.plan import Plan, PlannedFile
 from gateway.rescue.read_copy import read_copy
 from kwire.metadata_log.open_file import OpenFile

@@ -1,7 +1,7 @@
 """Serves this node's partition of the audit topic: its audit log, as far as it is on disk.
 
 A consumer therefore never reads a record that a power failure removes, and its offset is never
-given to another record. Writing is in ``gateway.log.audit_log``; when to write, flush and roll is
+given to another record. Writing is in ``gateway.log.audit.audit_log``; when to write, flush and roll is
 decided in ``gateway.server.controller.audit_log_writer``.
 """
 
@@ -11,12 +11,12 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
-from gateway.log.audit_log import AuditLog, AuditRecord
-from gateway.log.errors import LogError
-from gateway.log.follower import DirectoryFollower
-from gateway.log.log_settings import LogSettings
-from gateway.log.pending_flush import PendingFlush
-from gateway.log.problem import Problem
+from gateway.log.audit.audit_log import AuditLog, AuditRecord
+from gateway.log.files.errors import LogError
+from gateway.log.files.problem import Problem
+from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.pending_flush import PendingFlush
+from gateway.log.reading.follower import DirectoryFollower
 from gateway.ports.services import AUDIT_TOPIC, State
 from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.log_partition import EMPTY_LOG, LogPartition

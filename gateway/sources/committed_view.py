@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import replace
 
-from gateway.log.log_view import LogView, SegmentSlice
+from gateway.log.reading.log_view import LogView, SegmentSlice
 
 
 def up_to_high_watermark(view: LogView, high_watermark: int) -> LogView:

@@ -2,15 +2,15 @@
 
 The other process is the node that this worker belongs to: both read the same files from the page
 cache, and no record is copied. Records below the high watermark never change, so what is scanned
-after the node told it is what the node serves. Following is in ``gateway.log.follower``.
+after the node told it is what the node serves. Following is in ``gateway.log.reading.follower``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.log.follower import DirectoryFollower
-from gateway.log.problem import Problem
+from gateway.log.files.problem import Problem
+from gateway.log.reading.follower import DirectoryFollower
 from gateway.ports.services import State
 from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.log_partition import LogPartition

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.log.follower import DirectoryFollower, FileFollower
-from gateway.log.log_view import LogView
-from gateway.log.problem import Problem
+from gateway.log.files.problem import Problem
+from gateway.log.reading.follower import DirectoryFollower, FileFollower
+from gateway.log.reading.log_view import LogView
 from gateway.ports.services import State
 from gateway.sources.log_partition import LogPartition
 

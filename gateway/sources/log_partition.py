@@ -10,8 +10,8 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.log.log_view import LogView
-from gateway.log.problem import Problem
+from gateway.log.files.problem import Problem
+from gateway.log.reading.log_view import LogView
 from gateway.ports.services import Isolation, OffsetAt, OffsetOutOfRange, Read, State
 from gateway.sources import log_reader
 

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from gateway.log.batch_index import Slot
-from gateway.log.log_view import LogView, SegmentSlice
+from gateway.log.reading.log_view import LogView, SegmentSlice
+from gateway.log.segments.batch_index import Slot
 from gateway.ports.services import Chunk, FileRange, OffsetAt, OffsetOutOfRange, Read
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile

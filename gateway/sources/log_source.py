@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from gateway.log import meta_properties, partition_metadata
-from gateway.log.follower import DirectoryFollower, FileFollower
+from gateway.log.files import meta_properties, partition_metadata
+from gateway.log.reading.follower import DirectoryFollower, FileFollower
 from gateway.sources.errors import SourceError
 from gateway.sources.log_directory import LogDirectory
 from kwire.errors import DecodeError

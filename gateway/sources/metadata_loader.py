@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from gateway.log.log_cursor import LogGap
-from gateway.log.problem import Problem
+from gateway.log.files.problem import Problem
+from gateway.log.reading.log_cursor import LogGap
 from gateway.sources.gc_tuning import (
     collector_paused,
     freeze,

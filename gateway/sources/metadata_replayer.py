@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from gateway.base.sizes import MIB
-from gateway.log.listing import list_directory
-from gateway.log.log_cursor import Batch, LogCursor
+from gateway.log.metadata.listing import list_directory
+from gateway.log.reading.log_cursor import Batch, LogCursor
 from gateway.sources.metadata_batch_loader import BatchFold
 from kwire.errors import DecodeError
 from kwire.metadata_log.reader import read_pieces_of_file

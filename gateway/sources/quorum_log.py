@@ -13,12 +13,12 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gateway.log.disk import free_bytes
-from gateway.log.errors import LogError, SnapshotNotNewer
-from gateway.log.follower import DirectoryFollower
-from gateway.log.log_view import LogView
-from gateway.log.observer_store import ObserverStore
-from gateway.log.problem import Problem
+from gateway.log.files.disk import free_bytes
+from gateway.log.files.errors import LogError, SnapshotNotNewer
+from gateway.log.files.problem import Problem
+from gateway.log.metadata.observer_store import ObserverStore
+from gateway.log.reading.follower import DirectoryFollower
+from gateway.log.reading.log_view import LogView
 from gateway.ports.services import State
 from gateway.quorum.effects import (
     AbandonSnapshot,
@@ -44,7 +44,7 @@ from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile
 
 if TYPE_CHECKING:
-    from gateway.log.raft_store import RaftStore
+    from gateway.log.metadata.raft_store import RaftStore
     from gateway.ports.services import Read
     from kwire.metadata_log.snapshot_id import SnapshotId
 

@@ -3,7 +3,7 @@
 A snapshot is written in a thread from a copy of the image that is served, which shares the records
 with it, as in Kafka's ``SnapshotGenerator``. Where that image can be no snapshot, one is folded
 from the files. It ends at the end of a committed batch, never inside a metadata transaction. It
-deletes nothing: ``gateway.log.retention`` does.
+deletes nothing: ``gateway.log.metadata.retention`` does.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gateway.base.sizes import MIB
-from gateway.log.errors import LogError
-from gateway.log.listing import list_directory
-from gateway.log.log_cursor import LogGap
-from gateway.log.snapshot_file import Sink, SnapshotFile
+from gateway.log.files.errors import LogError
+from gateway.log.metadata.listing import list_directory
+from gateway.log.metadata.snapshot_file import Sink, SnapshotFile
+from gateway.log.reading.log_cursor import LogGap
 from gateway.sources.gc_tuning import collector_paused, release_incrementally
 from gateway.sources.metadata_batch_loader import Position, State
 from gateway.sources.metadata_replayer import NoUsableSnapshot, Replay
@@ -37,7 +37,7 @@ _CANCELLED_AFTER: Final = 1000
 
 class Writer(Sink, Protocol):
     """A snapshot that no reader sees before it is frozen
-    (``gateway.log.snapshot_writer.SnapshotWriter``).
+    (``gateway.log.metadata.snapshot_writer.SnapshotWriter``).
     """
 
     def abandon(self) -> None: ...

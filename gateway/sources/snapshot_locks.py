@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from gateway.log.errors import LogError
-from gateway.log.local_log import SnapshotWriter
+from gateway.log.files.errors import LogError
+from gateway.log.metadata.local_log import SnapshotWriter
 from kwire.metadata_log.snapshot_id import SnapshotId
 
 

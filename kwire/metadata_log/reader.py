@@ -1,6 +1,6 @@
 """Reads a .log or .checkpoint file from front to back, batch by batch, at any size.
 
-For tools and recovery, not for serving: ``gateway.log.batch_index`` finds a batch by its offset.
+For tools and recovery, not for serving: ``gateway.log.segments.batch_index`` finds a batch by its offset.
 Source: ``FileRecords.batches``.
 """
 

@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli import main
-from gateway.log.formatting import BOOTSTRAP_FILE
-from gateway.log.log_settings import LogSettings
-from gateway.log.meta_properties import read_meta_properties
-from gateway.log.raft_store import RaftStore
-from gateway.log.stored_facts import Election
+from gateway.log.files.meta_properties import read_meta_properties
+from gateway.log.metadata.formatting import BOOTSTRAP_FILE
+from gateway.log.metadata.raft_store import RaftStore
+from gateway.log.metadata.stored_facts import Election
+from gateway.log.partition.log_settings import LogSettings
 from kwire.messages.leader_change_message import LeaderChangeMessage, Voter
 from kwire.metadata_log.reader import read_log_file
 from kwire.records import encode_batch, encode_control_record

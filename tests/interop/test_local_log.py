@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gateway.log.errors import LogLocked
-from gateway.log.local_log import LocalLog, LogSettings
+from gateway.log.files.errors import LogLocked
+from gateway.log.metadata.local_log import LocalLog, LogSettings
 from kwire.metadata_log.file_names import parse_snapshot_name
 from kwire.records.header import iter_batches
 from tests.interop.clients import need_java

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gateway.log.control_records import read_snapshot_head
-from gateway.log.listing import list_directory
+from gateway.log.metadata.control_records import read_snapshot_head
+from gateway.log.metadata.listing import list_directory
 from kwire import Message
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData

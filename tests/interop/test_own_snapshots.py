@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gateway.log.disk import Disk
-from gateway.log.snapshot_writer import SnapshotWriter
+from gateway.log.files.disk import Disk
+from gateway.log.metadata.snapshot_writer import SnapshotWriter
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings, Written
 from kwire.cluster import Image
@@ -166,7 +166,7 @@ def combined(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, Node]]:
 
 def end_of(directory: Path) -> int:
     """The end offset of a log without writers."""
-    from gateway.log.follower import DirectoryFollower
+    from gateway.log.reading.follower import DirectoryFollower
 
     follower = DirectoryFollower(str(directory), snapshot_prefix=False)
     while follower.step():

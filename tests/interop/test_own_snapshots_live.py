@@ -7,7 +7,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from gateway.log.local_log import PARTITION_DIRECTORY
+from gateway.log.metadata.local_log import PARTITION_DIRECTORY
 from kwire.cluster import Image
 from kwire.metadata_log.file_names import parse_segment_name, parse_snapshot_name
 from kwire.metadata_log.snapshot_id import SnapshotId

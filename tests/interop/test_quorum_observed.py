@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.log.meta_properties import FILE_NAME, read_meta_properties
+from gateway.log.files.meta_properties import FILE_NAME, read_meta_properties
 from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
 from gateway.views import offsets
 from kwire.cluster import Loader

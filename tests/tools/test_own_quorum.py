@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.meta_properties import FILE_NAME, read_meta_properties
+from gateway.log.files.meta_properties import FILE_NAME, read_meta_properties
 from tools.kafka_files import Node
 from tools.own_quorum import own_quorum
 from tools.process import ProcessError

@@ -16,8 +16,8 @@ import trio
 
 from gateway.base.wall_clock import wall_ms
 from gateway.controller.apis import named_resources
-from gateway.log.audit_log import AuditRecord
-from gateway.log.errors import LogError, LogFailed, SyncFailed
+from gateway.log.audit.audit_log import AuditRecord
+from gateway.log.files.errors import LogError, LogFailed, SyncFailed
 from gateway.server.logging.logs import escape
 from gateway.views.audit import audit_value
 

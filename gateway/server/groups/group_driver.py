@@ -31,8 +31,8 @@ from gateway.groups import (
     Usage,
 )
 from gateway.groups.events import Event, JoinGroup, Result
-from gateway.log.errors import LogError
-from gateway.log.offset_store import DIRECTORY, OffsetStore
+from gateway.log.files.errors import LogError
+from gateway.log.offsets.offset_store import DIRECTORY, OffsetStore
 from gateway.ports.services import Completable
 from gateway.server.logging.logs import Reports, escape
 from gateway.server.scheduling.event_queue import EventQueue

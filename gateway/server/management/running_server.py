@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gateway.config.config import Config
-    from gateway.log.problem import Problem
+    from gateway.log.files.problem import Problem
     from gateway.ports.services import Authorizer, Endpoint, Groups
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.clients.purgatory import Purgatory

@@ -11,7 +11,7 @@ from gateway.quorum.settings import Stored
 from gateway.quorum.voter_set import VoterSet
 
 if TYPE_CHECKING:
-    from gateway.log.stored_facts import StoredFacts
+    from gateway.log.metadata.stored_facts import StoredFacts
 
 
 def stored(facts: StoredFacts) -> Stored:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from gateway.base.wall_clock import wall_ms
-from gateway.log.errors import LogError
+from gateway.log.files.errors import LogError
 from gateway.ports.services import SourceStopped
 from gateway.server.management.facts import OwnSnapshot
 from gateway.server.quorum.log_failures import may_pass, stopped_by

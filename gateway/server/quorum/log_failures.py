@@ -4,7 +4,7 @@ no file.
 
 from __future__ import annotations
 
-from gateway.log.errors import DiskFailed, LogError, LogFailed, SyncFailed
+from gateway.log.files.errors import DiskFailed, LogError, LogFailed, SyncFailed
 from gateway.ports.services import SourceStopped
 from gateway.sources.quorum_log import BatchesRefused
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from gateway.base.wall_clock import wall_ms
-from gateway.log.errors import LogError
+from gateway.log.files.errors import LogError
 from gateway.ports.services import SourceStopped
 from gateway.quorum.effects import (
     Accepted,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from gateway.log.errors import LogError
+from gateway.log.files.errors import LogError
 from gateway.ports.services import SourceStopped
 from gateway.quorum.effects import Reply, Send
 from gateway.quorum.events import Answered, Cancelled, Failed

@@ -20,19 +20,19 @@ from gateway.base.wall_clock import wall_ms
 from gateway.config.config import ConfigError
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
-from gateway.log.audit_log import AUDIT_SETTINGS
-from gateway.log.data_directory import read_meta
-from gateway.log.errors import LogError
-from gateway.log.formatting import (
+from gateway.log.audit.audit_log import AUDIT_SETTINGS
+from gateway.log.files.errors import LogError
+from gateway.log.metadata.formatting import (
     Formatting,
     bootstrap_records,
     ensure_formatted,
     format_directory,
     random_uuid,
 )
-from gateway.log.listing import list_directory
-from gateway.log.log_settings import LogSettings
-from gateway.log.raft_store import RaftStore
+from gateway.log.metadata.listing import list_directory
+from gateway.log.metadata.raft_store import RaftStore
+from gateway.log.partition.data_directory import read_meta
+from gateway.log.partition.log_settings import LogSettings
 from gateway.ports.services import Requester
 from gateway.quorum.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft import Raft

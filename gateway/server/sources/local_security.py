@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.config.config import ConfigError
-from gateway.log.data_directory import read_meta
-from gateway.log.errors import LogError
-from gateway.log.formatting import first_credentials, has_first_voters
+from gateway.log.files.errors import LogError
+from gateway.log.metadata.formatting import first_credentials, has_first_voters
+from gateway.log.partition.data_directory import read_meta
 from gateway.security.first_login import lockout
 from gateway.security.listeners import (
     check_own_principal,

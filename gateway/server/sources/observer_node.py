@@ -18,10 +18,10 @@ import trio
 from gateway.base.address import Address
 from gateway.base.wall_clock import wall_ms
 from gateway.config.config import ConfigError
-from gateway.log.errors import LogError
-from gateway.log.listing import list_directory
-from gateway.log.local_log import LogSettings
-from gateway.log.observer_store import ObserverStore
+from gateway.log.files.errors import LogError
+from gateway.log.metadata.listing import list_directory
+from gateway.log.metadata.local_log import LogSettings
+from gateway.log.metadata.observer_store import ObserverStore
 from gateway.ports.services import State
 from gateway.quorum.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft import Raft

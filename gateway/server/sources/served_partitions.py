@@ -28,7 +28,7 @@ from kwire.protocol import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.gateway_port import Gateway
-    from gateway.log.problem import Problem
+    from gateway.log.files.problem import Problem
     from gateway.ports.services import Audit, Quorum
     from gateway.ports.view_topics import Views
     from kwire.uuid import Uuid

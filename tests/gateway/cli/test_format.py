@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
-from gateway.log.formatting import read_bootstrap
-from gateway.log.log_settings import LogSettings
-from gateway.log.raft_store import RaftStore
-from gateway.log.stored_facts import StoredFacts
+from gateway.log.metadata.formatting import read_bootstrap
+from gateway.log.metadata.raft_store import RaftStore
+from gateway.log.metadata.stored_facts import StoredFacts
+from gateway.log.partition.log_settings import LogSettings
 from kwire.records import decode_metadata_record
 from kwire.uuid import Uuid
 

@@ -14,7 +14,7 @@ from gateway.base.address import Address
 from gateway.cli import main
 from gateway.cli.quorum_ask import Quorum
 from gateway.cli.rescue import parse_voter
-from gateway.log.directory_lock import DirectoryLock
+from gateway.log.files.directory_lock import DirectoryLock
 from kwire.messages.describe_quorum_response import PartitionData
 from tests.gateway.rescue.copies import hashes
 from tests.shared import needs_shared

@@ -14,7 +14,7 @@ import pytest
 from gateway.groups.group import State
 from gateway.groups.records import restore_groups
 from gateway.groups.usage import Usage
-from gateway.log.offset_store import OffsetStore
+from gateway.log.offsets.offset_store import OffsetStore
 from kwire.records import decode_batches
 from tests.gateway.groups.script import START_MS, Script
 from tests.gateway.log.offset_store_files import SEGMENT

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.log.disk import Disk, DiskFile
+from gateway.log.files.disk import Disk, DiskFile
 
 
 class Op(NamedTuple):

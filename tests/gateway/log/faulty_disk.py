@@ -6,8 +6,8 @@ import errno
 import os
 from pathlib import Path
 
-from gateway.log.disk import Disk, DiskFile, doing
-from gateway.log.errors import DiskFailed, SyncFailed
+from gateway.log.files.disk import Disk, DiskFile, doing
+from gateway.log.files.errors import DiskFailed, SyncFailed
 
 
 class FaultyDisk(Disk):

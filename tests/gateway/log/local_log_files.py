@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gateway.log.local_log import LocalLog, LogSettings
+from gateway.log.metadata.local_log import LocalLog, LogSettings
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import WrittenBatch, batch, snapshot_bytes
 

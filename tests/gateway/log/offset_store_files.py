@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gateway.log.offset_store import OffsetStore
+from gateway.log.offsets.offset_store import OffsetStore
 from kwire.metadata_log.file_names import segment_name
 from kwire.records import Record, decode_batches
 from tests.gateway.log.crash_disk import QuietDisk

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.log.follower import DirectoryFollower
-from gateway.log.local_log import LocalLog
-from gateway.log.segment import scan_segment
+from gateway.log.metadata.local_log import LocalLog
+from gateway.log.reading.follower import DirectoryFollower
+from gateway.log.segments.segment import scan_segment
 from tests.gateway.log.workload import SMALL, Promise, content_of
 
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from gateway.log.disk import Disk
-from gateway.log.errors import DiskFailed
-from gateway.log.leader_epoch_checkpoint import read_leader_epochs
-from gateway.log.meta_properties import read_meta_properties
-from gateway.log.offset_store_format import SYNCED_END, migrate
-from gateway.log.partition_metadata import read_topic_id
-from gateway.log.quorum_state import read_quorum_state
-from gateway.log.synced_end import SyncedEnd
+from gateway.log.files.disk import Disk
+from gateway.log.files.errors import DiskFailed
+from gateway.log.files.leader_epoch_checkpoint import read_leader_epochs
+from gateway.log.files.meta_properties import read_meta_properties
+from gateway.log.files.partition_metadata import read_topic_id
+from gateway.log.files.quorum_state import read_quorum_state
+from gateway.log.files.synced_end import SyncedEnd
+from gateway.log.offsets.offset_store_format import SYNCED_END, migrate
 from gateway.sources import open_log
 from kwire.conformance.log.check import check_log
 from kwire.metadata_log.open_file import read_regular

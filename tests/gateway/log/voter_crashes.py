@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from gateway.log.errors import NotFormatted
-from gateway.log.formatting import format_directory
-from gateway.log.log_settings import LogSettings
-from gateway.log.raft_store import RaftStore
-from gateway.log.stored_facts import StoredFacts
+from gateway.log.files.errors import NotFormatted
+from gateway.log.metadata.formatting import format_directory
+from gateway.log.metadata.raft_store import RaftStore
+from gateway.log.metadata.stored_facts import StoredFacts
+from gateway.log.partition.log_settings import LogSettings
 from tests.gateway.log.crash_disk import Op, QuietDisk, RecordingDisk, State, read_state
 from tests.gateway.log.crash_states import CrashStates, state_key
 from tests.gateway.log.kafka_files import batch

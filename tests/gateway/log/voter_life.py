@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.log.disk import Disk
-from gateway.log.formatting import format_directory
-from gateway.log.log_settings import LogSettings
-from gateway.log.stored_facts import Election
+from gateway.log.files.disk import Disk
+from gateway.log.metadata.formatting import format_directory
+from gateway.log.metadata.stored_facts import Election
+from gateway.log.partition.log_settings import LogSettings
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord

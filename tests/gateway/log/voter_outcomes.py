@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from gateway.log.stored_facts import Election
+from gateway.log.metadata.stored_facts import Election
 from tests.gateway.log.crash_disk import State
 from tests.gateway.log.voter_life import Promise
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from gateway.base.address import Address
-from gateway.log.disk import Disk
-from gateway.log.formatting import Formatting, format_directory, voter
-from gateway.log.log_settings import LogSettings
-from gateway.log.raft_store import RaftStore
+from gateway.log.files.disk import Disk
+from gateway.log.metadata.formatting import Formatting, format_directory, voter
+from gateway.log.metadata.raft_store import RaftStore
+from gateway.log.partition.log_settings import LogSettings
 from kwire.messages.leader_change_message import LeaderChangeMessage
 from kwire.messages.voters_record import VotersRecord
 from kwire.metadata_log.snapshot_id import SnapshotId

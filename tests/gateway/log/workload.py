@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.log.disk import Disk
-from gateway.log.local_log import LocalLog, LogSettings
+from gateway.log.files.disk import Disk
+from gateway.log.metadata.local_log import LocalLog, LogSettings
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.metadata_log.reader import read_log_file
 from kwire.metadata_log.snapshot_id import SnapshotId

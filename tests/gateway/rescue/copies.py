@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from gateway.base.address import Address
-from gateway.log.problem import Problem
+from gateway.log.files.problem import Problem
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from gateway.rescue.copies import Contents, Copy, Election, Identity, Position
 from kwire.uuid import Uuid

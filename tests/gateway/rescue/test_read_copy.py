@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.log.high_watermark_file import BLOCK_BYTES, format_slot
+from gateway.log.files.high_watermark_file import BLOCK_BYTES, format_slot
 from gateway.rescue.copies import Position
 from gateway.rescue.read_copy import read_copy
 from gateway.rescue.verdict import judge

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from gateway.base.address import Address
-from gateway.log.errors import DiskFailed
-from gateway.log.log_settings import LogSettings
-from gateway.log.raft_store import RaftStore
+from gateway.log.files.errors import DiskFailed
+from gateway.log.metadata.raft_store import RaftStore
+from gateway.log.partition.log_settings import LogSettings
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from gateway.rescue.plan import is_rescued, new_directory_id, new_meta, plan_rescue
 from gateway.rescue.read_copy import read_copy

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from gateway.cli import main
 from gateway.config.config import Config, ConfigError, Listener
-from gateway.log.formatting import Formatting, format_directory, random_uuid
+from gateway.log.metadata.formatting import Formatting, format_directory, random_uuid
 from gateway.security.scram_credentials import parse_credentials
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
 from tests.gateway.server.harness import connect, run

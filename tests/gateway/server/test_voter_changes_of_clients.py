@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.log.formatting import Formatting, format_directory, random_uuid
+from gateway.log.metadata.formatting import Formatting, format_directory, random_uuid
 from gateway.security.scram_credentials import parse_credentials
 from gateway.security.standard_authorizer import STANDARD_AUTHORIZER
 from kwire.message import Message

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.log.errors import LogError
-from gateway.log.local_log import LocalLog, LogSettings
-from gateway.log.observer_store import ObserverStore
+from gateway.log.files.errors import LogError
+from gateway.log.metadata.local_log import LocalLog, LogSettings
+from gateway.log.metadata.observer_store import ObserverStore
 from gateway.quorum import effects as fx
 from gateway.quorum.effects import BeginSnapshot, SnapshotChunk
 from gateway.quorum.events import NotInstalled

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gateway.log.local_log import LocalLog, LogSettings
+from gateway.log.metadata.local_log import LocalLog, LogSettings
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
 from kwire.metadata_log.reader import read_log_file

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.log import follower
+from gateway.log.reading import follower
 from gateway.ports.services import OffsetOutOfRange, State
 from gateway.sources import log_directory, open_log
 from tests.gateway.log.kafka_files import KafkaLog

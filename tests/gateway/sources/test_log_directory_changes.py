@@ -11,7 +11,7 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from gateway.log import follower
+from gateway.log.reading import follower
 from gateway.ports.services import OffsetAt, OffsetOutOfRange, State
 from gateway.sources import log_directory, open_log
 from tests.gateway.log.kafka_files import KafkaLog, batch

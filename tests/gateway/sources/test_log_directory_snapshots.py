@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gateway.log import follower
+from gateway.log.reading import follower
 from gateway.ports.services import State
 from gateway.sources import log_directory, log_reader, open_log
 from kwire.metadata_log.snapshot_id import SnapshotId

@@ -11,9 +11,9 @@ from typing import Any
 import crc32c
 import pytest
 
-from gateway.log.errors import BelowHighWatermark, LogError
-from gateway.log.follower import DirectoryFollower
-from gateway.log.stored_facts import Election
+from gateway.log.files.errors import BelowHighWatermark, LogError
+from gateway.log.metadata.stored_facts import Election
+from gateway.log.reading.follower import DirectoryFollower
 from gateway.ports.services import OffsetOutOfRange, State
 from gateway.quorum.effects import Advance, LogRange
 from gateway.sources.log_reader import content

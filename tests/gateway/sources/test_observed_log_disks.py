@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.errors import DiskFailed, LogFailed, SyncFailed
+from gateway.log.files.errors import DiskFailed, LogFailed, SyncFailed
 from gateway.quorum.effects import Advance, BeginSnapshot
 from gateway.sources.quorum_log import QuorumLog
 from kwire.metadata_log.snapshot_id import SnapshotId
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_opened_leaves_the_served_log_unchanged(
     def refuse(path: str) -> None:
         raise OSError(errno.EMFILE, "Too many open files", path)
 
-    monkeypatch.setattr("gateway.log.follower.OpenFile", refuse)
+    monkeypatch.setattr("gateway.log.reading.follower.OpenFile", refuse)
     for _ in range(10):
         assert do(source, appended(source, 2), Advance(source.store.end_offset + 2)) is None
     shown = batches_from(source, 0)
@@ -157,7 +157,7 @@ def test_a_truncation_that_cannot_be_scanned_serves_nothing_wrong(
     def refuse(path: str) -> None:
         raise OSError(errno.EMFILE, "Too many open files", path)
 
-    monkeypatch.setattr("gateway.log.follower.list_directory", refuse)
+    monkeypatch.setattr("gateway.log.reading.follower.list_directory", refuse)
     do(
         source,
         persisted(2, 2),

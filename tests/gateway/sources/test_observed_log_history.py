@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.log.local_log import LogSettings
+from gateway.log.metadata.local_log import LogSettings
 from gateway.ports.services import State
 from gateway.quorum.effects import Advance, BeginSnapshot, SnapshotChunk
 from gateway.sources.quorum_log import QuorumLog

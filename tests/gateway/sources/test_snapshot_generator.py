@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from gateway.log.disk import Disk
-from gateway.log.errors import DiskFailed
-from gateway.log.snapshot_writer import SnapshotWriter
+from gateway.log.files.disk import Disk
+from gateway.log.files.errors import DiskFailed
+from gateway.log.metadata.snapshot_writer import SnapshotWriter
 from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.snapshot_generator import RETRY_S, SnapshotGenerator, SnapshotSettings
 from kwire.message import Message

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.log import audit_log
-from gateway.log.audit_log import AUDIT_SETTINGS
-from gateway.log.log_settings import LogSettings
+from gateway.log.audit import audit_log
+from gateway.log.audit.audit_log import AUDIT_SETTINGS
+from gateway.log.partition.log_settings import LogSettings
 from gateway.ports.services import Requester
 from gateway.server.controller import audit_log_writer as keep_audit
 from gateway.server.controller.audit_log_writer import AuditLogWriter

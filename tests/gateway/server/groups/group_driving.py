@@ -15,8 +15,8 @@ import trio.testing
 
 from gateway.groups import Settings
 from gateway.groups import events as e
-from gateway.log.errors import DiskFailed
-from gateway.log.offset_store import OffsetStore
+from gateway.log.files.errors import DiskFailed
+from gateway.log.offsets.offset_store import OffsetStore
 from gateway.server.groups.group_driver import GroupDriver
 from tests.waiting import PATIENCE_S
 

@@ -12,7 +12,7 @@ import trio.testing
 from gateway.config.config import Config
 from gateway.groups import Settings
 from gateway.groups import events as e
-from gateway.log.offset_store import DIRECTORY, OffsetStore
+from gateway.log.offsets.offset_store import DIRECTORY, OffsetStore
 from gateway.server.groups.group_driver import GroupDriver, settings_of
 from kwire.protocol import ErrorCode
 from tests.gateway.server.groups.group_driving import (

@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from gateway.groups import GroupCoordinator, Settings
-from gateway.log.errors import LogLocked
-from gateway.log.offset_store import DIRECTORY, OffsetStore
+from gateway.log.files.errors import LogLocked
+from gateway.log.offsets.offset_store import DIRECTORY, OffsetStore
 from gateway.server.groups import group_driver
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError
 from kwire.protocol import ErrorCode

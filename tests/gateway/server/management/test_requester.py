@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from gateway.log.audit_log import AUDIT_SETTINGS, AuditRecord
+from gateway.log.audit.audit_log import AUDIT_SETTINGS, AuditRecord
 from gateway.server.management import requester
 from gateway.server.management.requester import requester_of
 from gateway.sources.audit_partition import AuditPartition

@@ -13,8 +13,8 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.log.errors import BelowHighWatermark, DiskFailed, LogFailed, SyncFailed
-from gateway.log.problem import Problem
+from gateway.log.files.errors import BelowHighWatermark, DiskFailed, LogFailed, SyncFailed
+from gateway.log.files.problem import Problem
 from gateway.ports.services import SourceStopped
 from gateway.server.logging.logs import Reports
 from gateway.server.quorum.image_updater import keep_image

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.log.errors import DiskFailed, SyncFailed
+from gateway.log.files.errors import DiskFailed, SyncFailed
 from gateway.ports.services import SourceStopped
 from gateway.quorum.effects import (
     Advance,

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from gateway.config.config import ConfigError
-from gateway.log.errors import SyncFailed
+from gateway.log.files.errors import SyncFailed
 from gateway.ports.services import State
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from tests.gateway.server.harness import run

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.log.errors import DiskFailed
-from gateway.log.local_log import LocalLog
+from gateway.log.files.errors import DiskFailed
+from gateway.log.metadata.local_log import LocalLog
 from gateway.ports.services import SourceStopped, State
 from gateway.quorum.raft import Raft
 from gateway.server.quorum import observer_watch, raft_driver
@@ -243,7 +243,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Any:
             super()._step(what, path, failure)
 
     disk = Disk()
-    monkeypatch.setattr("gateway.log.local_log.Disk", lambda *, fsync: disk)
+    monkeypatch.setattr("gateway.log.metadata.local_log.Disk", lambda *, fsync: disk)
     return disk
 
 

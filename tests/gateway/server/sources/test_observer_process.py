@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.log.disk import Disk
-from gateway.log.high_watermark_file import HighWatermarkFile
+from gateway.log.files.disk import Disk
+from gateway.log.files.high_watermark_file import HighWatermarkFile
 from tests.gateway.server.harness import run
 from tests.gateway.server.loopback_quorum import LoopbackQuorum, loopback_quorum
 from tests.waiting import until_async

@@ -1,0 +1,1 @@
+"""The audit log: a partition log whose damaged parts are passed over."""

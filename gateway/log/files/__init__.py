@@ -1,0 +1,1 @@
+"""Kafka's small files of a data directory, and the disk that writes them."""

@@ -1,0 +1,1 @@
+"""The metadata log: its snapshots, recovery, retention, and a voter's or an observer's store."""

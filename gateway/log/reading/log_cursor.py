@@ -1,0 +1,178 @@
+"""Reads the log of a directory forward from an offset, up to a limit, one piece at a time.
+
+Blocking; builds no index. It is made for a reader that stays below the high watermark: those
+batches never change, so a position in a segment stays valid while the batches above are truncated
+and written again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from gateway.log.metadata.listing import list_directory
+from gateway.log.segments.offset_index import find_entry
+from kwire.errors import DecodeError
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.open_file import OpenFile
+from kwire.metadata_log.reader import BATCH_BYTES_MAX
+from kwire.records.batch import decode_pieces
+from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
+from kwire.records.runs import Piece, records_of
+
+Batch = tuple[BatchHeader, Sequence[Piece]]
+
+
+class LogGap(Exception):
+    """The log does not continue at the cursor's offset: it was cleaned, or replaced by a snapshot
+    (KIP-630).
+    """
+
+
+class LogCursor:
+    """``next_offset`` is the first offset not returned yet. It need not exist before ``read``."""
+
+    def __init__(self, directory: str, next_offset: int) -> None:
+        self.next_offset = next_offset
+        self._directory = directory
+        self._file: OpenFile | None = None
+        self._position = 0
+
+    def read(self, below: int, max_bytes: int) -> list[Batch]:
+        """Return whole batches that end at or before offset ``below``: about ``max_bytes``, but at
+        least one if there is one.
+
+        Empty if the log ends before that. Every CRC is checked; records below ``next_offset`` are
+        left out. Raises LogGap; OSError; and DecodeError with file and byte position for damage,
+        after the batches before it were returned.
+        """
+        batches: list[Batch] = []
+        while self.next_offset < below and not batches:
+            file = self._open()
+            if self._take(file, below, max_bytes, batches):
+                continue
+            if file.status()[0] - self._position >= BATCH_OVERHEAD or not self._next_segment(file):
+                break  # the next batch ends above ``below``, or does not exist yet
+        return batches
+
+    def _open(self) -> OpenFile:
+        """Return the segment that holds ``next_offset``: the open file while it still has its name.
+        Raises LogGap.
+        """
+        file = self._file
+        if file is not None:
+            try:
+                status = os.stat(file.path)
+                if file.identity == (status.st_dev, status.st_ino):
+                    return file
+            except FileNotFoundError:
+                # The deleted file may hold records beyond ``next_offset`` that were never
+                # committed: only the files in the directory count.
+                pass
+        # Listed each time: the directory may be another process's.
+        bases = self._bases()
+        # The newest segment that begins at or below the offset: the log has no gaps between
+        # segments.
+        fitting = [base for base in bases if base <= self.next_offset]
+        if not fitting:
+            begin = f"begins at offset {bases[0]}" if bases else "has no segments"
+            raise LogGap(f"the log {begin} and does not go on at {self.next_offset}")
+        return self._open_at(fitting[-1])
+
+    def _open_at(self, base_offset: int) -> OpenFile:
+        self._file = file = OpenFile(os.path.join(self._directory, segment_name(base_offset)))
+        self._position = self._near(file, base_offset) if base_offset < self.next_offset else 0
+        return file
+
+    def _near(self, file: OpenFile, base_offset: int) -> int:
+        """Return the position of a batch that ends before ``next_offset``, from Kafka's index if it
+        agrees with the log; else 0.
+        """
+        entry = find_entry(f"{file.path.removesuffix('.log')}.index", base_offset, self.next_offset)
+        # A hint: the search from the beginning gives the same result, later.
+        if entry is not None:
+            last_offset, position = entry
+            try:
+                # The index may be of another file of this name: only the batch tells.
+                header = read_header(file.read(position, BATCH_OVERHEAD))
+            except DecodeError:
+                return 0
+            if header.last_offset == last_offset:
+                return position
+        return 0
+
+    def _bases(self) -> list[int]:
+        return [base for base, _ in list_directory(self._directory).segments]
+
+    def _next_segment(self, file: OpenFile) -> bool:
+        """Open the segment after ``file``, which was read to its end; False if there is none.
+        Raises LogGap.
+        """
+        # Names have 20 digits, so that their order is that of the offsets.
+        pending = [
+            base for base in self._bases() if segment_name(base) > os.path.basename(file.path)
+        ]
+        # The file was read to its end, so the offsets up to the next segment are nowhere.
+        if pending and pending[0] > self.next_offset:
+            raise LogGap(f"offsets {self.next_offset} to {pending[0] - 1} are missing")
+        if pending:
+            self._open_at(pending[0])
+        return bool(pending)
+
+    def _take(self, file: OpenFile, below: int, max_bytes: int, batches: list[Batch]) -> bool:
+        """Read one piece of the segment into ``batches``; False if no further batch ends at or
+        before ``below``.
+        """
+        data = file.read(self._position, max(max_bytes, BATCH_OVERHEAD))
+        at = 0
+        # Bytes above ``below`` may change while they are read, so a fault in them means nothing.
+        while len(data) - at >= BATCH_OVERHEAD and self.next_offset < below:
+            try:
+                header = read_header(data, at)
+                # Above the high watermark the batch may still be truncated.
+                if header.next_offset > below:
+                    break
+                if header.size > len(data) - at:
+                    # Only where it is the first of the piece: the caller asked for about
+                    # ``max_bytes``.
+                    if batches or at:
+                        break
+                    data = self._whole(file, header)
+                # The index points to a batch before the one that is asked for.
+                if header.next_offset > self.next_offset:
+                    batches.append(self._decode(data, at, header))
+                    self.next_offset = header.next_offset
+            except DecodeError as error:
+                if batches:
+                    break  # the batches before the damage are returned first
+                raise DecodeError(
+                    error.reason, path=file.path, offset=self._position + at, rule=error.rule
+                ) from None
+            at += header.size
+        # Behind the last whole batch: a batch that is cut is read again when there is more of it.
+        self._position += at
+        return at > 0
+
+    def _whole(self, file: OpenFile, header: BatchHeader) -> bytes:
+        """Return the bytes of a batch that is larger than a piece."""
+        if header.size > BATCH_BYTES_MAX:
+            raise DecodeError(
+                f"a batch of {header.size} bytes, more than the {BATCH_BYTES_MAX} allowed",
+                rule="batch-length",
+            )
+        return file.read(self._position, header.size)
+
+    def _decode(self, data: bytes, at: int, header: BatchHeader) -> Batch:
+        # A gap: cleaning removes whole segments, so within one it is damage.
+        if header.base_offset > self.next_offset:
+            reason = (
+                f"a batch at offset {header.base_offset} stands where offset "
+                f"{self.next_offset} must follow"
+            )
+            raise DecodeError(reason, rule="batch-offset")
+        _, pieces = decode_pieces(data, at)
+        # The caller may ask for an offset in the middle of a batch.
+        if header.base_offset < self.next_offset:
+            records = records_of(pieces)
+            return header, [record for record in records if record.offset >= self.next_offset]
+        return header, pieces

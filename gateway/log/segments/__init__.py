@@ -1,0 +1,1 @@
+"""Segments of a log and their indexes: batches checked, written, found and cut."""

@@ -1,0 +1,324 @@
+"""Writes one segment: ``.log``, ``.index`` and ``.timeindex``, byte for byte as Kafka's
+``LogSegment``.
+
+It knows no other segments, epochs or high watermarks, and checks nothing:
+``gateway.log.segments.batch_check`` has checked the batches. Kafka reads all three files; readers here use
+``gateway.log.segments.batch_index`` and never depend on the indexes being there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gateway.log.files.disk import Disk, DiskFile
+from gateway.log.files.errors import DiskFailed
+from gateway.log.segments.batch_check import Batch, Readable, Tail, check_file
+from gateway.log.segments.segment_index import OFFSET_ENTRY, TIME_ENTRY, SegmentIndex
+from kwire.errors import DecodeError
+from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.open_file import OpenFile
+
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+#: Positions and relative offsets in the indexes are int32.
+_INT32_MAX: Final = (1 << 31) - 1
+#: For batches that were checked when they were appended: any offset may come first.
+_ANY: Final = Tail(-1, -1)
+
+
+@dataclass(slots=True)
+class SegmentScan:
+    """The result of checking a whole segment. The scan only reads."""
+
+    index: SegmentIndex
+    tail: Tail  #: end offset and last epoch of what is good
+    size: int = 0  #: bytes that are good
+    file_size: int = 0
+    epochs: list[tuple[int, int]] = field(
+        default_factory=list
+    )  #: (epoch, first offset) of each in it
+    fault: DecodeError | None = (
+        None  #: what is wrong at ``size``; None also for an unfinished batch there
+    )
+
+    @property
+    def base_offset(self) -> int:
+        """The offset in the segment's name."""
+        return self.index.base_offset
+
+
+def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: int) -> SegmentScan:
+    """Check the batches of a segment up to the first bad one; none may have an epoch below
+    ``epoch``. Raises OSError.
+    """
+    # A descriptor for reading: the scan also serves directories that are refused and stay
+    # unchanged.
+    file = OpenFile(str(directory / segment_name(base_offset)))
+    scan = SegmentScan(
+        SegmentIndex(base_offset, interval_bytes),
+        Tail(base_offset, epoch),
+        file_size=file.status()[0],
+    )
+    for checked in check_file(file, 0, scan.file_size, scan.tail):
+        scan.index.add(checked.batches)
+        scan.size, scan.tail, scan.fault = checked.end or scan.size, checked.tail, checked.fault
+        note_epochs(scan.epochs, checked.batches)
+    return scan
+
+
+def note_epochs(epochs: list[tuple[int, int]], batches: Sequence[Batch]) -> None:
+    """Add to ``epochs`` each epoch that begins with one of ``batches``."""
+    # Epochs never decrease, so the last batch tells for all of them.
+    if not batches or (epochs and epochs[-1][0] == batches[-1].epoch):
+        return
+    for batch in batches:
+        if not epochs or batch.epoch > epochs[-1][0]:
+            epochs.append((batch.epoch, batch.base_offset))
+
+
+def delete_segments(directory: Path, disk: Disk, bases: Sequence[int]) -> list[str]:
+    """Delete segments one by one, each durably, in the order given; return their names. Raises
+    DiskFailed.
+    """
+    names = []
+    for base_offset in bases:
+        path = directory / segment_name(base_offset)
+        # The .log file first: recovery deletes an index without its segment.
+        disk.remove(path)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            disk.remove(path.with_suffix(suffix))
+        # Unlinks may reach the disk in any order: without this a crash could leave a gap between
+        # two segments.
+        disk.sync_directory(directory)
+        names.append(path.name)
+    return names
+
+
+def replace_segment(
+    directory: Path, disk: Disk, base_offset: int, pieces: Iterable[bytes], interval_bytes: int
+) -> None:
+    """Replace the batches of a segment that is not open, and its indexes. After a crash it has
+    the old batches or the new ones. Raises DiskFailed, OSError.
+    """
+    path = directory / segment_name(base_offset)
+    # The batches first: an index that describes the old ones is worse than none, and a crash before
+    # its removal is found, because recovery compares indexes with the batches.
+    disk.replace_in_pieces(path, pieces)
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        disk.remove(path.with_suffix(suffix))
+    rebuilt = Segment(disk, directory, scan_segment(directory, base_offset, interval_bytes, 0))
+    try:
+        rebuilt.seal()
+    finally:
+        rebuilt.close()
+
+
+def batch_start(directory: Path, scan: SegmentScan, offset: int) -> int:
+    """Return the base offset of the batch that holds ``offset``, which must lie in the scanned
+    segment. Raises OSError.
+    """
+    found = _find(
+        OpenFile(str(directory / segment_name(scan.base_offset))), scan.index, offset, scan.size
+    )
+    return found.base_offset if found else scan.tail.next_offset
+
+
+def _find(file: Readable, index: SegmentIndex, offset: int, size: int) -> Batch | None:
+    """Return the first batch that ends at ``offset`` or later."""
+    for checked in check_file(file, index.position_before(offset), size, _ANY):
+        for batch in checked.batches:
+            if batch.last_offset >= offset:
+                return batch
+    return None
+
+
+class Segment:
+    """An open segment. ``size`` and ``end_offset`` count what was written, ``flushed_size`` the
+    bytes known to be on disk.
+
+    After DiskFailed from ``append`` it is as before the call, unless ``torn`` is set.
+    """
+
+    def __init__(self, disk: Disk, directory: Path, scan: SegmentScan) -> None:
+        """Open or create the files of the segment that was scanned: truncate bad bytes, rewrite
+        wrong indexes. Raises DiskFailed.
+        """
+        self.base_offset = scan.base_offset
+        self.size = scan.size
+        self.end_offset = scan.tail.next_offset
+        # Nothing is known to be on disk before the first sync, not even what was read.
+        self.flushed_size = 0
+        self.flushed_offset = scan.base_offset  #: end offset of the batches in these bytes
+        self.torn = False
+        self._disk = disk
+        self._index = scan.index
+        self._files: list[DiskFile] = []
+        try:
+            # The .log file last: recovery removes an index without a .log file, and rebuilds the
+            # indexes of a .log file without them.
+            self._offsets_file = self._open(directory, INDEX_SUFFIX)
+            self._times_file = self._open(directory, TIME_INDEX_SUFFIX)
+            self._log = self._open(directory, ".log")
+            if scan.file_size > scan.size:
+                # Synced at once: the next append could otherwise be on disk before the truncation,
+                # and a crash would leave the old bad bytes behind a good batch.
+                disk.truncate(self._log, scan.size)
+                disk.sync(self._log)
+            self._set_index(self._offsets_file, scan.index.offset_bytes())
+            self._set_index(self._times_file, scan.index.time_bytes())
+            self._written = scan.index.counts
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(cls, disk: Disk, directory: Path, base_offset: int, interval_bytes: int) -> Segment:
+        """Create an empty segment; its names are on disk when this returns. Raises DiskFailed."""
+        segment = cls(
+            disk,
+            directory,
+            SegmentScan(SegmentIndex(base_offset, interval_bytes), Tail(base_offset, 0)),
+        )
+        # Once for the three files.
+        disk.sync_directory(directory)
+        return segment
+
+    @property
+    def first_timestamp(self) -> int | None:
+        """Largest timestamp of the first batch (ms), None without a batch."""
+        return self._index.first_timestamp
+
+    def has_room_for(self, batch: Batch, size: int) -> bool:
+        """Return whether the indexes can describe ``batch`` at position ``size``."""
+        return (
+            batch.last_offset - self.base_offset <= _INT32_MAX and size + batch.size <= _INT32_MAX
+        )
+
+    def append(self, data: memoryview, batches: Sequence[Batch]) -> None:
+        """Write ``batches``, which are consecutive in ``data`` at their positions. Raises
+        DiskFailed.
+        """
+        start, end = batches[0].position, batches[-1].position + batches[-1].size
+        try:
+            # At the known size and not at the end of the file: bytes of a failed write may lie
+            # behind it.
+            self._disk.write(self._log, self.size, data[start:end])
+            self._index.add(batches, self.size - start)
+            self._write_entries()
+        except BaseException:
+            # Until ``_undo`` has worked: the caller asks for it when that failed, too.
+            self.torn = True
+            with contextlib.suppress(DiskFailed):
+                self._undo()
+            raise
+        # Batches are appended without a gap: recovery takes any other offset for damage.
+        assert batches[0].base_offset >= self.end_offset, "offsets continue"
+        self.size += end - start
+        self.end_offset = batches[-1].last_offset + 1
+        assert self.flushed_size <= self.size and self.flushed_offset <= self.end_offset
+
+    def locate(self, offset: int) -> tuple[int, int]:
+        """Return size and end offset of what precedes the batch that holds ``offset``; of
+        everything if no batch does. Raises DiskFailed.
+        """
+        found = _find(self._log, self._index, offset, self.size)
+        # The start of the batch, not ``offset``: a batch is cut as a whole, as in
+        # ``FileRecords.truncateTo``.
+        return (found.position, found.base_offset) if found else (self.size, self.end_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds ``offset`` and everything behind it, durably. Raises
+        DiskFailed.
+        """
+        size, end_offset = self.locate(offset)
+        if size == self.size:
+            return
+        # The log before its indexes: an index entry behind the end is found at start (Kafka's
+        # sanityCheck), a batch without entry would be too. Neither loses a record.
+        self._disk.truncate(self._log, size)
+        # Before the epochs are cut: ``UnifiedLog.truncate_to`` relies on this order.
+        self._disk.sync(self._log)
+        self.size = self.flushed_size = size
+        self.end_offset = self.flushed_offset = end_offset
+        assert self.base_offset <= self.end_offset and self.size >= 0
+        self._rewind_index()
+
+    def truncate_unflushed(self) -> None:
+        """Cut off the bytes that a failed sync left in doubt, for the next process that opens the
+        segment. Raises DiskFailed.
+        """
+        self._disk.truncate(self._log, self.flushed_size)
+
+    def flush(self) -> None:
+        """Sync the batches. Raises SyncFailed.
+
+        The indexes are not synced: recovery rebuilds them from the batches.
+        """
+        if self.flushed_size < self.size:
+            self._disk.sync(self._log)
+            self.flushed_size, self.flushed_offset = self.size, self.end_offset
+        assert self.base_offset <= self.flushed_offset
+
+    def seal(self) -> None:
+        """Complete and sync the segment, which gets no more batches. Raises DiskFailed."""
+        # ``LogSegment.onBecomeInactiveSegment`` does so: look-ups by time rely on the last entry.
+        self.add_latest_time()
+        self.flush()
+        # A closed segment is trusted by its last index entries, so these must be on disk before the
+        # next segment appears.
+        self._disk.sync(self._offsets_file)
+        self._disk.sync(self._times_file)
+
+    def add_latest_time(self) -> None:
+        """Complete the time index, as Kafka does at a roll and at a close. Raises DiskFailed."""
+        self._index.add_latest_time()
+        self._write_entries()
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.close()
+
+    def _open(self, directory: Path, suffix: str) -> DiskFile:
+        file = self._disk.open((directory / segment_name(self.base_offset)).with_suffix(suffix))
+        self._files.append(file)
+        return file
+
+    def _set_index(self, file: DiskFile, data: bytes) -> None:
+        # An index that is right already is not written: Kafka's preallocated one is longer, and is
+        # trimmed.
+        if file.size != len(data) or file.read(0, len(data)) != data:
+            self._disk.truncate(file, 0)
+            self._disk.write(file, 0, data)
+
+    def _write_entries(self) -> None:
+        # Only what is new: entries are written behind those that the files have.
+        offsets, times = self._written
+        if self._index.counts != self._written:
+            self._disk.write(
+                self._offsets_file, offsets * OFFSET_ENTRY.size, self._index.offset_bytes(offsets)
+            )
+            self._disk.write(
+                self._times_file, times * TIME_ENTRY.size, self._index.time_bytes(times)
+            )
+            self._written = self._index.counts
+
+    def _undo(self) -> None:
+        """Restore the state before an append that failed."""
+        self._disk.truncate(self._log, self.size)
+        self._rewind_index()
+        self.torn = False
+
+    def _rewind_index(self) -> None:
+        """Truncate the indexes to what the segment holds."""
+        position = self._index.rewind(self.end_offset)
+        for checked in check_file(self._log, position, self.size, _ANY):
+            self._index.add(checked.batches)
+        offsets, times = self._index.counts
+        self._disk.truncate(self._offsets_file, offsets * OFFSET_ENTRY.size)
+        self._disk.truncate(self._times_file, times * TIME_ENTRY.size)
+        self._written = offsets, times

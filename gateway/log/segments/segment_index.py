@@ -1,0 +1,128 @@
+"""Builds the entries of a segment's ``.index`` and ``.timeindex``, one for one as Kafka's
+``LogSegment`` does.
+
+It touches no file: ``gateway.log.segments.segment`` writes the entries. Equal entries let Kafka open a
+directory without rebuilding its indexes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.log.segments.batch_check import Batch
+
+#: ``OffsetIndex``: offset relative to the segment's base, byte position in the segment.
+OFFSET_ENTRY: Final = struct.Struct(">ii")
+#: ``TimeIndex``: timestamp in ms, offset relative to the segment's base.
+TIME_ENTRY: Final = struct.Struct(">qi")
+_NO_TIMESTAMP: Final = -1
+#: The largest relative offset and position of an entry, which are int32.
+_INT32_MAX: Final = (1 << 31) - 1
+
+
+class SegmentIndex:
+    """The entries of both indexes; offsets are those of the log. Each batch is added once, in
+    order.
+
+    A batch that begins more than ``interval_bytes`` behind the last one with an entry gets one: its
+    last offset and its position. The time index then gets the largest timestamp so far, if that is
+    new, with the last offset of its batch.
+    """
+
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.first_timestamp: int | None = None  #: the largest timestamp of the first batch (ms)
+        self._interval = interval_bytes
+        # Absolute offsets in memory: four bytes more, and no addition at each look-up.
+        self._offsets = array("q")
+        self._positions = array("q")
+        self._times = array("q")
+        self._time_offsets = array("q")
+        # ``TimestampOffset.UNKNOWN`` of Kafka: an entry with timestamp -1 is never written.
+        self._latest = (_NO_TIMESTAMP, base_offset)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Number of offset entries and of time entries."""
+        return len(self._offsets), len(self._times)
+
+    def add(self, batches: Sequence[Batch], shift: int = 0) -> None:
+        """Add batches, whose position in the segment is ``shift`` bytes behind the position they
+        carry.
+        """
+        if self.first_timestamp is None and batches:
+            self.first_timestamp = batches[0].max_timestamp
+        due = (self._positions[-1] if self._positions else 0) + self._interval - shift
+        latest = self._latest[0]
+        for position, _, _, last_offset, _, timestamp in batches:
+            # The first batch with the largest timestamp stays, as in ``LogSegment.append``.
+            if timestamp > latest:
+                latest = timestamp
+                self._latest = (timestamp, last_offset)
+            # More than the interval since the last entry, not at least as much: Kafka's
+            # ``bytesSinceLastIndexEntry > indexIntervalBytes``.
+            if position > due and self._describes(last_offset, shift + position):
+                self._offsets.append(last_offset)
+                self._positions.append(shift + position)
+                self.add_latest_time()
+                due = position + self._interval
+
+    def _describes(self, offset: int, position: int) -> bool:
+        # Only a segment of another writer is larger; its last part is then found without an index.
+        return offset - self.base_offset <= _INT32_MAX and position <= _INT32_MAX
+
+    def add_latest_time(self) -> None:
+        """Add the largest timestamp, as Kafka does when a segment is rolled or closed
+        (``TimeIndex.maybeAppend``).
+        """
+        timestamp, offset = self._latest
+        # ``>``: ``TimeIndex.maybeAppend`` writes no second entry of the same timestamp.
+        is_newer = timestamp > (self._times[-1] if self._times else _NO_TIMESTAMP)
+        if is_newer and self._describes(offset, 0):
+            self._times.append(timestamp)
+            self._time_offsets.append(offset)
+
+    def position_before(self, offset: int) -> int:
+        """Return the position of the last batch with an entry that ends before ``offset``, 0 if
+        there is none (``OffsetIndex.lookup``).
+        """
+        # An entry holds the last offset of its batch, so the batch with ``offset`` is behind the
+        # entry found.
+        at = bisect.bisect_left(self._offsets, offset)
+        return self._positions[at - 1] if at else 0
+
+    def rewind(self, offset: int) -> int:
+        """Drop the entries of batches that end at ``offset`` or later, and the state behind the
+        last kept entry.
+
+        Returns the position of that entry's batch: the caller adds the batches from there again.
+        """
+        kept = bisect.bisect_left(self._offsets, offset)
+        del self._offsets[kept:], self._positions[kept:]
+        # A time entry may stand for a batch behind the last one with an offset entry; those go too.
+        times = bisect.bisect_right(self._time_offsets, self._offsets[-1]) if kept else 0
+        del self._times[times:], self._time_offsets[times:]
+        self._latest = (
+            (self._times[-1], self._time_offsets[-1])
+            if times
+            else (_NO_TIMESTAMP, self.base_offset)
+        )
+        if not kept:
+            self.first_timestamp = None
+        return self._positions[-1] if kept else 0
+
+    def offset_bytes(self, first: int = 0) -> bytes:
+        """Return the ``.index`` file from entry ``first`` on."""
+        pack, base = OFFSET_ENTRY.pack, self.base_offset
+        entries = zip(self._offsets[first:], self._positions[first:], strict=True)
+        return b"".join([pack(offset - base, position) for offset, position in entries])
+
+    def time_bytes(self, first: int = 0) -> bytes:
+        """Return the ``.timeindex`` file from entry ``first`` on."""
+        pack, base = TIME_ENTRY.pack, self.base_offset
+        entries = zip(self._times[first:], self._time_offsets[first:], strict=True)
+        return b"".join([pack(timestamp, offset - base) for timestamp, offset in entries])
