@@ -33,19 +33,19 @@ from gateway.server.sources.served_partitions import served_partitions
 from gateway.server.views.view_partition import ViewTopics, view_topics_of
 from gateway.server.workers.link import Link
 from gateway.server.workers.messages import (
-    CountsSent,
-    CountsWanted,
     Draining,
     Failed,
     NodeState,
     Ready,
     Response,
     Start,
+    StatsRequest,
+    StatsResponse,
     Stop,
-    Told,
+    Synced,
 )
 from gateway.server.workers.node_link import NodeLink
-from gateway.server.workers.node_mirror import FollowedAudit, FollowedNode, FollowedQuorum
+from gateway.server.workers.node_mirror import FollowedAudit, FollowedQuorum, NodeMirror
 from gateway.server.workers.worker_counts import counts_of
 from gateway.server.workers.worker_settings import limits_of_worker
 
@@ -71,7 +71,7 @@ class WorkerServices:
     """Implements ``gateway.handlers.gateway_port.Gateway`` over what the worker reads."""
 
     config: Config
-    node: FollowedNode
+    node: NodeMirror
     takes_changes: bool
     endpoints: Mapping[str, Endpoint]
     topic_index: TopicIndex = field(default_factory=TopicIndex)
@@ -197,7 +197,7 @@ class _Worker:
         self._stop = stop
         self._reports = Reports(tracing=self._config.log_level == "debug")
         self._stack = contextlib.ExitStack()
-        self._node: FollowedNode | None = None
+        self._node: NodeMirror | None = None
         self._early: list[NodeState] = []
         self._node_link = NodeLink(link.send, self._when_caught_up, self._when_applied)
         self._context: ServerContext | None = None
@@ -212,11 +212,11 @@ class _Worker:
                     self._early.clear()
             case Response():
                 self._node_link.responded(message)
-            case Told():
+            case Synced():
                 self._node_link.told(message)
-            case CountsWanted() if self._context is not None and self._node is not None:
+            case StatsRequest() if self._context is not None and self._node is not None:
                 end = self._node.partition.high_watermark
-                self._link.send(CountsSent(counts_of(self._context, end)))
+                self._link.send(StatsResponse(counts_of(self._context, end)))
             case Stop():
                 self._stop.set()
 
@@ -224,7 +224,7 @@ class _Worker:
         """Serve until the node or a signal stops this process, then drain. Raises ConfigError."""
         start, config = self._start, self._config
         with self._stack as stack:
-            node = self._node = FollowedNode(start, self._reports, stack)
+            node = self._node = NodeMirror(start, self._reports, stack)
             for state in self._early:
                 node.told(state)
             bound = [_inherited(*one) for one in start.listeners]
@@ -272,5 +272,5 @@ class _Worker:
         self._node.when_applied(callback)
 
 
-async def _follow(node: FollowedNode, *, task_status: trio.TaskStatus[None]) -> None:
+async def _follow(node: NodeMirror, *, task_status: trio.TaskStatus[None]) -> None:
     await node.run(task_status.started)

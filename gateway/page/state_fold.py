@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.sources.metadata_batch_loader import BatchFold
+from gateway.sources.metadata_batch_loader import MetadataBatchLoader
 from kwire.cluster import Image
 from kwire.errors import DecodeError
 from kwire.records.batch import decode_batch
@@ -18,7 +18,7 @@ class StateFold:
         #: The epoch of the last batch that was folded.
         self.epoch = -1
         self._end = end
-        self._fold = BatchFold()
+        self._fold = MetadataBatchLoader()
 
     @property
     def image(self) -> Image:

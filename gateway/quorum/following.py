@@ -58,7 +58,7 @@ class Following:
         # A node that may not campaign cannot bring about a new leader; it can only find one.
         searches = node.now >= role.fetch_until and not node.may_campaign
         if searches:
-            self._discovery.poll_if_starved()
+            self._discovery.poll_without_leader()
         if node.installing is None and node.now >= node.retry.not_before:
             address = role.endpoints[node.settings.listener]
             if node.now >= node.peers.ready_at(address):

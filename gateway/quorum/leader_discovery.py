@@ -57,7 +57,7 @@ class LeaderDiscovery:
         # ``max_wait_ms`` 0: a node that leads has to name itself now, with records or without.
         fetching.fetch(node, address, NO_NODE, on_answer, max_wait_ms=0, on_failed=on_failed)
 
-    def poll_if_starved(self) -> None:
+    def poll_without_leader(self) -> None:
         """Ask, if no address was ready when it was time: a follower calls this before it sends its
         leader the next request.
 

@@ -53,7 +53,7 @@ class QuorumRequests:
         # A leader that is known already repeats the request to a voter that does not fetch, as a
         # sign of life.
         if not error:
-            self._reassured(partition.leader_id, request.leader_endpoints)
+            self._reset_election_timer(partition.leader_id, request.leader_endpoints)
         return responses.begin_quorum_epoch(node, asked, error)
 
     def on_end(self, asked: Requested) -> None:
@@ -96,7 +96,7 @@ class QuorumRequests:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
-    def _reassured(self, leader_id: int, endpoints: Iterable[Any]) -> None:
+    def _reset_election_timer(self, leader_id: int, endpoints: Iterable[Any]) -> None:
         """Follow the leader again, or begin the fetch timeout anew: the leader is alive."""
         node, role = self._node, self._node.role
         # A prospective node remembers the leader that fell silent. That leader now sends again, in

@@ -17,7 +17,7 @@ from gateway.sources.log_partition import LogPartition
 
 
 @dataclass(frozen=True, slots=True)
-class LogFacts:
+class LogState:
     """Facts of a log that are not in its files, at one moment.
 
     ``leader_epoch`` as in ``gateway.ports.services.Partition``.
@@ -40,7 +40,7 @@ class FollowedLog(LogPartition):
     ) -> None:
         super().__init__(cluster_id=cluster_id, log_dir=log_dir)
         self._follower = DirectoryFollower(directory, snapshot_prefix=snapshot_prefix)
-        self._facts = LogFacts(0, -1, State.LOADING)
+        self._facts = LogState(0, -1, State.LOADING)
         self._damage: Problem | None = None
 
     def scan(self) -> None:
@@ -48,7 +48,7 @@ class FollowedLog(LogPartition):
         while self._follower.step():
             pass
 
-    def publish(self, facts: LogFacts) -> None:
+    def publish(self, facts: LogState) -> None:
         """Serve what was scanned, up to the high watermark of ``facts``."""
         view = self._follower.view
         if view is None or self._follower.unreachable is not None:

@@ -62,7 +62,7 @@ class State(NamedTuple):
     position: Position
 
 
-class BatchFold:
+class MetadataBatchLoader:
     """Folds batches into ``image``. ``position`` is the end of ``image``; inside a batch or an open
     transaction, the end of the last batch before it.
     """

@@ -31,7 +31,7 @@ from gateway.sources.gc_tuning import (
     release_incrementally,
 )
 from gateway.sources.metadata_batch_loader import Position, State
-from gateway.sources.metadata_replayer import NoUsableSnapshot, Replay
+from gateway.sources.metadata_replayer import MetadataReplayer, NoUsableSnapshot
 from kwire.cluster import Delta, Image
 from kwire.errors import DecodeError
 from kwire.metadata_log.snapshot_id import SnapshotId
@@ -94,13 +94,13 @@ class MetadataLoader:
             0  #: of the log's batches in the image, from the snapshot on that it began with
         )
         #: A clause about the part of the log below ``read_offset`` that the image lacks
-        #: (``BatchFold.lacks``).
+        #: (``MetadataBatchLoader.lacks``).
         self.lacks: str | None = None
         #: The fault that keeps the image below the high watermark, if any.
         self.problem: Problem | None = None
         self._position: Position | None = None  # of ``image``
         self._notices: list[str] = []
-        self._replay = Replay(self.directory)
+        self._replay = MetadataReplayer(self.directory)
         self._rebuilding = True  # the replay folds into an unpublished image
         self._prepared: _Prepared | None = None
         self._retired: list[Any] = []  # objects that the thread releases
@@ -218,7 +218,7 @@ class MetadataLoader:
             self.restart()
             return True
 
-    def _prepare(self, replay: Replay, image: Image | None, delta: Delta | None) -> None:
+    def _prepare(self, replay: MetadataReplayer, image: Image | None, delta: Delta | None) -> None:
         fold = replay.fold
         records, skipped, notices = fold.take_counts()
         snapshot = replay.snapshot if image else None
@@ -247,7 +247,7 @@ class MetadataLoader:
         """Begin again with the newest snapshot. The current image is served until the new one is
         complete.
         """
-        self._replay, self._rebuilding = Replay(self.directory), True
+        self._replay, self._rebuilding = MetadataReplayer(self.directory), True
 
     # --- on the event loop
     # ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Final
 from gateway.base.sizes import MIB
 from gateway.log.metadata.listing import list_directory
 from gateway.log.reading.log_cursor import Batch, LogCursor
-from gateway.sources.metadata_batch_loader import BatchFold
+from gateway.sources.metadata_batch_loader import MetadataBatchLoader
 from kwire.errors import DecodeError
 from kwire.metadata_log.reader import read_pieces_of_file
 from kwire.metadata_log.snapshot_id import SnapshotId
@@ -29,12 +29,12 @@ class NoUsableSnapshot(Exception):
     """
 
 
-class Replay:
+class MetadataReplayer:
     """One pass from the beginning to the high watermark. ``fold`` has the image and the counts."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = os.fspath(directory)
-        self.fold = BatchFold()
+        self.fold = MetadataBatchLoader()
         #: The snapshot that ``fold`` began with, if it began with one.
         self.snapshot: SnapshotId | None = None
         #: Bytes of the log's batches folded.
@@ -142,6 +142,6 @@ class Replay:
         self.fold.add_notice(f"{self.directory}: {self._unusable[snapshot]}")
 
     def _begin_again(self) -> None:
-        notices, self.fold = self.fold.notices, BatchFold()
+        notices, self.fold = self.fold.notices, MetadataBatchLoader()
         self.fold.notices = notices
         self.snapshot = self._snapshot_batches = None

@@ -62,7 +62,7 @@ class QuorumLog(LogPartition):
 
     Only one thread at a time changes the log: the caller of ``perform``, ``write_high_watermark``
     or ``clean`` holds a lock. Only ``new_snapshot`` and its result may be used beside it.
-    ``in_touch``: there is a leader, and it answers; ``caught_up``: the log has once been where the
+    ``leader_alive``: there is a leader, and it answers; ``caught_up``: the log has once been where the
     leader's high watermark was. The driver sets both.
     """
 
@@ -70,7 +70,7 @@ class QuorumLog(LogPartition):
         """Scan the log once. Raises LogUnreadable if committed records cannot be read."""
         super().__init__(cluster_id=store.cluster_id, log_dir=str(store.directory.parent))
         self.store = store
-        self.in_touch = False
+        self.leader_alive = False
         self.caught_up = False
         self.epoch = 0  #: of the newest leader known
         #: The newest epoch that an observer has on disk: clients see it only then, so that the
@@ -291,7 +291,7 @@ class QuorumLog(LogPartition):
         """
         try:
             self._abandon()
-            if self.owes_high_watermark:
+            if self.high_watermark_dirty:
                 self.write_high_watermark()
         finally:
             self.store.close()
@@ -312,11 +312,11 @@ class QuorumLog(LogPartition):
         """Set the newest known epoch and its leader (-1: none)."""
         self.epoch, self.leader_id = epoch, leader_id
         if not self.store.observes:
-            self.in_touch = leader_id >= 0
+            self.leader_alive = leader_id >= 0
             self.serve(self.served, notify=True)
 
     @property
-    def owes_high_watermark(self) -> bool:
+    def high_watermark_dirty(self) -> bool:
         """Whether the high watermark on disk is lower than the one in memory."""
         return self.committed > self._stored_high_watermark
 
@@ -355,7 +355,7 @@ class QuorumLog(LogPartition):
         known = self._knows_end or self.caught_up if self.store.observes else self.committed > 0
         if not known:
             return State.LOADING
-        return State.READY if self.in_touch else State.STALE
+        return State.READY if self.leader_alive else State.STALE
 
     @property
     def problems(self) -> tuple[Problem, ...]:

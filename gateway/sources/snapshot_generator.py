@@ -20,7 +20,7 @@ from gateway.log.metadata.snapshot_file import Sink, SnapshotFile
 from gateway.log.reading.log_cursor import LogGap
 from gateway.sources.gc_tuning import collector_paused, release_incrementally
 from gateway.sources.metadata_batch_loader import Position, State
-from gateway.sources.metadata_replayer import NoUsableSnapshot, Replay
+from gateway.sources.metadata_replayer import MetadataReplayer, NoUsableSnapshot
 from kwire.cluster import Image, image_records
 from kwire.cluster.partition_writer import PartitionWriter
 from kwire.errors import WireError
@@ -159,7 +159,7 @@ class SnapshotGenerator:
         return bool(state.image.metadata_version) and all(one.end_offset < end for one in known)
 
     def _write(self, high_watermark: int) -> Written:
-        replay = Replay(self._directory)
+        replay = MetadataReplayer(self._directory)
         more = True
         while more:
             self._check_cancelled()
@@ -175,7 +175,7 @@ class SnapshotGenerator:
             fold.image = Image()
             release_incrementally(images)
 
-    def _check(self, replay: Replay, high_watermark: int) -> None:
+    def _check(self, replay: MetadataReplayer, high_watermark: int) -> None:
         """Raise _NotNow if the fold is no state for a snapshot."""
         fold = replay.fold
         if fold.lacks:

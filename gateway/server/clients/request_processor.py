@@ -184,7 +184,7 @@ class RequestProcessor:
                 self.kept = DECODED_FACTOR * len(frame)
             self._state.on(Event.DEFERRED)
         ended = trio.current_time()
-        counts.carried_out(ended - now)
+        counts.run_sliced(ended - now)
         if ended - now >= NOTED_S:
             server_context.watchdog.took(ended - now, {**identity.fields(), **in_flight.fields()})
         # A request that wants no response and fails has none: the client only learns of it if the

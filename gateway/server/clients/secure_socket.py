@@ -23,7 +23,7 @@ from gateway.server.clients.output import FileTooShort, Output
 from kwire.frame import foreign_protocol
 
 if TYPE_CHECKING:
-    from gateway.server.scheduling.loop_pass_budget import Turns
+    from gateway.server.scheduling.loop_pass_budget import LoopPassBudget
 
 #: Bytes of the peer that one call decrypts at most. As key updates of 27 bytes each they take 4 to
 #: 7 ms.
@@ -206,7 +206,7 @@ async def end_failed_handshake(secured: socket.socket | SecureSocket) -> None:
 
 
 async def handshake_step(
-    secured: SecureSocket, turns: Turns
+    secured: SecureSocket, turns: LoopPassBudget
 ) -> Callable[[Any], Awaitable[None]] | None:
     """Continue the handshake as :meth:`SecureSocket.shake_hands` does, when it is this connection's
     turn.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.server.clients.response_scheduler import ResponseScheduler
 from gateway.server.scheduling.counts import Counts
-from gateway.server.scheduling.loop_pass_budget import Turns
+from gateway.server.scheduling.loop_pass_budget import LoopPassBudget
 from gateway.server.scheduling.loop_watchdog import LoopWatchdog
 from gateway.server.scheduling.memory import Memory
 from gateway.server.scheduling.work_scheduler import WorkScheduler
@@ -31,7 +31,7 @@ class ServerContext:
     reports: Reports
     memory: Memory = field(default_factory=Memory)
     counts: Counts = field(default_factory=Counts)
-    turns: Turns = field(default_factory=Turns)
+    turns: LoopPassBudget = field(default_factory=LoopPassBudget)
     #: By listener, for listeners that are not PLAINTEXT.
     listener_auths: Mapping[str, ListenerAuth] = field(default_factory=dict)
     #: Streamed responses that are being encoded.

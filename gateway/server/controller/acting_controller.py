@@ -21,7 +21,7 @@ from gateway.quorum.events import Propose, Resign
 from gateway.server.controller.committed_responses import CommittedResponses
 from gateway.server.controller.controller_forwarder import ControllerForwarder
 from gateway.server.controller.controller_metrics import ControllerFacts
-from gateway.server.controller.envelopes import ForwardingMeasures
+from gateway.server.controller.envelopes import ForwardingMetrics
 from gateway.server.controller.image_check import ImageCheck
 from gateway.server.controller.periodic_tasks import PeriodicTasks
 from gateway.server.controller.proposals import Proposal, Proposals, QueuedRequest, refuse
@@ -103,7 +103,7 @@ class ActingController:
         self.facts = ControllerFacts(lambda: self._controller)
 
     @property
-    def forwarding(self) -> ForwardingMeasures:
+    def forwarding(self) -> ForwardingMetrics:
         """Metrics of forwarded requests."""
         return self._forwarder.measures
 
@@ -264,7 +264,7 @@ class ActingController:
         ):
             return
         self._activates = True
-        self._decisions.run_between(
+        self._decisions.run_next(
             self._activation(),
             self._active,
             lambda error: self._bug("controller activation failed", error),
@@ -299,7 +299,7 @@ class ActingController:
         for then in confirming:
             self.confirm(then)
         index = self._controller.index_partitions()
-        self._decisions.run_behind(index, partial(self._bug, "controller index failed"))
+        self._decisions.run_when_idle(index, partial(self._bug, "controller index failed"))
         self._place()
 
     def not_leading(self, epoch: int) -> None:

@@ -14,10 +14,10 @@ import trio
 from gateway.handlers.apis.envelope import API_KEY as ENVELOPE
 from gateway.handlers.apis.envelope import FORWARDABLE
 from gateway.server.controller.envelopes import (
-    ForwardingMeasures,
+    ForwardingMetrics,
     ForwardingRefused,
-    put_in,
-    take_out,
+    unwrap,
+    wrap,
 )
 from gateway.server.node_client.errors import TimedOut, UpstreamError
 from gateway.server.node_client.peer import Peer
@@ -64,7 +64,7 @@ class ControllerForwarder:
     """Forwards requests to the addresses that its caller names, one channel for each."""
 
     def __init__(self, how: ConnectionSettings) -> None:
-        self.measures = ForwardingMeasures()
+        self.measures = ForwardingMetrics()
         self._how = how
         self._channels: dict[Address, _Channel] = {}
 
@@ -128,13 +128,13 @@ class ControllerForwarder:
         """Send the request, in an Envelope if it is a client's, and return its response."""
         if request.API_KEY not in FORWARDABLE:
             return await upstream.call(request, version, timeout_s=_TIMEOUT_S)
-        envelope = put_in(request, version, requester)
+        envelope = wrap(request, version, requester)
         self.measures.forwarded += 1
         left = trio.current_time()
         answer = await upstream.call(envelope, _ENVELOPE_VERSION, timeout_s=_TIMEOUT_S)
         self.measures.remote.add(trio.current_time() - left)
         try:
-            return take_out(request.API_KEY, version, answer, str(upstream.address))
+            return unwrap(request.API_KEY, version, answer, str(upstream.address))
         except ForwardingRefused as refused:
             if refused.error == ErrorCode.NOT_CONTROLLER:
                 raise NotController(

@@ -43,7 +43,7 @@ class ForwardingRefused(Exception):
         super().__init__(error_name(code))
 
 
-def put_in(request: Message, version: int, requester: Requester) -> EnvelopeRequest:
+def wrap(request: Message, version: int, requester: Requester) -> EnvelopeRequest:
     """Wrap ``request`` of ``requester`` in an envelope. Raises EncodeError; ValueError if the
     principal or the address of the requester cannot be encoded.
     """
@@ -58,7 +58,7 @@ def put_in(request: Message, version: int, requester: Requester) -> EnvelopeRequ
     )
 
 
-def take_out(api_key: int, version: int, envelope: EnvelopeResponse, who: str) -> Message:
+def unwrap(api_key: int, version: int, envelope: EnvelopeResponse, who: str) -> Message:
     """Return the response in ``envelope`` to a request of ``api_key``.
 
     Raises ForwardingRefused; BadAnswer, naming ``who``, if it cannot be decoded.
@@ -77,7 +77,7 @@ def take_out(api_key: int, version: int, envelope: EnvelopeResponse, who: str) -
 
 
 @dataclass(slots=True)
-class ForwardingMeasures:
+class ForwardingMetrics:
     """Figures of Kafka's ``ForwardingManagerMetrics``, and further ones that KIP-590 names."""
 
     #: Times from a client's request until it was sent to the leader.

@@ -51,7 +51,7 @@ class PeriodicTasks:
         """Run the tasks that are due, before the next decision."""
         due_ms = controller.deadline_ms
         if due_ms is not None and self._steady_ms() >= due_ms:
-            self._decisions.run_between(self._run(controller), self._done, self._failed)
+            self._decisions.run_next(self._run(controller), self._done, self._failed)
 
     def write_no_op(self, controller: Controller) -> None:
         """Propose a NoOpRecord if the log has been idle for ``metadata.max.idle.interval.ms``

@@ -222,7 +222,7 @@ class GroupDriver:
                 await self._sleeper.wait()
             if self._coordinator is not None and trio.current_time() >= self._next_deadline():
                 self._timers_done = trio.Event()
-                self._events.run_between(
+                self._events.run_next(
                     self._ring(),
                     self._rung,
                     lambda error: self._break_off(error, event_type="timer"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.ports.services import Partition
     from gateway.server.clients.server_context import ServerContext
     from gateway.server.controller.controller_metrics import ControllerFacts
-    from gateway.server.controller.envelopes import ForwardingMeasures
+    from gateway.server.controller.envelopes import ForwardingMetrics
     from gateway.server.quorum.quorum_status import QuorumStatus
     from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
 
@@ -67,7 +67,7 @@ class Facts:
     own_snapshot: Callable[[], OwnSnapshot | None] = lambda: None
     metadata_version: Callable[[], int | None] = lambda: None  #: feature level; None: unknown
     cluster: ClusterFacts = field(default_factory=lambda: ClusterFacts(None))
-    forwarding: ForwardingMeasures | None = None  #: of requests for the active controller
+    forwarding: ForwardingMetrics | None = None  #: of requests for the active controller
     controlling: ControllerFacts | None = None  #: of the controller that this node may be
     kept_answer_bytes: Callable[[], int] = lambda: 0  #: of topics, encoded for Metadata
     stopping: Callable[[], bool] = lambda: False

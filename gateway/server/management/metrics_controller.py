@@ -17,7 +17,7 @@ from gateway.server.management.metric import (
 
 if TYPE_CHECKING:
     from gateway.server.controller.controller_metrics import ControllerFacts
-    from gateway.server.controller.envelopes import ForwardingMeasures
+    from gateway.server.controller.envelopes import ForwardingMetrics
     from gateway.server.management.facts import Facts
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
@@ -36,7 +36,7 @@ def _of_node(name: str, help: str, value: Callable[[ControllerFacts], float | No
 
 
 def _forwarding(
-    value: Callable[[ForwardingMeasures], float | None],
+    value: Callable[[ForwardingMetrics], float | None],
 ) -> Callable[[Facts], float | None]:
     """The value of a node that forwards requests to the active controller; else None."""
     return lambda facts: None if facts.forwarding is None else value(facts.forwarding)

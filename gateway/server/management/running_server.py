@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from gateway.server.controller.audit_log_writer import AuditLogWriter
     from gateway.server.logging.logs import Reports
     from gateway.server.quorum.raft_driver import RaftDriver
-    from gateway.server.sources.controller_node import OwnQuorum
+    from gateway.server.sources.controller_node import ControllerNode
     from gateway.server.sources.metadata_source import MetadataSource
-    from gateway.server.sources.observer_node import ObservedQuorum
+    from gateway.server.sources.observer_node import ObserverNode
     from gateway.server.sources.served_partitions import ServedPartitions
     from gateway.server.views.view_partition import ViewTopics
     from gateway.server.workers.worker_processes import WorkerProcesses
@@ -64,7 +64,7 @@ class GatewayServices:
         return self.source.partition
 
     @property
-    def quorum(self) -> ObservedQuorum | OwnQuorum | None:
+    def quorum(self) -> ObserverNode | ControllerNode | None:
         """The quorum behind the partition."""
         return self.source.quorum
 

@@ -28,7 +28,7 @@ from gateway.server.node_client.errors import (
 from gateway.server.node_client.link import Link
 from gateway.server.node_client.sasl import Authentication
 from gateway.server.node_client.tls import secure
-from gateway.server.node_client.versions import Offer, ask_versions
+from gateway.server.node_client.versions import AdvertisedVersions, ask_versions
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
@@ -49,7 +49,12 @@ class Upstream:
     """One connection, ready for requests. Made by :meth:`connect`, closed by :meth:`aclose`."""
 
     def __init__(
-        self, address: Address, link: Link, offer: Offer, client_id: str, session: _Session | None
+        self,
+        address: Address,
+        link: Link,
+        offer: AdvertisedVersions,
+        client_id: str,
+        session: _Session | None,
     ) -> None:
         """``link`` is ready for requests: TLS, SASL and ApiVersions are done. ``session`` is
         renewed before it expires.
@@ -233,7 +238,7 @@ class _Setup:
         self._stream: trio.abc.Stream | None = None
         self._link: Link | None = None
 
-    async def run(self) -> tuple[Link, Offer, _Session | None]:
+    async def run(self) -> tuple[Link, AdvertisedVersions, _Session | None]:
         """Perform all steps. Returns the link, the node's versions, and the session if there is
         SASL.
         """

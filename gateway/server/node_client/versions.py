@@ -25,7 +25,7 @@ _SOFTWARE_VERSION: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class AdvertisedVersions:
     """Versions by API key, and features by name (KIP-584): supported levels, and finalized levels
     as of an epoch (-1: unknown).
     """
@@ -36,7 +36,9 @@ class Offer:
     finalized_features_epoch: int
 
 
-async def ask_versions(link: Link, client_id: str | None, newest: int = _NEWEST) -> Offer:
+async def ask_versions(
+    link: Link, client_id: str | None, newest: int = _NEWEST
+) -> AdvertisedVersions:
     """Send ApiVersions at version ``newest``, and again at an older one if the node answers with
     UNSUPPORTED_VERSION (KIP-511). Raises as Link.ask, BadAnswer.
     """
@@ -50,7 +52,7 @@ async def ask_versions(link: Link, client_id: str | None, newest: int = _NEWEST)
             f"ApiVersions v{version} was refused with {error_with_code(answer.error_code)}",
             "is it a Kafka node?",
         )
-    return Offer(
+    return AdvertisedVersions(
         {one.api_key: range(one.min_version, one.max_version + 1) for one in answer.api_keys},
         {
             one.name: range(one.min_version, one.max_version + 1)

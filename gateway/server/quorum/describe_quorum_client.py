@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _WAITING_MAX: Final = 10_000
 
 
-class QuorumQuestions:
+class DescribeQuorumClient:
     """Implements ``describe`` of ``gateway.ports.services.Quorum``; :meth:`run` is the task.
 
     ``leader`` returns the address of the leader, or None while no leader is known.

@@ -34,7 +34,7 @@ _CLEAN_S: Final = 60.0
 _BUG_DELAY_S: Final = 60.0
 
 
-class KeptLog(Protocol):
+class CleanableLog(Protocol):
     """The local log of a quorum. ``clean`` runs in a thread and returns the names of deleted files;
     ``publish`` makes the result visible to readers, on the event loop.
     """
@@ -54,7 +54,7 @@ class LogCleaner:
         self,
         snapshots: SnapshotGenerator,
         loader: MetadataLoader,
-        source: KeptLog,
+        source: CleanableLog,
         disk: trio.Lock,
         reports: Reports,
         *,

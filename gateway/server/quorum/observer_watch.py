@@ -13,7 +13,7 @@ import trio
 
 if TYPE_CHECKING:
     from gateway.quorum.raft import Raft
-    from gateway.server.quorum.raft_driver_metrics import DriverMeasures
+    from gateway.server.quorum.raft_driver_metrics import RaftDriverMetrics
     from gateway.sources.quorum_log import QuorumLog
 
 #: An observer whose leader has not answered for this time has lost its quorum, s. An election takes
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 LOST_AFTER_S: Final = 10.0
 
 
-def check_leader(raft: Raft, log: QuorumLog, measures: DriverMeasures) -> bool:
-    """Set ``in_touch`` and ``caught_up`` of ``log``, and the times in ``measures``.
+def check_leader(raft: Raft, log: QuorumLog, measures: RaftDriverMetrics) -> bool:
+    """Set ``leader_alive`` and ``caught_up`` of ``log``, and the times in ``measures``.
 
     True if the log has reached the leader's high watermark now.
     """
@@ -32,13 +32,15 @@ def check_leader(raft: Raft, log: QuorumLog, measures: DriverMeasures) -> bool:
         measures.last_answer_at = answered_at
         measures.problem = None
     last = measures.last_answer_at
-    log.in_touch = measures.disk_problem is None and last is not None and now - last <= LOST_AFTER_S
-    if raft.relays and not log.in_touch and measures.problem is None:
+    log.leader_alive = (
+        measures.disk_problem is None and last is not None and now - last <= LOST_AFTER_S
+    )
+    if raft.relays and not log.leader_alive and measures.problem is None:
         measures.problem = (
             f"The relay at {raft.leader_address} gets no answer of the leader itself, or follows "
             "this node in a circle."
         )
-    if not log.in_touch or not 0 <= raft.leader_high_watermark <= log.committed:
+    if not log.leader_alive or not 0 <= raft.leader_high_watermark <= log.committed:
         return False
     log.caught_up = True
     measures.last_caught_up_at = now

@@ -49,7 +49,7 @@ from gateway.server.logging.logs import ERROR_MAX, escape
 from gateway.server.quorum.leadership import Leadership, notify
 from gateway.server.quorum.log_failures import may_pass, stopped_by
 from gateway.server.quorum.observer_watch import check_leader
-from gateway.server.quorum.raft_driver_metrics import DriverMeasures
+from gateway.server.quorum.raft_driver_metrics import RaftDriverMetrics
 from gateway.server.quorum.raft_event_queue import EventQueue
 from gateway.server.quorum.raft_messages import RaftMessages
 from gateway.server.quorum.raft_write_queue import WriteQueue
@@ -97,7 +97,7 @@ class RaftDriver:
         self.raft = raft
         self.disk = trio.Lock()  #: held by a task whose thread changes the log
         self.leadership: Leadership | None = None
-        self.measures = DriverMeasures()
+        self.measures = RaftDriverMetrics()
         self._log = log
         self._reports = reports
         self._events = EventQueue()
@@ -392,7 +392,7 @@ class RaftDriver:
         """
         while True:
             await trio.sleep(_REMEMBER_S)
-            if self._log.owes_high_watermark:
+            if self._log.high_watermark_dirty:
                 try:
                     async with self.disk:
                         await trio.to_thread.run_sync(self._log.write_high_watermark)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class DriverMeasures:
+class RaftDriverMetrics:
     """Figures since the start of the process. Times are s on the clock of the event loop; None:
     never.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import trio
 
     from gateway.server.node_client.settings import ConnectionSettings
-    from gateway.server.quorum.raft_driver_metrics import DriverMeasures
+    from gateway.server.quorum.raft_driver_metrics import RaftDriverMetrics
     from gateway.server.quorum.raft_event_queue import EventQueue
     from gateway.sources.quorum_log import QuorumLog
     from kwire.message import Message
@@ -38,7 +38,7 @@ class RaftMessages:
         self,
         log: QuorumLog,
         how: ConnectionSettings,
-        measures: DriverMeasures,
+        measures: RaftDriverMetrics,
         events: EventQueue,
     ) -> None:
         self._log = log

@@ -49,7 +49,7 @@ class ApiCounts:
         self.wait_seconds = 0.0  #: sum of the times that these responses waited
         self.errors: Counter[int] = Counter()  #: occurrences of each error code in responses
 
-    def carried_out(self, seconds: float) -> None:
+    def run_sliced(self, seconds: float) -> None:
         """Count a request that took ``seconds`` of processing."""
         self.buckets[bisect_left(TIME_BOUNDS_S, seconds)] += 1
         self.seconds += seconds

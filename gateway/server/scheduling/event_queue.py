@@ -80,7 +80,7 @@ class EventQueue(Generic[_E, _R]):
         self._queue.append(event)
         self._advance_if_idle()
 
-    def run_between(
+    def run_next(
         self,
         work: Slices[_T],
         complete: Callable[[_T, float], None],
@@ -99,7 +99,7 @@ class EventQueue(Generic[_E, _R]):
         )
         self._advance_if_idle()
 
-    def run_behind(self, work: Slices[None], failed: Callable[[Exception], None]) -> None:
+    def run_when_idle(self, work: Slices[None], failed: Callable[[Exception], None]) -> None:
         """Run ``work`` of the owner whenever there is no event, in place of the work of an earlier
         call. Events may be carried out between any two of its slices.
         """

@@ -20,7 +20,7 @@ PASS_S: Final = 0.02
 SMALL_MAX: Final = 4096
 
 
-class Turns(trio.abc.Instrument):
+class LoopPassBudget(trio.abc.Instrument):
     """Counts the time that requests have taken in the current pass.
 
     A trio instrument: the server adds it to the run (``trio.lowlevel.add_instrument``).

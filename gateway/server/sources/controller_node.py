@@ -44,7 +44,7 @@ from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.audit_log_writer import AuditLogWriter
 from gateway.server.controller.changes import Changes
 from gateway.server.node_client.settings import ConnectionSettings
-from gateway.server.quorum.describe_quorum_client import QuorumQuestions
+from gateway.server.quorum.describe_quorum_client import DescribeQuorumClient
 from gateway.server.quorum.image_updater import keep_image
 from gateway.server.quorum.initial_state import stored
 from gateway.server.quorum.log_cleaner import LogCleaner
@@ -92,7 +92,7 @@ _DESCRIBE_VERSION: Final = 2
 _THIS_NODE: Final = Requester("Node:itself", "127.0.0.1", None)
 
 
-class OwnQuorum:
+class ControllerNode:
     """``gateway.ports.services.Quorum`` for a node of that quorum; :meth:`run` is the task."""
 
     def __init__(
@@ -144,7 +144,7 @@ class OwnQuorum:
         )
         self.driver.leadership = self.controller
         self._registration = registration(config.node_id, random_uuid(), endpoints)
-        self._questions = QuorumQuestions(
+        self._questions = DescribeQuorumClient(
             self.leader_address, how, config.controller_quorum_request_timeout_ms / 1000, reports
         )
 
@@ -241,7 +241,7 @@ class OwnQuorum:
 
 def open_own_quorum(
     config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
-) -> tuple[QuorumLog, OwnQuorum]:
+) -> tuple[QuorumLog, ControllerNode]:
     """Open this node's log, formatted if the directory is empty, and make its quorum, not started.
 
     ``stack`` closes the files. Raises ConfigError.
@@ -290,7 +290,7 @@ def open_own_quorum(
     own_endpoints = sorted(
         endpoints.values(), key=lambda one: one.listener not in config.controller_listener_names
     )
-    return log, OwnQuorum(raft, log, config, own_endpoints, how, reports, bootstrap, audit)
+    return log, ControllerNode(raft, log, config, own_endpoints, how, reports, bootstrap, audit)
 
 
 def raft_settings(

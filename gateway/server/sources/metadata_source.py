@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from gateway.ports.services import Authorizer, Endpoint
     from gateway.server.logging.logs import Reports
     from gateway.server.quorum.raft_driver import RaftDriver
-    from gateway.server.sources.controller_node import OwnQuorum
-    from gateway.server.sources.observer_node import ObservedQuorum
+    from gateway.server.sources.controller_node import ControllerNode
+    from gateway.server.sources.observer_node import ObserverNode
     from gateway.sources.log_partition import LogPartition
 
 #: The log of ``source=sample``: see the README beside it.
@@ -59,12 +59,12 @@ class MetadataSource(abc.ABC):
         return self._partition
 
     @property
-    def quorum(self) -> ObservedQuorum | OwnQuorum | None:
+    def quorum(self) -> ObserverNode | ControllerNode | None:
         """The quorum behind the partition; None where it comes from files."""
         return None
 
     @property
-    def own_quorum(self) -> OwnQuorum | None:
+    def own_quorum(self) -> ControllerNode | None:
         """The quorum that this node is part of."""
         return None
 
@@ -182,10 +182,10 @@ class LogSource(MetadataSource):
 class ObserverSource(MetadataSource):
     """A copy of the log of a quorum that this node observes. Read only."""
 
-    _quorum: ObservedQuorum | None = None
+    _quorum: ObserverNode | None = None
 
     @property
-    def quorum(self) -> ObservedQuorum | None:
+    def quorum(self) -> ObserverNode | None:
         """The observed quorum; None before :meth:`open`."""
         return self._quorum
 
@@ -228,15 +228,15 @@ class ControllerSource(MetadataSource):
     """The log of a quorum that this node is part of, as voter or as observer."""
 
     listens_before_loaded = True
-    _quorum: OwnQuorum | None = None
+    _quorum: ControllerNode | None = None
 
     @property
-    def quorum(self) -> OwnQuorum | None:
+    def quorum(self) -> ControllerNode | None:
         """The quorum; None before :meth:`open`."""
         return self._quorum
 
     @property
-    def own_quorum(self) -> OwnQuorum | None:
+    def own_quorum(self) -> ControllerNode | None:
         """The quorum; None before :meth:`open`."""
         return self._quorum
 

@@ -35,7 +35,7 @@ from gateway.security.client_properties import (
 from gateway.server.node_client.controller_check import check_addresses
 from gateway.server.node_client.errors import NotAController, UpstreamError
 from gateway.server.node_client.settings import ConnectionSettings
-from gateway.server.quorum.describe_quorum_client import QuorumQuestions
+from gateway.server.quorum.describe_quorum_client import DescribeQuorumClient
 from gateway.server.quorum.image_updater import keep_image
 from gateway.server.quorum.initial_state import stored
 from gateway.server.quorum.log_cleaner import LogCleaner
@@ -67,7 +67,7 @@ _KNOWN_MAX_S: Final = 0.5
 _LISTENER: Final = ""
 
 
-class ObservedQuorum:
+class ObserverNode:
     """``gateway.ports.services.Quorum`` over the copy of another quorum's log; :meth:`run` is the task."""
 
     def __init__(
@@ -105,7 +105,7 @@ class ObservedQuorum:
             written=lambda snapshot_id: driver.submit(SnapshotWritten(snapshot_id)),
             cleaned=lambda: driver.submit(_cleaned(store)),
         )
-        self._questions = QuorumQuestions(
+        self._questions = DescribeQuorumClient(
             lambda: driver.raft.leader_address, how, how.timeout_s, reports
         )
 
@@ -166,7 +166,7 @@ class ObservedQuorum:
 
 def open_quorum(
     config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
-) -> tuple[QuorumLog, ObservedQuorum]:
+) -> tuple[QuorumLog, ObserverNode]:
     """Open the local copy of the log and make its quorum, not started. Raises ConfigError.
 
     ``endpoints``: this node's listeners by name. ``stack`` closes the files.
@@ -187,7 +187,7 @@ def open_quorum(
             one.name: Address(endpoints[one.name].host, endpoints[one.name].port)
             for one in config.controller_listeners
         }
-        quorum = ObservedQuorum(config, log, store, security, for_nodes, reports)
+        quorum = ObserverNode(config, log, store, security, for_nodes, reports)
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
     for warning in security.warnings:

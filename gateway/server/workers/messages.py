@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.sources.followed_log import LogFacts
+from gateway.sources.followed_log import LogState
 from kwire.frame import frame
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ class NodeState:
     one). ``audit_nodes`` as in ``gateway.ports.services.Audit``.
     """
 
-    log: LogFacts
+    log: LogState
     cluster_id: str
     leader_id: int = -1
     kraft_version: int = 0
-    audit: LogFacts | None = None
+    audit: LogState | None = None
     audit_nodes: tuple[int, ...] = ()
 
 
@@ -112,26 +112,26 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class CatchUp:
-    """Worker to node: tell the present state, then :class:`Told`."""
+class SyncRequest:
+    """Worker to node: tell the present state, then :class:`Synced`."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Synced:
     """Node to worker: the state of the moment of this answer is in the messages before it."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class CountsWanted:
-    """Node to worker: send :class:`CountsSent`."""
+class StatsRequest:
+    """Node to worker: send :class:`StatsResponse`."""
 
 
 @dataclass(frozen=True, slots=True)
-class CountsSent:
+class StatsResponse:
     """Worker to node: its counts since its start."""
 
     counts: WorkerCounts

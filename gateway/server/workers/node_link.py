@@ -16,7 +16,7 @@ from gateway.handlers.apis.controller_requests import HANDLERS
 from gateway.ports.pending_response import PendingResponse
 from gateway.server.clients.output import SharedBytes
 from gateway.server.clients.response_scheduler import EncodedResponse
-from gateway.server.workers.messages import Cancel, CatchUp, Request, Response, Told
+from gateway.server.workers.messages import Cancel, Request, Response, Synced, SyncRequest
 from kwire.header import peek
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class NodeLink:
         else:
             complete(encoded)
 
-    def told(self, told: Told) -> None:
+    def told(self, told: Synced) -> None:
         """The node has answered the question; its state is known."""
         asked, self._asked = self._asked, []
 
@@ -106,7 +106,7 @@ class NodeLink:
 
     def _ask(self) -> None:
         self._asked, self._next = self._next, []
-        self._send(CatchUp(next(self._numbers)))
+        self._send(SyncRequest(next(self._numbers)))
 
 
 class _Undecodable(EncodedResponse):

@@ -88,7 +88,7 @@ class FollowedQuorum:
         raise AssertionError("a worker forwards changes")
 
 
-class FollowedNode:
+class NodeMirror:
     """The logs and the image of a worker; :meth:`run` is the task."""
 
     def __init__(self, start: Start, reports: Reports, stack: contextlib.ExitStack) -> None:
@@ -169,7 +169,7 @@ class FollowedNode:
                 assert self.quorum is not None
                 await self._follow()
                 loader = self.quorum.loader
-                # Behind all others: see ``OwnQuorum``.
+                # Behind all others: see ``ControllerNode``.
                 loader.subscribe(lambda delta, image: self._call_applied())
                 nursery.start_soon(keep_image, loader, self._log, self._reports)
                 # The loader has no event for the end of its first load, and this loop runs once.

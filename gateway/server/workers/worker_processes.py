@@ -26,17 +26,17 @@ from gateway.server.workers.forwarded_requests import ForwardedRequests
 from gateway.server.workers.link import Link
 from gateway.server.workers.messages import (
     Cancel,
-    CatchUp,
-    CountsSent,
-    CountsWanted,
     Draining,
     Failed,
     NodeState,
     Ready,
     Request,
     Start,
+    StatsRequest,
+    StatsResponse,
     Stop,
-    Told,
+    Synced,
+    SyncRequest,
 )
 from gateway.server.workers.stand_in import stand_in
 from gateway.server.workers.worker_counts import WorkerCounts, counts_of, total
@@ -182,7 +182,7 @@ class WorkerProcesses:
         asked = [one for one in self._running.values() if one.worker.is_ready]
         for running in asked:
             running.counted = trio.Event()
-            running.link.send(CountsWanted())
+            running.link.send(StatsRequest())
         with trio.move_on_after(_COUNTS_MAX_S):
             for running in asked:
                 await running.counted.wait()
@@ -297,10 +297,10 @@ class WorkerProcesses:
                 running.requests.handle(message)
             case Cancel(number):
                 running.requests.cancel(number)
-            case CatchUp(number):
+            case SyncRequest(number):
                 running.link.send(self._state())
-                running.link.send(Told(number))
-            case CountsSent(counts):
+                running.link.send(Synced(number))
+            case StatsResponse(counts):
                 running.worker.counts = counts
                 running.counted.set()
             case Draining():
@@ -358,7 +358,7 @@ class WorkerProcesses:
             state = self._state()
             for running in self._running.values():
                 if running.worker.is_ready:
-                    running.link.send(CountsWanted())
+                    running.link.send(StatsRequest())
                 if state != told:
                     running.link.send(state)
             told = state

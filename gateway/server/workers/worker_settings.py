@@ -13,7 +13,7 @@ from gateway.config.config import MIB, Config, Listener
 from gateway.server.clients.bound_listener import bind_listeners
 from gateway.server.workers.messages import NodeState, Start
 from gateway.sources.audit_partition import DIRECTORY as AUDIT_DIRECTORY
-from gateway.sources.followed_log import LogFacts
+from gateway.sources.followed_log import LogState
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 
 if TYPE_CHECKING:
@@ -102,5 +102,5 @@ def node_state(node: Gateway) -> NodeState:
     )
 
 
-def _log_facts(log: Partition) -> LogFacts:
-    return LogFacts(log.high_watermark, log.leader_epoch, log.state)
+def _log_facts(log: Partition) -> LogState:
+    return LogState(log.high_watermark, log.leader_epoch, log.state)

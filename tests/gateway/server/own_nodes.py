@@ -14,7 +14,7 @@ from gateway.base.address import Address
 from gateway.config.config import Config, Listener
 from gateway.ports.services import SourceStopped
 from gateway.server.management.running_server import RunningServer
-from gateway.server.sources.controller_node import OwnQuorum
+from gateway.server.sources.controller_node import ControllerNode
 from kwire.message import Message
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.messages.create_topics_response import CreateTopicsResponse
@@ -41,7 +41,7 @@ class OwnNode:
     def __init__(
         self, ready: RunningServer, stop: trio.Event, scope: trio.CancelScope, stopped: list[str]
     ) -> None:
-        assert isinstance(ready.services.quorum, OwnQuorum)
+        assert isinstance(ready.services.quorum, ControllerNode)
         self.ready, self.stopped, self._stop, self._scope = ready, stopped, stop, scope
         self.quorum, self.raft, self.driver = (
             ready.services.quorum,

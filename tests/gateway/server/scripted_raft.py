@@ -60,7 +60,7 @@ class ScriptedLog:
     def __init__(self) -> None:
         self.store = SimpleNamespace(observes=False)
         self.epoch, self.leader_id, self.committed = 0, -1, 0
-        self.owes_high_watermark = False
+        self.high_watermark_dirty = False
         self.gate = threading.Event()
         self.gate.set()
         self.busy = threading.Event()
@@ -87,10 +87,10 @@ class ScriptedLog:
     def write_high_watermark(self) -> None:
         if self.fails is not None:
             raise self.fails
-        self.remembered, self.owes_high_watermark = self.committed, False
+        self.remembered, self.high_watermark_dirty = self.committed, False
 
     def commit(self, high_watermark: int) -> None:
-        self.committed, self.owes_high_watermark = high_watermark, True
+        self.committed, self.high_watermark_dirty = high_watermark, True
 
     def lead(self, epoch: int, leader_id: int) -> None:
         self.epoch, self.leader_id = epoch, leader_id

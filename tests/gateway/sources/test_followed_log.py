@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway.ports.services import State
-from gateway.sources.followed_log import FollowedLog, LogFacts
+from gateway.sources.followed_log import FollowedLog, LogState
 from tests.gateway.sources.metadata_files import batch, topic, write_segment
 from tests.gateway.sources.reading import joined
 
@@ -16,7 +16,7 @@ def opened(directory: Path) -> FollowedLog:
 
 def told(log: FollowedLog, high_watermark: int, epoch: int = 1) -> None:
     """Scan and publish, as a worker does for each state of the node."""
-    facts = LogFacts(high_watermark, epoch, State.READY)
+    facts = LogState(high_watermark, epoch, State.READY)
     log.scan()
     log.publish(facts)
 

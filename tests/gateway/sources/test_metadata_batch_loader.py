@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.sources.metadata_batch_loader import BatchFold
+from gateway.sources.metadata_batch_loader import MetadataBatchLoader
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
@@ -49,8 +49,10 @@ def partitions(number: int, count: int) -> list[Message]:
     return found
 
 
-def folded(records: list[Message], version: int, *, runs: bool, damaged: bool) -> BatchFold:
-    fold = BatchFold()
+def folded(
+    records: list[Message], version: int, *, runs: bool, damaged: bool
+) -> MetadataBatchLoader:
+    fold = MetadataBatchLoader()
     values = []
     for one in records:
         at = 0
@@ -92,9 +94,9 @@ def test_runs_are_folded_as_single_records(
     )  # fmt: skip
 
 
-def lacking(*values: bytes) -> BatchFold:
+def lacking(*values: bytes) -> MetadataBatchLoader:
     """A fold of topic 1 and of records with ``values``."""
-    fold = BatchFold()
+    fold = MetadataBatchLoader()
     data = values_batch(0, encode_metadata_record(topic(1), 0), *values)
     fold.take_log(*decode_pieces(data))
     return fold
@@ -152,5 +154,5 @@ def test_second_topic_of_a_name_changes_nothing() -> None:
 
 
 def test_fold_that_is_dropped_releases_its_image() -> None:
-    with no_reference_cycles(BatchFold, Image):
+    with no_reference_cycles(MetadataBatchLoader, Image):
         folded([topic(1), *partitions(1, 40)], 1, runs=True, damaged=False)

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.sources import metadata_replayer as replay
 from gateway.sources.metadata_loader import MetadataLoader
-from gateway.sources.metadata_replayer import Replay
+from gateway.sources.metadata_replayer import MetadataReplayer
 from kwire.cluster import Delta, Image
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.no_op_record import NoOpRecord
@@ -174,14 +174,14 @@ def test_a_bug_is_loud_and_costs_no_record(tmp_path: Path, monkeypatch: pytest.M
     write_segment(tmp_path, 0, batch(0, topic(1)), batch(1, topic(2)), batch(2, topic(3)))
     keeper = MetadataLoader(tmp_path)
     follow(keeper, 1)
-    real = Replay.step
+    real = MetadataReplayer.step
 
     def fails(self: Any, below: int) -> bool:
         real(self, below)
         raise RuntimeError("unforeseen")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Replay, "step", fails)
+        patched.setattr(MetadataReplayer, "step", fails)
         with pytest.raises(RuntimeError):
             keeper.decode_step(3)
         assert keeper.apply_step() is False and topics(keeper) == ["t1"]

@@ -275,7 +275,7 @@ def test_damage_below_the_high_watermark_keeps_the_server_from_starting(
 
 def test_damage_under_a_running_server_takes_nothing_back(source: QuorumLog) -> None:
     fill(source, 3)
-    source.in_touch = True
+    source.leader_alive = True
     assert (source.state, source.problems) == (State.READY, ())
     damage(source.store.directory / "00000000000000000000.log", len(batch(0, 2).data) * 2 + 18)
     do(source)
@@ -291,7 +291,7 @@ def test_damage_under_a_running_server_takes_nothing_back(source: QuorumLog) -> 
 
 def test_damage_in_what_is_not_committed_is_nothing_that_clients_see(source: QuorumLog) -> None:
     fill(source, 2)
-    source.in_touch = True
+    source.leader_alive = True
     do(source, appended(source))
     damage(source.store.directory / "00000000000000000000.log", len(batch(0, 2).data) * 2 + 18)
     do(source)
@@ -311,16 +311,16 @@ def test_loading_until_the_end_is_known_then_ready_while_the_leader_answers(
         source.read(0, 1000)
     do(source, appended(source), Advance(2))
     assert source.state is State.LOADING, "the leader may have committed more"
-    source.in_touch = source.caught_up = True
+    source.leader_alive = source.caught_up = True
     assert source.state.value == "ready"
     assert joined(source.read(0, 1000)) != b""
-    source.in_touch = False
+    source.leader_alive = False
     assert source.state.value == "stale"
     assert joined(source.read(0, 1000)) != b""
 
 
 def test_an_empty_quorum_can_be_ready_too(source: QuorumLog) -> None:
-    source.in_touch = source.caught_up = True
+    source.leader_alive = source.caught_up = True
     assert (source.state, edge(source)) == (State.READY, (0, 0))
     assert joined(source.read(0, 1000)) == b""
 

@@ -55,7 +55,7 @@ class Copy(RuleBasedStateMachine):
         source = reopened(
             self.root / str(self.lives), prefix=self.prefix, settings=TINY, cluster_id=CLUSTER
         )
-        source.caught_up = source.in_touch = True
+        source.caught_up = source.leader_alive = True
         return source
 
     def do(self, *effects: object) -> None:

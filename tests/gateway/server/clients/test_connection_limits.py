@@ -96,8 +96,8 @@ def test_client_that_does_not_read_is_not_served_until_it_reads() -> None:
             await trio.sleep(0.1)
             (stuck,) = (c for c in server.connections._all if c._output)
             assert stuck._output.unsent <= bound + 100_200
-            carried_out = len(asked)
-            assert carried_out < 10
+            run_sliced = len(asked)
+            assert run_sliced < 10
             assert (await other.ask(1, 5)).error_code == 5
             for _ in range(200):  # a slow reader gets everything in the end
                 _, answer = await client.answer(FETCH, 12)

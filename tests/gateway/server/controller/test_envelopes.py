@@ -9,10 +9,10 @@ import pytest
 from gateway.ports.services import Requester
 from gateway.security.principal import Principal, decode_principal
 from gateway.server.controller.envelopes import (
-    ForwardingMeasures,
+    ForwardingMetrics,
     ForwardingRefused,
-    put_in,
-    take_out,
+    unwrap,
+    wrap,
 )
 from gateway.server.node_client.errors import BadAnswer
 from kwire.header import decode_request_header, encode_response_header
@@ -35,7 +35,7 @@ def test_envelope_has_request_principal_and_address(
     version: int, host: str, address: bytes
 ) -> None:
     requester = Requester("User:CN=alice,O=a:b", host, None, token_authenticated=True)
-    envelope = put_in(REQUEST, version, requester)
+    envelope = wrap(REQUEST, version, requester)
     header, at = decode_request_header(bytes(envelope.request_data))
     assert (header.request_api_key, header.request_api_version, header.client_id) == (
         CREATE_TOPICS,
@@ -51,7 +51,7 @@ def test_envelope_has_request_principal_and_address(
 def test_response_is_unwrapped_from_the_envelope(version: int) -> None:
     answer = CreateTopicsResponse(topics=[CreatableTopicResult(name="orders", error_code=36)])
     data = encode_response_header(CREATE_TOPICS, version, 0) + answer.encode(version)
-    found: Any = take_out(CREATE_TOPICS, version, EnvelopeResponse(response_data=data), "node 2")
+    found: Any = unwrap(CREATE_TOPICS, version, EnvelopeResponse(response_data=data), "node 2")
     assert found.topics == answer.topics
 
 
@@ -60,7 +60,7 @@ def test_response_is_unwrapped_from_the_envelope(version: int) -> None:
 )
 def test_refused_envelope_raises_forwarding_refused(code: ErrorCode) -> None:
     with pytest.raises(ForwardingRefused, match=code.name) as refused:
-        take_out(CREATE_TOPICS, 7, EnvelopeResponse(error_code=code), "node 2")
+        unwrap(CREATE_TOPICS, 7, EnvelopeResponse(error_code=code), "node 2")
     assert refused.value.error == code
 
 
@@ -69,11 +69,11 @@ def test_refused_envelope_raises_forwarding_refused(code: ErrorCode) -> None:
 )
 def test_malformed_response_is_bad_answer(data: bytes | None) -> None:
     with pytest.raises(BadAnswer, match="node 2"):
-        take_out(CREATE_TOPICS, 7, EnvelopeResponse(response_data=data), "node 2")
+        unwrap(CREATE_TOPICS, 7, EnvelopeResponse(response_data=data), "node 2")
 
 
 def test_requests_are_counted_by_client_while_they_wait() -> None:
-    measures = ForwardingMeasures()
+    measures = ForwardingMetrics()
     for client in ("a", "a", None):
         measures.begins(client)
     assert (measures.queue_length, len(measures.waiting)) == (3, 2)

@@ -12,7 +12,7 @@ from gateway.controller.controller import Controller
 from gateway.groups import Usage
 from gateway.quorum.measures import Latency, Measures
 from gateway.server.controller.controller_metrics import ControllerFacts
-from gateway.server.controller.envelopes import ForwardingMeasures
+from gateway.server.controller.envelopes import ForwardingMetrics
 from gateway.server.management.cluster_facts import ClusterFacts
 from gateway.server.management.facts import Facts, OwnSnapshot
 from gateway.server.management.metrics import Metrics
@@ -46,8 +46,8 @@ def everything() -> Facts:
     """Facts of a server of which every metric has a value."""
     server_context = empty_context()
     fetch = server_context.counts.apis[1]
-    fetch.carried_out(0.0002)
-    fetch.carried_out(7)
+    fetch.run_sliced(0.0002)
+    fetch.run_sliced(7)
     fetch.waited(0.5)
     fetch.errors.update({1: 3, 999: 1})
     server_context.counts.cuts["buffers.max.bytes"] = 2
@@ -76,7 +76,7 @@ def everything() -> Facts:
     quorum = quorum_status(
         fetch_errors=Counter({"timeout": 2, "closed": 1}), snapshot=coming, measures=measures
     )
-    forwarding = ForwardingMeasures(forwarded=8, unauthorized=1)
+    forwarding = ForwardingMetrics(forwarded=8, unauthorized=1)
     for ms in range(1, 101):
         forwarding.queue.add(ms / 1000)
         forwarding.remote.add(ms / 100)

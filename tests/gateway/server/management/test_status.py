@@ -69,8 +69,8 @@ def test_unknown_values_are_null() -> None:
 def test_status_of_connections_and_requests() -> None:
     server_context = empty_context()
     fetch = server_context.counts.apis[1]
-    fetch.carried_out(0.001)
-    fetch.carried_out(0.003)
+    fetch.run_sliced(0.001)
+    fetch.run_sliced(0.003)
     fetch.waited(1)
     fetch.errors[1] += 5
     server_context.counts.connections["CLIENTS"] = 30

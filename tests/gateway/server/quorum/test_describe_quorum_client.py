@@ -15,7 +15,7 @@ from gateway.security.client_properties import ClientSecurity
 from gateway.server.logging.logs import Reports
 from gateway.server.node_client.settings import ConnectionSettings
 from gateway.server.quorum import describe_quorum_client as quorum_questions
-from gateway.server.quorum.describe_quorum_client import QuorumQuestions
+from gateway.server.quorum.describe_quorum_client import DescribeQuorumClient
 from kwire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kwire.messages.describe_quorum_response import (
     DescribeQuorumResponse,
@@ -64,7 +64,7 @@ class Asking:
         self.leader: Address | None = Address("127.0.0.1", peer.port)
         self.reports = Reports()
         how = ConnectionSettings(ClientSecurity(), "test", timeout_s)
-        self.questions = QuorumQuestions(lambda: self.leader, how, timeout_s, self.reports)
+        self.questions = DescribeQuorumClient(lambda: self.leader, how, timeout_s, self.reports)
         self.told: list[Any] = []
 
     async def ask(self) -> Any:
@@ -244,7 +244,7 @@ def test_exception_becomes_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_request_beyond_the_limit_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum_questions, "_WAITING_MAX", 2)
     told: list[Any] = []
-    questions = QuorumQuestions(
+    questions = DescribeQuorumClient(
         lambda: None, ConnectionSettings(ClientSecurity(), "test", 1), 1, Reports()
     )
 

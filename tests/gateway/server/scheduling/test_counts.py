@@ -94,7 +94,7 @@ def _full(kind: type[Struct]) -> tuple[Any, int]:
 def test_request_times_are_counted_in_their_buckets() -> None:
     api = ApiCounts(1)
     for seconds in (0.00001, TIME_BOUNDS_S[0], 0.003, 5.0):
-        api.carried_out(seconds)
+        api.run_sliced(seconds)
     assert (api.buckets[0], api.buckets[TIME_BOUNDS_S.index(0.005)], api.buckets[-1]) == (2, 1, 1)
     assert api.seconds == pytest.approx(5.00306)
 
@@ -179,7 +179,7 @@ def test_counting_makes_few_calls_beside_the_smallest_request() -> None:
     frame, peer = heartbeat(1)[4:], Peer("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", 1, 1)
 
     def count() -> None:
-        api.carried_out(0.0002)
+        api.run_sliced(0.0002)
         api.answered(response)
 
     def carry_out() -> None:

@@ -36,7 +36,7 @@ class Controller:
 
     def run_periodic(self, slices: int = 0, *, fails: bool = False) -> None:
         work = self._decide(Request("periodic", slices, fails))
-        self.decisions.run_between(
+        self.decisions.run_next(
             work,
             lambda name, seconds: self._complete(None, name, seconds),
             lambda error: self.log.append(f"{error} failed"),
@@ -182,7 +182,9 @@ def behind(controller: Controller, slices: int, *, fails: bool = False) -> None:
         if fails:
             raise KeyError("behind")
 
-    controller.decisions.run_behind(work(), lambda error: controller.log.append(f"{error} failed"))
+    controller.decisions.run_when_idle(
+        work(), lambda error: controller.log.append(f"{error} failed")
+    )
 
 
 def test_work_behind_events_goes_on_while_there_are_none() -> None:

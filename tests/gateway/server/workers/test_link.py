@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from gateway.server.workers.link import Link
-from gateway.server.workers.messages import CatchUp, Response
+from gateway.server.workers.messages import Response, SyncRequest
 from tests.gateway.server.harness import run
 
 
@@ -25,7 +25,7 @@ async def received(link: Link, number: int) -> list[Any]:
 def test_messages_arrive_in_order_beyond_the_buffers_of_the_socket() -> None:
     async def main() -> None:
         ours, its = map(Link, socket.socketpair())
-        sent: list[Any] = [CatchUp(number) for number in range(100)]
+        sent: list[Any] = [SyncRequest(number) for number in range(100)]
         sent[50:50] = [Response(1, b"x" * 20_000_000, Counter())]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ours.run)
@@ -42,10 +42,10 @@ def test_messages_arrive_in_order_beyond_the_buffers_of_the_socket() -> None:
 def test_messages_end_where_the_other_end_is_closed() -> None:
     async def main() -> None:
         ours, its = map(Link, socket.socketpair())
-        its.send(CatchUp(1))
+        its.send(SyncRequest(1))
         its.close()
-        assert await received(ours, 99) == [CatchUp(1)]
-        ours.send(CatchUp(2))  # dropped
+        assert await received(ours, 99) == [SyncRequest(1)]
+        ours.send(SyncRequest(2))  # dropped
         ours.close()
         ours.close()
 

@@ -11,7 +11,7 @@ from gateway.config.config import Config, Listener
 from gateway.handlers.context import Peer
 from gateway.ports.services import State
 from gateway.server.workers.messages import NodeState, Request, Response, Start, decode, encode
-from gateway.sources.followed_log import LogFacts
+from gateway.sources.followed_log import LogState
 from kwire.frame import SIZE_BYTES
 
 
@@ -32,7 +32,7 @@ def test_start_has_the_whole_configuration() -> None:
         max_connections_per_ip_overrides={"10.0.0.1": 7},
         security={"sasl.enabled.mechanisms": "PLAIN"},
     )
-    state = NodeState(LogFacts(5, 1, State.STALE), "cluster", audit=LogFacts(1, 0, State.READY))
+    state = NodeState(LogState(5, 1, State.STALE), "cluster", audit=LogState(1, 0, State.READY))
     start = Start(2, config, (("SASL", "127.0.0.1", 9092, 7),), state)
     assert decode(encode(start)[SIZE_BYTES:]) == start
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.handlers.context import Peer
-from gateway.server.workers.messages import Cancel, CatchUp, Request, Response, Told
+from gateway.server.workers.messages import Cancel, Request, Response, Synced, SyncRequest
 from gateway.server.workers.node_link import NodeGone, NodeLink
 from kwire.header import encode_request_header
 
@@ -73,12 +73,12 @@ def test_questions_during_a_question_share_the_next_one() -> None:
     node, called = Node(), list[int]()
     for number in range(3):
         node.link.catch_up(lambda number=number: called.append(number))  # type: ignore[misc]
-    assert node.sent == [CatchUp(1)]
-    node.link.told(Told(1))
-    assert node.sent == [CatchUp(1), CatchUp(2)]
+    assert node.sent == [SyncRequest(1)]
+    node.link.told(Synced(1))
+    assert node.sent == [SyncRequest(1), SyncRequest(2)]
     node.catching_up.pop(0)()
     assert called == [0], "the others asked after the first question was sent"
-    node.link.told(Told(2))
+    node.link.told(Synced(2))
     node.catching_up.pop(0)()
     assert called == [0, 1, 2]
     assert len(node.sent) == 2

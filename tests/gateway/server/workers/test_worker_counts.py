@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.server.scheduling.counts import Counts, ViewCounts
 from gateway.server.scheduling.loop_watchdog import Measures
-from gateway.server.workers.messages import CountsSent, decode, encode
+from gateway.server.workers.messages import StatsResponse, decode, encode
 from gateway.server.workers.worker_counts import WorkerCounts, total
 from kwire.frame import SIZE_BYTES
 
@@ -14,7 +14,7 @@ METADATA = 3
 def counted(requests: int) -> WorkerCounts:
     counts = Counts(received=10 * requests, sent=100 * requests)
     for _ in range(requests):
-        counts.apis[METADATA].carried_out(0.001)
+        counts.apis[METADATA].run_sliced(0.001)
     counts.apis[METADATA].errors[3] += 1
     counts.connections["PLAINTEXT"] += requests
     counts.software["kcat/1"] += requests
@@ -52,7 +52,7 @@ def test_total_changes_none_of_its_parts() -> None:
 
 
 def test_counts_are_a_message() -> None:
-    found = decode(encode(CountsSent(counted(3)))[SIZE_BYTES:]).counts
+    found = decode(encode(StatsResponse(counted(3)))[SIZE_BYTES:]).counts
     assert total([found]).counts.connections == {"PLAINTEXT": 3}
     assert found.counts.apis[METADATA].buckets == counted(3).counts.apis[METADATA].buckets
     assert found.counts.apis[0].waits == 0, "an API without requests"
