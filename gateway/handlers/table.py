@@ -130,4 +130,4 @@ def _of_module(name: str) -> Handler:
 
 
 def _import(name: str) -> ModuleType:
-    return importlib.import_module(f"gateway.handlers.{name}")
+    return importlib.import_module(f"gateway.handlers.apis.{name}")

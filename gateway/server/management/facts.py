@@ -23,15 +23,9 @@ if TYPE_CHECKING:
     from gateway.server.clients.server_context import ServerContext
     from gateway.server.controller.controller_metrics import ControllerFacts
     from gateway.server.controller.envelopes import ForwardingMetrics
+    from gateway.server.quorum.log_cleaner import OwnSnapshot
     from gateway.server.quorum.quorum_status import QuorumStatus
     from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
-
-
-class OwnSnapshot(NamedTuple):
-    """The newest snapshot that this node wrote: bytes, and when, s on the event loop's clock."""
-
-    size: int
-    made_at: float
 
 
 class Readiness(NamedTuple):

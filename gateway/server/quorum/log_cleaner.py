@@ -8,14 +8,13 @@ files.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import trio
 
 from gateway.base.wall_clock import wall_ms
 from gateway.log.files.errors import LogError
 from gateway.ports.services import SourceStopped
-from gateway.server.management.facts import OwnSnapshot
 from gateway.server.quorum.log_failures import may_pass, stopped_by
 
 if TYPE_CHECKING:
@@ -32,6 +31,13 @@ _CHECK_S: Final = 1.0
 _CLEAN_S: Final = 60.0
 #: Delay after an unexpected exception, s: a snapshot may take minutes to fail.
 _BUG_DELAY_S: Final = 60.0
+
+
+class OwnSnapshot(NamedTuple):
+    """The newest snapshot that this node wrote: bytes, and when, s on the event loop's clock."""
+
+    size: int
+    made_at: float
 
 
 class CleanableLog(Protocol):

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.ports.services import Endpoint
     from gateway.server.logging.logs import Reports
-    from gateway.server.management.facts import OwnSnapshot
+    from gateway.server.quorum.log_cleaner import OwnSnapshot
     from gateway.server.quorum.quorum_status import QuorumStatus
     from kwire.cluster import Delta, Image
     from kwire.message import Message

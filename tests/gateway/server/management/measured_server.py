@@ -14,8 +14,9 @@ from gateway.quorum.measures import Latency, Measures
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMetrics
 from gateway.server.management.cluster_facts import ClusterFacts
-from gateway.server.management.facts import Facts, OwnSnapshot
+from gateway.server.management.facts import Facts
 from gateway.server.management.metrics import Metrics
+from gateway.server.quorum.log_cleaner import OwnSnapshot
 from gateway.server.quorum.quorum_status import SnapshotProgress
 from gateway.server.scheduling.counts import ViewCounts
 from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
