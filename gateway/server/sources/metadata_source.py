@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gateway.sources.log_partition import LogPartition
 
 #: The log of ``source=sample``: see the README beside it.
-SAMPLE: Final = Path(__file__).parent.parent / "sample"
+SAMPLE: Final = Path(__file__).parents[2] / "sample"
 
 
 class MetadataSource(abc.ABC):
