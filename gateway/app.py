@@ -1,6 +1,7 @@
 """Builds the parts of the server, connects them, and runs them until the server stops.
 
-No other module imports all parts. Handlers reach them through ``gateway.handlers.gateway_port.Gateway``.
+No other module imports all parts. Handlers reach them through
+``gateway.handlers.gateway_port.Gateway``.
 """
 
 from __future__ import annotations

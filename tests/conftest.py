@@ -161,8 +161,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @functools.cache
 def _warm_up() -> None:
-    """Import what a server imports soon after its start (``gateway.server.scheduling.import_warmup``): tests send
-    requests earlier, and the watchdog would report the imports.
+    """Import what a server imports soon after its start
+    (``gateway.server.scheduling.import_warmup``): tests send requests earlier, and the watchdog
+    would report the imports.
     """
     for table in (handlers(), controller_handlers()):
         for handler in table.values():

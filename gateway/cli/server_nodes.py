@@ -1,7 +1,7 @@
 """Holds the connections of a command to the nodes of one cluster, and says why none can be had.
 
-The connections are those of the server itself (``gateway.server.node_client.connection``): TCP, TLS, SASL and
-ApiVersions, with the cause of a failure and the next step in words.
+The connections are those of the server itself (``gateway.server.node_client.connection``): TCP,
+TLS, SASL and ApiVersions, with the cause of a failure and the next step in words.
 """
 
 from __future__ import annotations

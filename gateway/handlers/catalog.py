@@ -1,7 +1,8 @@
 """Finds topics by name and by id: metadata log, audit topic, view topics, created topics.
 
 Topics can be created if this node belongs to a quorum of kwire. It knows no request, and no
-records: ``gateway.ports.services.Partitions`` finds those. Kafka's counterpart is ``MetadataCache``.
+records: ``gateway.ports.services.Partitions`` finds those. Kafka's counterpart is
+``MetadataCache``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Declares, as Protocols, what request handlers use of the rest of the gateway.
 
 A *source* provides the metadata partition; groups, authorizer, controller and raft have a Protocol
-each, and ``gateway.handlers.gateway_port.Gateway`` holds them all. Handlers depend on these alone, so they
-run in tests without sockets, files and trio. The implementations are in ``gateway.sources`` and
-``gateway.server``.
+each, and ``gateway.handlers.gateway_port.Gateway`` holds them all. Handlers depend on these alone,
+so they run in tests without sockets, files and trio. The implementations are in ``gateway.sources``
+and ``gateway.server``.
 """
 
 from __future__ import annotations

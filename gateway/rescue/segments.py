@@ -1,7 +1,7 @@
 """Reads the segments of a copy up to the last whole batch: marks of batches, voters, time, damage.
 
-It changes and repairs nothing; ``gateway.log.metadata.recovery`` does, for a log that is opened. Source:
-``LogSegment.recover``.
+It changes and repairs nothing; ``gateway.log.metadata.recovery`` does, for a log that is opened.
+Source: ``LogSegment.recover``.
 """
 
 from __future__ import annotations

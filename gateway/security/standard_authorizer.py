@@ -41,8 +41,8 @@ _DENIED_BY: Final = {name: _bits(name, "ALL") << DENIED_SHIFT for name in OPERAT
 
 
 class StandardAuthorizer:
-    """Implements ``gateway.ports.services.Authorizer``. It subscribes to the committed images of the
-    cluster, and keeps an index of their ACLs (``AclPublisher``).
+    """Implements ``gateway.ports.services.Authorizer``. It subscribes to the committed images of
+    the cluster, and keeps an index of their ACLs (``AclPublisher``).
 
     ``allow_everyone`` decides on resources without ACLs (``allow.everyone.if.no.acl.found``).
     """

@@ -1,8 +1,8 @@
 """Serves this node's partition of the audit topic: its audit log, as far as it is on disk.
 
 A consumer therefore never reads a record that a power failure removes, and its offset is never
-given to another record. Writing is in ``gateway.log.audit.audit_log``; when to write, flush and roll is
-decided in ``gateway.server.controller.audit_log_writer``.
+given to another record. Writing is in ``gateway.log.audit.audit_log``; when to write, flush and
+roll is decided in ``gateway.server.controller.audit_log_writer``.
 """
 
 from __future__ import annotations

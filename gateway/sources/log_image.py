@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ServedFiles:
-    """The log of ``partition`` for ``loader``, as ``gateway.server.quorum.image_updater`` wants it."""
+    """The log of ``partition`` for ``loader``, as the image updater wants it."""
 
     def __init__(self, partition: LogPartition, loader: MetadataLoader) -> None:
         self._partition = partition

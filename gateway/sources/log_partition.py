@@ -1,4 +1,5 @@
-"""Implements what all sources over log files share: ``gateway.ports.services.Partition`` over a chain.
+"""Implements what all sources over log files share: ``gateway.ports.services.Partition`` over a
+chain.
 
 A subclass defines the state and the problems, and replaces the chain. Reading bytes is in
 ``gateway.sources.log_reader``.
@@ -57,8 +58,8 @@ class LogPartition(abc.ABC):
             self._advanced()
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """As in ``gateway.ports.services.Partition``: call ``callback`` when clients see a change; return
-        the function that unsubscribes.
+        """As in ``gateway.ports.services.Partition``: call ``callback`` when clients see a change;
+        return the function that unsubscribes.
         """
         return self._advanced.add(callback)
 
@@ -105,7 +106,7 @@ class LogPartition(abc.ABC):
         return sum(piece.end - piece.start for piece in self.served.slices if piece.shift == 0)
 
     def read(self, offset: int, max_bytes: int) -> Read:
-        """As in ``gateway.ports.services.Partition``. While loading every offset is out of range."""
+        """As in ``Partition``. While loading every offset is out of range."""
         if self.state is State.LOADING:
             raise OffsetOutOfRange("the log is still being loaded")
         return log_reader.read(self.served, offset, max_bytes)

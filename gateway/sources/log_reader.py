@@ -47,7 +47,8 @@ class _FileHolder:
 
 
 def read(view: LogView, offset: int, max_bytes: int) -> Read:
-    """Return whole batches from the one that holds ``offset``, as ``gateway.ports.services.Partition.read``.
+    """Return whole batches from the one that holds ``offset``, as
+    ``gateway.ports.services.Partition.read``.
 
     Raises OffsetOutOfRange, OSError.
     """

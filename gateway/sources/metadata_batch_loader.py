@@ -1,9 +1,10 @@
 """Folds record batches into an image of the cluster, and counts what they held.
 
-It does not know where the batches come from: ``gateway.sources.metadata_replayer`` reads them. As in a broker
-no single record is fatal: a record that cannot be decoded or applied is counted, reported and
-skipped (``LoggingFaultHandler``, ``metadata-load-error-count``). The image then lacks it, which
-``lacks`` says: a controller of Kafka ends (``fatalFaultHandler``), and a node here does not lead.
+It does not know where the batches come from: ``gateway.sources.metadata_replayer`` reads them. As
+in a broker no single record is fatal: a record that cannot be decoded or applied is counted,
+reported and skipped (``LoggingFaultHandler``, ``metadata-load-error-count``). The image then lacks
+it, which ``lacks`` says: a controller of Kafka ends (``fatalFaultHandler``), and a node here does
+not lead.
 """
 
 from __future__ import annotations

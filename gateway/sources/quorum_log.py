@@ -62,8 +62,8 @@ class QuorumLog(LogPartition):
 
     Only one thread at a time changes the log: the caller of ``perform``, ``write_high_watermark``
     or ``clean`` holds a lock. Only ``new_snapshot`` and its result may be used beside it.
-    ``leader_alive``: there is a leader, and it answers; ``caught_up``: the log has once been where the
-    leader's high watermark was. The driver sets both.
+    ``leader_alive``: there is a leader, and it answers; ``caught_up``: the log has once been where
+    the leader's high watermark was. The driver sets both.
     """
 
     def __init__(self, store: RaftStore | ObserverStore, *, snapshot_prefix: bool) -> None:

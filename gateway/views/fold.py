@@ -6,7 +6,8 @@ aborted. Control records and records that change nothing make none. A topic whos
 configs a batch changed has one change at the end of the batch, so that a new topic of 10,000
 partitions does not change 10,000 times. It encodes nothing (``gateway.views.encode``), and keeps no
 more than the image. A record that cannot be decoded or does not fit is passed over, as in
-``gateway.sources.metadata_batch_loader``, so that the changes are those of the image that brokers have.
+``gateway.sources.metadata_batch_loader``, so that the changes are those of the image that brokers
+have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Simulates a process around one ``Raft``: performs its effects in order, holds back the messages
 that wait for the disk, and ends where the schedule kills it.
 
-It does in simulated time what ``gateway/server/quorum/raft_driver.py`` does with threads and sockets. The
-world delivers the events.
+It does in simulated time what ``gateway/server/quorum/raft_driver.py`` does with threads and
+sockets. The world delivers the events.
 """
 
 from __future__ import annotations

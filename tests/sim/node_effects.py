@@ -1,7 +1,7 @@
 """Performs the effects of a simulated node's core: one function for each kind of effect.
 
-They stand for the work of ``gateway/server/quorum/raft_driver.py``. Each passes the effect to the checker
-first, then to the disk, the network or the proposals that wait.
+They stand for the work of ``gateway/server/quorum/raft_driver.py``. Each passes the effect to the
+checker first, then to the disk, the network or the proposals that wait.
 """
 
 from __future__ import annotations

@@ -191,7 +191,8 @@ def plain_text(fix: bool) -> str:
         rows = [f"  {one.path}:{one.line}: {one.rule}: {one.text}" for one in problems[:_ROWS_MAX]]
         more = len(problems) - len(rows)
         raise Failed("\n".join([*rows, *([f"  ... {more} more"] if more > 0 else [])]))
-    return f"{len(names)} files, {len(found)} older findings left"
+    long = [name for name in names if tidy.is_long(ROOT / name)]
+    return f"{len(names)} files, {len(found)} older findings left, {len(long)} long files"
 
 
 def imports(_fix: bool) -> str:

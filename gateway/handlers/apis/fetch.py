@@ -1,7 +1,7 @@
 """Fetch (key 1) of a consumer: returns whole batches below the high watermark, or waits for some.
 
-``gateway.ports.services.ReadPolicy`` decides about sessions, replica ids and isolation levels. Fetch of the
-quorum's replicas is in ``gateway.handlers.apis.raft``, on controller listeners.
+``gateway.ports.services.ReadPolicy`` decides about sessions, replica ids and isolation levels.
+Fetch of the quorum's replicas is in ``gateway.handlers.apis.raft``, on controller listeners.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Passes AddRaftVoter and RemoveRaftVoter of clients to the leader of this node's quorum (KIP-853),
 as Kafka's brokers do (``ForwardingManager``).
 
-The leader authorizes them: ALTER on the cluster. On controller listeners ``gateway.handlers.apis.raft``
-serves them, and does not pass them on. UpdateRaftVoter is for nodes only.
+The leader authorizes them: ALTER on the cluster. On controller listeners
+``gateway.handlers.apis.raft`` serves them, and does not pass them on. UpdateRaftVoter is for nodes
+only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Opens a log that no other node has: keeps what can be read, and gives no offset twice.
 
 Damage costs the records that it hit; batches behind it stay, and empty batches stand for the
-offsets that are lost. The metadata log is opened by other rules (``gateway.log.metadata.recovery``): its
-records can be fetched from the quorum. Kafka truncates such a log at the damage (``LogLoader``).
+offsets that are lost. The metadata log is opened by other rules
+(``gateway.log.metadata.recovery``): its records can be fetched from the quorum. Kafka truncates
+such a log at the damage (``LogLoader``).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 
 class LogError(Exception):
-    """Base class of the errors that :mod:`gateway.log.metadata.local_log` raises, besides DecodeError for
-    received bytes.
+    """Base class of the errors that :mod:`gateway.log.metadata.local_log` raises, besides
+    DecodeError for received bytes.
     """
 
 

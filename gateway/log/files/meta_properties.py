@@ -1,7 +1,7 @@
 """Reads and writes ``meta.properties``: the cluster and node that a log directory belongs to.
 
-It does not compare them with the configuration: ``gateway.log.metadata.voter_directory_check`` does for a
-voter. Source: ``MetaProperties``, ``PropertiesUtils``.
+It does not compare them with the configuration: ``gateway.log.metadata.voter_directory_check`` does
+for a voter. Source: ``MetaProperties``, ``PropertiesUtils``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads and writes ``quorum-state``: the leader that a node follows, its epoch and its vote.
 
 Version 0 goes with ``kraft.version`` 0 and names the voters; version 1 names the directory id of
-the vote instead (KIP-853). It does not write the file: ``gateway.log.metadata.metadata_files`` does. Source:
-``FileQuorumStateStore``.
+the vote instead (KIP-853). It does not write the file: ``gateway.log.metadata.metadata_files``
+does. Source: ``FileQuorumStateStore``.
 """
 
 from __future__ import annotations

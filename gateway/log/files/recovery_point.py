@@ -81,8 +81,8 @@ class RecoveryPointFile:
         # The notes before it may be unsynced. One of them could reach the disk after the lower
         # point.
         self._sync()
-        # Without these syncs ``tests/gateway/log/metadata/test_raft_store_crashes.py`` finds a crash that
-        # makes a start impossible.
+        # Without these syncs ``tests/gateway/log/metadata/test_raft_store_crashes.py`` finds a
+        # crash that makes a start impossible.
         for slot in sorted(range(_SLOTS), key=self._slots.__getitem__):
             self._write(slot, point)
             self._sync()

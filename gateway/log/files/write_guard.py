@@ -1,7 +1,7 @@
 """Refuses changes of a log after a failure that left its files in an unknown state.
 
-It does not repair anything: opening the log again does (``gateway.log.metadata.recovery``). Kafka takes the
-whole log directory offline instead (``LogDirFailureChannel``).
+It does not repair anything: opening the log again does (``gateway.log.metadata.recovery``). Kafka
+takes the whole log directory offline instead (``LogDirFailureChannel``).
 """
 
 from __future__ import annotations

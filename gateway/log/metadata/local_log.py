@@ -1,9 +1,9 @@
 """Joins a ``__cluster_metadata`` log with its snapshots, vote and high watermark.
 
 Blocking, for one thread at a time. It does not know leaders, requests or the meaning of records.
-Readers follow the same directory with :class:`gateway.log.reading.follower.DirectoryFollower`; appending
-and truncating are in ``gateway.log.partition.unified_log``, lock and identity of the data directory in
-``gateway.log.partition.data_directory``. Source: ``KafkaMetadataLog``.
+Readers follow the same directory with :class:`gateway.log.reading.follower.DirectoryFollower`;
+appending and truncating are in ``gateway.log.partition.unified_log``, lock and identity of the data
+directory in ``gateway.log.partition.data_directory``. Source: ``KafkaMetadataLog``.
 
 A crash at any instruction loses nothing that was flushed, and leaves a directory that ``open``
 accepts. Three rules give that: a segment is synced before the next one is created; a small file is

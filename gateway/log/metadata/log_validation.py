@@ -1,9 +1,9 @@
 """Validates a log directory before it is opened: finds what is good and what must be repaired.
 
-It only reads, so that a refused directory is unchanged; ``gateway.log.metadata.recovery`` repairs. Every
-batch of the last segment is checked, CRC included. An earlier segment was synced before the next
-one was created, so only the batches behind its last index entry are checked, which shows that it
-ends where the next one begins. Source: ``LogLoader``, ``LogSegment.recover``.
+It only reads, so that a refused directory is unchanged; ``gateway.log.metadata.recovery`` repairs.
+Every batch of the last segment is checked, CRC included. An earlier segment was synced before the
+next one was created, so only the batches behind its last index entry are checked, which shows that
+it ends where the next one begins. Source: ``LogLoader``, ``LogSegment.recover``.
 """
 
 from __future__ import annotations

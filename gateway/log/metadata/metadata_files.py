@@ -1,7 +1,8 @@
 """Holds the small files of the metadata partition in memory: vote and topic id.
 
 ``quorum-state`` and ``partition.metadata`` are replaced as a whole, as ``CheckpointFile`` does. It
-knows neither segments nor the files of the data directory (``gateway.log.partition.data_directory``).
+knows neither segments nor the files of the data directory
+(``gateway.log.partition.data_directory``).
 """
 
 from __future__ import annotations

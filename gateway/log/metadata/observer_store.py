@@ -1,10 +1,10 @@
 """Stores the log of another quorum for an observer: the copy, the epoch, the high watermark.
 
-It has the interface of :class:`gateway.log.metadata.raft_store.RaftStore` with weaker promises, because no
-node relies on an observer's disk: a missing ``quorum-state`` is no danger, a full disk may be tried
-again, and a damaged copy is fetched anew. The high watermark is durable, because clients must see
-again after a restart what they saw before it; Kafka's observers do not store it. Follows
-``KafkaMetadataLog`` and ``FileQuorumStateStore``.
+It has the interface of :class:`gateway.log.metadata.raft_store.RaftStore` with weaker promises,
+because no node relies on an observer's disk: a missing ``quorum-state`` is no danger, a full disk
+may be tried again, and a damaged copy is fetched anew. The high watermark is durable, because
+clients must see again after a restart what they saw before it; Kafka's observers do not store it.
+Follows ``KafkaMetadataLog`` and ``FileQuorumStateStore``.
 """
 
 from __future__ import annotations

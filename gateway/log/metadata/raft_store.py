@@ -1,8 +1,9 @@
 """Stores the log, the vote and the snapshots of a voter in Kafka's format.
 
-Blocking, for one thread at a time. It promises more than :class:`gateway.log.metadata.local_log.LocalLog`: a
-voter never loses a record or a vote that was durable, and refuses to open a directory in which that
-has happened. Follows ``KafkaMetadataLog`` and ``FileQuorumStateStore``.
+Blocking, for one thread at a time. It promises more than
+:class:`gateway.log.metadata.local_log.LocalLog`: a voter never loses a record or a vote that was
+durable, and refuses to open a directory in which that has happened. Follows ``KafkaMetadataLog``
+and ``FileQuorumStateStore``.
 
 Changes are durable in order. ``persist``, ``truncate_to`` and ``truncate_to_snapshot`` are durable
 when they return, ``append`` after the next ``flush``, one for all appends. After a crash the log

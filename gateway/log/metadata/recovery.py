@@ -1,7 +1,8 @@
 """Opens a log directory after a clean stop, a crash or damage: repairs what the validation found.
 
 A crash during the repair is harmless: validating the directory again leads to the same result.
-Which records may be lost is decided in ``gateway.log.metadata.log_validation``. Source: ``LogLoader``.
+Which records may be lost is decided in ``gateway.log.metadata.log_validation``. Source:
+``LogLoader``.
 """
 
 from __future__ import annotations

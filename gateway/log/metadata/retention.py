@@ -1,6 +1,7 @@
 """Chooses and deletes old snapshots and segments, by the rules of ``KafkaMetadataLog.maybeClean``.
 
-It never deletes the newest snapshot. When to clean is decided in ``gateway.server.quorum.log_cleaner``.
+It never deletes the newest snapshot. When to clean is decided in
+``gateway.server.quorum.log_cleaner``.
 """
 
 from __future__ import annotations

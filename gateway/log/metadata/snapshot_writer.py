@@ -1,7 +1,7 @@
 """Writes a snapshot file piece by piece, as a ``.part`` file until it is whole.
 
-The pieces come from a leader's FetchSnapshot responses, or from ``gateway.log.metadata.snapshot_file``.
-Source: ``FileRawSnapshotWriter``.
+The pieces come from a leader's FetchSnapshot responses, or from
+``gateway.log.metadata.snapshot_file``. Source: ``FileRawSnapshotWriter``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Holds a log as readers see it at one moment: slices of segment files in offset order, immutable.
 
-It reads no file: ``gateway.log.reading.follower`` makes the views, ``gateway.sources.log_reader`` reads by
-them. Kafka's counterpart is ``LogSegments``, which changes in place under a lock.
+It reads no file: ``gateway.log.reading.follower`` makes the views, ``gateway.sources.log_reader``
+reads by them. Kafka's counterpart is ``LogSegments``, which changes in place under a lock.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 ``LogSegment``.
 
 It knows no other segments, epochs or high watermarks, and checks nothing:
-``gateway.log.segments.batch_check`` has checked the batches. Kafka reads all three files; readers here use
-``gateway.log.segments.batch_index`` and never depend on the indexes being there.
+``gateway.log.segments.batch_check`` has checked the batches. Kafka reads all three files; readers
+here use ``gateway.log.segments.batch_index`` and never depend on the indexes being there.
 """
 
 from __future__ import annotations

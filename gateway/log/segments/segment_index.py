@@ -1,8 +1,8 @@
 """Builds the entries of a segment's ``.index`` and ``.timeindex``, one for one as Kafka's
 ``LogSegment`` does.
 
-It touches no file: ``gateway.log.segments.segment`` writes the entries. Equal entries let Kafka open a
-directory without rebuilding its indexes.
+It touches no file: ``gateway.log.segments.segment`` writes the entries. Equal entries let Kafka
+open a directory without rebuilding its indexes.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class ClientIdentity:
         }
 
     def report(self, event: str, **fields: Any) -> None:
-        """Report an event of ``gateway.server.logging.log_events`` that concerns this connection."""
+        """Report an event of ``gateway.server.logging.log_events`` about this connection."""
         self._server_context.reports.report(
             event, **{**self.fields(), "software": self.software, **fields}
         )

@@ -51,8 +51,9 @@ _CHECK_S: Final = 0.1
 
 
 class ActingController:
-    """``gateway.ports.services.Controllers`` for handlers, ``gateway.server.quorum.leadership.Leadership`` for the
-    driver of the quorum's node. :meth:`run` is a task.
+    """``gateway.ports.services.Controllers`` for handlers,
+    ``gateway.server.quorum.leadership.Leadership`` for the driver of the quorum's node. :meth:`run`
+    is a task.
     """
 
     def __init__(

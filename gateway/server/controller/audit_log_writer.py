@@ -39,7 +39,9 @@ _REOPEN_S: Final = 1.0
 
 
 class AuditLogWriter:
-    """``gateway.ports.services.Audit``; :meth:`run` is the task. Everything else is called on the loop."""
+    """``gateway.ports.services.Audit``; :meth:`run` is the task. Everything else is called on the
+    loop.
+    """
 
     def __init__(
         self, partition: AuditPartition, nodes: Callable[[], Iterable[int]], reports: Reports

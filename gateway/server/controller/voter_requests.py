@@ -1,8 +1,8 @@
 """Carries out clients' changes of voters at the leader: the quorum decides on them, and not the
 controller.
 
-``gateway.handlers.apis.voter_changes`` takes them from clients; a controller listener passes them to the
-quorum by itself. Follows ``ControllerApis.handleAddRaftVoter``.
+``gateway.handlers.apis.voter_changes`` takes them from clients; a controller listener passes them
+to the quorum by itself. Follows ``ControllerApis.handleAddRaftVoter``.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def settings_of(config: Config) -> Settings:
 
 
 class GroupDriver:
-    """``gateway.ports.services.Groups``. ``state_dir`` contains the store's directory, which is created if
-    it does not exist.
+    """``gateway.ports.services.Groups``. ``state_dir`` contains the store's directory, which is
+    created if it does not exist.
 
     Requests are answered with COORDINATOR_LOAD_IN_PROGRESS until ``run`` has read the store, and
     with COORDINATOR_NOT_AVAILABLE after its end. Clients retry both.

@@ -17,7 +17,7 @@ REQUEST: Final = "api version correlation_id client_id"
 
 
 class LogEvent(NamedTuple):
-    """``level`` is a key of ``gateway.server.logging.log_lines.LEVELS``; ``meaning`` is Markdown."""
+    """``level`` is a key of ``log_lines.LEVELS``; ``meaning`` is Markdown."""
 
     name: str
     level: str

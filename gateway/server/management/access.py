@@ -1,10 +1,10 @@
 """Decides which requests to the management port are answered: by host, origin and token.
 
 A web page of another origin reads nothing here: its requests carry its ``Origin``, or the name that
-it makes resolve to this machine (``gateway.server.management.http_hosts``). Nor does it make the server work:
-browsers mark what it loads with ``Sec-Fetch-Site`` (Fetch Metadata). A link that leads here from it
-is followed, but to the paths of the page's script. The token comes in
-``Authorization: Bearer``, or as the cookie that the login form sets. The cookie holds no token.
+it makes resolve to this machine (``gateway.server.management.http_hosts``). Nor does it make the
+server work: browsers mark what it loads with ``Sec-Fetch-Site`` (Fetch Metadata). A link that leads
+here from it is followed, but to the paths of the page's script. The token comes in ``Authorization:
+Bearer``, or as the cookie that the login form sets. The cookie holds no token.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GatewayServices:
-    """Implements ``gateway.handlers.gateway_port.Gateway``, through which handlers reach the rest."""
+    """Implements ``gateway.handlers.gateway_port.Gateway``, by which handlers reach the rest."""
 
     config: Config
     source: MetadataSource

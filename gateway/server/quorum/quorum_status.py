@@ -1,7 +1,7 @@
 """Defines the status of a quorum's node at one moment, as metrics and ``/status`` show it.
 
-``gateway.server.quorum.raft_status`` makes it. Times are seconds on the clock of the event loop; counts
-begin with the process.
+``gateway.server.quorum.raft_status`` makes it. Times are seconds on the clock of the event loop;
+counts begin with the process.
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ _LISTENER: Final = ""
 
 
 class ObserverNode:
-    """``gateway.ports.services.Quorum`` over the copy of another quorum's log; :meth:`run` is the task."""
+    """``gateway.ports.services.Quorum`` over the copy of another quorum's log; :meth:`run` is the
+    task.
+    """
 
     def __init__(
         self,

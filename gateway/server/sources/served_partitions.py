@@ -78,8 +78,8 @@ class ConsumersOnly:
 
 
 class ServedPartitions:
-    """``gateway.ports.services.Partitions``. A topic that does not come from the image has a function that
-    finds its partitions by their index.
+    """``gateway.ports.services.Partitions``. A topic that does not come from the image has a
+    function that finds its partitions by their index.
     """
 
     def __init__(

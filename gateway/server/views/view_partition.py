@@ -1,4 +1,5 @@
-"""Serves one view as ``gateway.ports.services.Partition``, with the offsets of ``gateway.views.offsets``.
+"""Serves one view as ``gateway.ports.services.Partition``, with the offsets of
+``gateway.views.offsets``.
 
 The end of a view is that of the metadata log. A reader that has no record up to there gets a
 control batch at the end, which clients skip, so that its position and its lag are those of the log.
@@ -80,8 +81,8 @@ class ViewPartition:
         return Read(batches, size, _nothing)
 
     def bytes_available(self, offset: int, limit: int) -> int:
-        """As in ``gateway.ports.services.Partition``. A control batch without records does not count: a
-        Fetch returns it when its time is over.
+        """As in ``gateway.ports.services.Partition``. A control batch without records does not
+        count: a Fetch returns it when its time is over.
         """
         self._check(offset)
         return min(limit, self._maker.collect(self._view, offset, limit).size)
@@ -119,7 +120,7 @@ class ViewPartition:
         return self._log.epoch_at(offsets.log_offset(offset))
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """As in ``gateway.ports.services.Partition``; also when batches were made that a read missed."""
+        """As in ``Partition``; also when batches were made that a read missed."""
         unsubscribe = self._log.on_advance(callback), self._maker.on_made(callback)
 
         def unsubscribe_both() -> None:

@@ -49,8 +49,9 @@ class FollowedAudit:
 
 
 class FollowedQuorum:
-    """``gateway.ports.services.Quorum``, ``RaftPeers`` and ``Controllers`` of the node, for handlers that
-    read. Requests to the quorum and the controller are forwarded before a handler submits them.
+    """``gateway.ports.services.Quorum``, ``RaftPeers`` and ``Controllers`` of the node, for
+    handlers that read. Requests to the quorum and the controller are forwarded before a handler
+    submits them.
     """
 
     is_active: Final = False

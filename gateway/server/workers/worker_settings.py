@@ -1,6 +1,7 @@
 """Makes the workers of a node: what they are told when they start and later, and their limits.
 
-``worker_processes`` runs them; this module reads the node's parts through ``gateway.ports.services``.
+``worker_processes`` runs them; this module reads the node's parts through
+``gateway.ports.services``.
 """
 
 from __future__ import annotations

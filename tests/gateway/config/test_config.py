@@ -270,9 +270,7 @@ def test_every_problem_is_reported_at_once() -> None:
 
 
 def test_every_key_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(
-        encoding="utf-8"
-    )
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
     assert [name for name in KEYS if f"`{name}`" not in page] == []
 
 

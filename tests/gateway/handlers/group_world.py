@@ -21,8 +21,8 @@ WALL_MS = 1_700_000_000_000
 
 
 class CoreGroups:
-    """``gateway.ports.services.Groups`` straight over the coordinator: what is persisted is taken to be on
-    disk at once.
+    """``gateway.ports.services.Groups`` straight over the coordinator: what is persisted is taken
+    to be on disk at once.
     """
 
     coordinator_node_id = 7

@@ -24,7 +24,8 @@ OTHER = 8
 
 
 class MemoryControllers:
-    """``gateway.ports.services.Controllers``: the active controller is here. ``holds`` keeps requests until
+    """``gateway.ports.services.Controllers``: the active controller is here. ``holds`` keeps
+    requests until
     :meth:`release`.
     """
 

@@ -51,7 +51,9 @@ LISTENERS = {"PLAINTEXT": handlers, "CONTROLLER": controller_handlers}
 
 
 class Voter:
-    """``gateway.ports.services.RaftPeers`` that answers at once: requests that get here are authorized."""
+    """``gateway.ports.services.RaftPeers`` that answers at once: requests that get here are
+    authorized.
+    """
 
     kraft_version = 1
 
