@@ -1,7 +1,7 @@
 """Reads a .log or .checkpoint file from front to back, batch by batch, at any size.
 
-For tools and recovery, not for serving: ``gateway.log.segments.batch_index`` finds a batch by its offset.
-Source: ``FileRecords.batches``.
+For tools and recovery, not for serving: ``gateway.log.segments.batch_index`` finds a batch by its
+offset. Source: ``FileRecords.batches``.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from tools.spark_standalone import ROOT, Daemon, Standalone, settings, standalon
 pytestmark = [needs_shared, pytest.mark.timeout(1200)]
 
 #: Each of an executor, a worker and the driver is killed so often.
-KILLS: Final = int(os.environ.get("KWIRE_SPARK_CLUSTER_KILLS", "10"))
+KILLS: Final = int(os.environ.get("KWIRE_SPARK_CLUSTER_KILLS", "4"))
 LOGS: Final = {"basic": ("p-one-basic", "nodes/1"), "quorum": ("p-quorum", "nodes/2")}
 _OFFSETS: Final = 3
 _DRIVER: Final = """
