@@ -47,11 +47,12 @@ def now_json(
     available: bool = True,
     latest: int | None = None,
     quorum: Mapping[str, Any] | None = None,
+    copy: Mapping[str, Any] | None = None,
     problem: str | None = None,
 ) -> dict[str, Any]:
     """Return the document. ``level`` is that of metadata.version, 0 for none. ``available``: the
     log leads to a state. ``latest`` is the largest timestamp in it, ms. ``quorum`` is described, or
-    ``problem`` says why not.
+    ``problem`` says why not. ``copy``: how good the copy of an observer is.
     """
     return {
         **about._asdict(),
@@ -64,6 +65,7 @@ def now_json(
         "changes": changes,
         "kinds": KIND_NAMES,
         "quorum": quorum,
+        "copy": copy,
         "quorumProblem": problem,
         "leaders": [one._asdict() for one in leaders],
     }

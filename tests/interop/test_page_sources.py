@@ -100,6 +100,8 @@ def test_an_observed_kafka_is_shown(tmp_path: Path, chromium: Browser) -> None:
                 "document.querySelectorAll('#replica-table [data-node]').length"
             )
             assert rows >= 1 and health(chromium) == "live"
+            copy = chromium.evaluate("document.getElementById('copy').textContent")
+            assert copy.startswith("The copy of the log in this gateway is complete since ")
     chromium.errors.clear()  # the browser notes the requests that failed when the server ended
 
 

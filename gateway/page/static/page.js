@@ -448,6 +448,7 @@ function showQuorum() {
   $("figures").replaceChildren(...figures.map(([key, label, value, link]) => el("a",
     { "data-figure": key, class: bad.has(key) && value > 0 ? "problem" : null, href: `#${new URLSearchParams(link)}` },
     el("b", {}, typeof value === "number" ? (key === "leader" ? String(value) : number(value)) : value || "none"), el("span", {}, label))));
+  showCopy(now.copy);
   const problem = now.available ? now.quorumProblem : "The log begins after offset 0, and is served without a snapshot: there is no state.";
   $("quorum-problem").textContent = problem || "";
   $("quorum-problem").hidden = !problem;
@@ -455,6 +456,15 @@ function showQuorum() {
   $("leader-table").tBodies[0].replaceChildren(...now.leaders.map((one) => el("tr", {},
     el("td", { class: "number" }, String(one.epoch)), el("td", {}, one.leader === null ? "not recorded" : `node ${one.leader}`),
     el("td", { class: "number" }, number(one.offset)), el("td", {}, clock(one.time)))));
+}
+
+function showCopy(copy) {
+  $("copy").hidden = !copy;
+  if (!copy) return;
+  const caughtUp = copy.caughtUp === null ? "and never was" : `and last had every committed record ${age(now.time - copy.caughtUp)}`;
+  $("copy").textContent = copy.completeSince === null ? `The copy of the log in this gateway is not complete, ${caughtUp}.`
+    : `The copy of the log in this gateway is complete since ${clock(copy.completeSince)} UTC; records behind: ${number(copy.lag)}.`;
+  $("copy").className = copy.completeSince === null ? "problem" : "dim";
 }
 
 function showReplicas(quorum) {

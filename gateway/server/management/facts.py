@@ -153,6 +153,20 @@ class Facts:
         status = self.quorum_status()
         return None if status is None else 1000 * self._seconds_since(status.last_caught_up_at)
 
+    def complete_s(self) -> float | None:
+        """Seconds for which an observer's copy of the log has been complete: it had every committed
+        record ``stale_after_s`` ago at the latest.
+
+        0: it is not complete now. None for a server that observes no quorum.
+        """
+        status = self.quorum_status()
+        if status is None or not status.observes:
+            return None
+        is_behind = self._seconds_since(status.last_caught_up_at) > self.stale_after_s
+        if status.complete_since is None or is_behind or self.partition.state is State.BROKEN:
+            return 0.0
+        return self._seconds_since(status.complete_since)
+
     def utc(self, seconds_ago: float) -> str:
         """The time of day that was ``seconds_ago``, in the form of ISO 8601."""
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.wall() - seconds_ago))

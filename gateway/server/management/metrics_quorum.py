@@ -180,6 +180,11 @@ UPSTREAM: Final = (
         lambda facts: facts.lag_ms(),
     ),
     gauge(
+        "kwire_copy_complete_seconds",
+        "Time for which this observer's copy of the log has been complete, s; 0: it is not.",
+        lambda facts: facts.complete_s(),
+    ),
+    gauge(
         "kwire_upstream_silent_seconds",
         "Time since the quorum's leader last answered, s.",
         lambda facts: facts.silent_s(),

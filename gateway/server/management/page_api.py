@@ -147,6 +147,7 @@ class PageApi:
                 available=self._log.available,
                 latest=None if newest is None else newest.timestamp,
                 quorum=quorum,
+                copy=_copy(facts),
                 problem=problem,
             )
         )
@@ -262,6 +263,19 @@ class PageApi:
     async def _made(self, work: Callable[[], Any]) -> Answer:
         """The JSON of what a thread makes."""
         return await self._log.in_thread(lambda: _json(work()))
+
+
+def _copy(facts: Facts) -> dict[str, Any] | None:
+    """How good an observer's copy of the log is; None for a server that observes no quorum."""
+    quorum, complete_s, lag_ms = facts.quorum_status(), facts.complete_s(), facts.lag_ms()
+    if quorum is None or complete_s is None or lag_ms is None:
+        return None
+    now_ms, has_caught_up = 1000 * facts.wall(), quorum.last_caught_up_at is not None
+    return {
+        "completeSince": round(now_ms - 1000 * complete_s) if complete_s else None,
+        "caughtUp": round(now_ms - lag_ms) if has_caught_up else None,
+        "lag": facts.lag_offsets(),
+    }
 
 
 async def _describe(quorum: Quorum) -> DescribeQuorumResponse | str:

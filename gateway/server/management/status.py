@@ -90,6 +90,7 @@ def _partition(facts: Facts) -> dict[str, Any]:
 
 def _quorum(facts: Facts, quorum: QuorumStatus) -> dict[str, Any]:
     silent_s, lag_ms, snapshot = facts.silent_s(), facts.lag_ms(), quorum.snapshot
+    complete_s = facts.complete_s()
     return {
         "leader_id": quorum.leader_id,
         "leader_address": quorum.leader_address,
@@ -102,6 +103,7 @@ def _quorum(facts: Facts, quorum: QuorumStatus) -> dict[str, Any]:
         "log_end_epoch": quorum.log_end_epoch,
         "lag_offsets": facts.lag_offsets(),
         "lag_ms": None if lag_ms is None else round(lag_ms),
+        "complete_since": facts.utc(complete_s) if complete_s else None,
         "last_answer_s_ago": None
         if silent_s is None or quorum.last_answer_at is None
         else round(silent_s, 3),

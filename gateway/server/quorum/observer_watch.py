@@ -43,5 +43,8 @@ def check_leader(raft: Raft, log: QuorumLog, measures: RaftDriverMetrics) -> boo
     if not log.leader_alive or not 0 <= raft.leader_high_watermark <= log.committed:
         return False
     log.caught_up = True
+    before = measures.last_caught_up_at
+    if before is None or now - before > LOST_AFTER_S:
+        measures.complete_since = now
     measures.last_caught_up_at = now
     return True

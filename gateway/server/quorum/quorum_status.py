@@ -64,6 +64,9 @@ class QuorumStatus:
 
     last_answer_at: float | None  #: when this node last had a leader, or its answer; None: never
     last_caught_up_at: float | None  #: when clients could last read every committed record
+    observes: bool  #: the node follows the quorum without a vote
+    #: Of an observer: the first time after which it has caught up again and again; None: never.
+    complete_since: float | None
     problem: str | None  #: a sentence: why there is no leader, or no progress
 
     fetches: int  #: successful responses to Fetch

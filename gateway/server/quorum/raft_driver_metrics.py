@@ -37,6 +37,8 @@ class RaftDriverMetrics:
     last_answer_at: float | None = None
     #: Last time at which the log had reached the leader's high watermark.
     last_caught_up_at: float | None = None
+    #: Since when that has been so, never longer ago than the limit of ``observer_watch``.
+    complete_since: float | None = None
     #: Why the last request to another node failed.
     problem: str | None = None
     #: Why an observer's log cannot be written at present.

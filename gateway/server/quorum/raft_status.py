@@ -47,6 +47,8 @@ def quorum_status(
         log_end_epoch=raft.log.last_epoch,
         last_answer_at=last_answer_at,
         last_caught_up_at=last_caught_up_at,
+        observes=observes,
+        complete_since=measures.complete_since,
         problem=problem,
         fetches=measures.fetches,
         fetched_records=measures.fetched_before + raft.measures.fetched_records,

@@ -54,6 +54,8 @@ def quorum_status(**changes: Any) -> QuorumStatus:
         "log_end_epoch": 7,
         "last_answer_at": NOW - 0.2,
         "last_caught_up_at": NOW - 0.4,
+        "observes": True,
+        "complete_since": NOW - 40,
         "problem": None,
         "fetches": 90,
         "fetched_records": 450,

@@ -113,6 +113,27 @@ def test_lag_is_unknown_without_a_quorum() -> None:
     assert (facts().lag_offsets(), facts().lag_ms(), facts().silent_s()) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [
+        ({}, 40),
+        ({"complete_since": None}, 0),  # it has never caught up
+        ({"last_caught_up_at": NOW - 10.1}, 0),
+        ({"last_caught_up_at": NOW - 9.9}, 40),
+        ({"observes": False}, None),
+    ],
+)
+def test_copy_of_an_observer_is_complete_since_it_has_kept_up(
+    changes: dict[str, Any], seconds: float | None
+) -> None:
+    assert facts(quorum=quorum_status(**changes)).complete_s() == seconds
+
+
+def test_damaged_copy_is_not_complete() -> None:
+    assert facts(FakePartition(State.BROKEN), quorum_status()).complete_s() == 0
+    assert facts().complete_s() is None
+
+
 def test_progress_of_a_snapshot_of_unknown_size_shows_its_position() -> None:
     assert str(SnapshotProgress("x", 5, 0)) == "5 bytes"
 

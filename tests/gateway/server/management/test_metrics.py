@@ -81,6 +81,7 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         ),
         ("kwire_lag_offsets", 3),
         ("kwire_lag_ms", 400),
+        ("kwire_copy_complete_seconds", 40),
         (RAFT + "election_latency_avg", 250.0),
         (RAFT + "election_latency_max", 400.0),
         (RAFT + "commit_latency_avg", 2.5),
@@ -160,7 +161,9 @@ def test_server_without_a_quorum_has_no_metrics_of_one() -> None:
     assert not [
         name
         for name in told
-        if name.startswith((RAFT, "kwire_lag", "kwire_upstream", "kwire_snapshot_download"))
+        if name.startswith(
+            (RAFT, "kwire_lag", "kwire_copy", "kwire_upstream", "kwire_snapshot_download")
+        )
     ]
     assert APPLIED + "lag_ms" not in told
     assert told["kwire_partition_high_watermark"] == 500

@@ -24,6 +24,7 @@ from tests.gateway.page.test_wire import capture
 from tests.gateway.server.harness import run
 from tests.gateway.server.management.http_client import Client, Reply, served
 from tests.gateway.server.management.served_page import page
+from tests.gateway.server.watched import NOW, quorum_status
 from tests.gateway.views.view_reading import opened, view_records
 from tests.waiting import until_async
 
@@ -62,9 +63,31 @@ def test_now_has_the_figures_of_the_state() -> None:
         expected = counted(state())
         assert {name: counts.get(name, 0) for name in expected} == expected
         assert now["metadataVersion"] == tree(state())["features"]["metadataVersion"]["name"]
+        assert now["copy"] is None, "the server observes no quorum"
         assert now["quorum"] is None and now["leaders"][0]["leader"] == 1
 
     with_page(talk)
+
+
+@pytest.mark.parametrize(
+    ("changes", "since", "caught_up"),
+    [
+        ({}, 40_000, 400),
+        ({"last_caught_up_at": NOW - 11}, None, 11_000),
+        ({"complete_since": None, "last_caught_up_at": None}, None, None),
+    ],
+)
+def test_now_says_since_when_the_copy_of_an_observer_is_complete(
+    changes: dict[str, Any], since: int | None, caught_up: int | None
+) -> None:
+    async def talk(client: Client) -> None:
+        now = await get(client, "/api/now")
+        told = {name: now["copy"][name] for name in ("completeSince", "caughtUp")}
+        ages = {name: time and now["time"] - time for name, time in told.items()}
+        assert ages == {"completeSince": since, "caughtUp": caught_up}
+        assert now["copy"]["lag"] == 3
+
+    with_page(talk, page(quorum=quorum_status(**changes)))
 
 
 def test_rows_and_changes_are_those_of_the_view_topic() -> None:

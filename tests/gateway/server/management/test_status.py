@@ -41,6 +41,7 @@ def test_status_of_the_quorum() -> None:
         504,
     )
     assert (said["lag_offsets"], said["lag_ms"], said["last_answer_s_ago"]) == (3, 400, 0.2)
+    assert said["complete_since"] == "2023-11-14T22:12:40Z"
     assert said["snapshot"] == {
         "name": "x.checkpoint",
         "position": 1,
