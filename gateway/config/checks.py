@@ -1,7 +1,6 @@
 """Checks a configuration as a whole: ranges, listeners that collide, keys that contradict.
 
-``config_values`` has parsed the texts before. ``gateway.config.config`` calls this module with the
-complete ``Config``, which is known here by its base class only.
+``values`` has parsed the texts before; ``config`` calls this module with the complete ``Config``.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING
 from gateway.config.values import LISTENER_MAX_CONNECTIONS, SOURCE_NAMES, SourceKind
 
 if TYPE_CHECKING:
-    from gateway.config.limits import LimitKeys
+    from gateway.config.config import Config
 
 
-def problems(config: LimitKeys) -> list[str]:
+def problems(config: Config) -> list[str]:
     """The problems, one sentence each that names the key; empty if there is none."""
     return [
         *_out_of_range(config),
@@ -27,7 +26,7 @@ def problems(config: LimitKeys) -> list[str]:
     ]
 
 
-def _out_of_range(config: LimitKeys) -> list[str]:
+def _out_of_range(config: Config) -> list[str]:
     problems = []
     for key in dataclasses.fields(config):
         value, about = getattr(config, key.name), key.metadata
@@ -44,7 +43,7 @@ def _out_of_range(config: LimitKeys) -> list[str]:
     return problems
 
 
-def _listener_problems(config: LimitKeys) -> list[str]:
+def _listener_problems(config: Config) -> list[str]:
     if not config.listeners:
         return ["listeners: at least one is needed"]
     problems = []
@@ -73,7 +72,7 @@ def _listener_problems(config: LimitKeys) -> list[str]:
     return problems
 
 
-def _connection_problems(config: LimitKeys) -> list[str]:
+def _connection_problems(config: Config) -> list[str]:
     problems = []
     for name, text in config.security.items():
         is_limit = name.startswith("listener.name.") and name.endswith(
@@ -84,7 +83,7 @@ def _connection_problems(config: LimitKeys) -> list[str]:
     return problems
 
 
-def _contradictions(config: LimitKeys) -> list[str]:
+def _contradictions(config: Config) -> list[str]:
     problems = _source_problems(config)
     if config.first_request_max_bytes > config.socket_request_max_bytes:
         problems.append("first.request.max.bytes: larger than socket.request.max.bytes")
@@ -95,7 +94,7 @@ def _contradictions(config: LimitKeys) -> list[str]:
     return problems
 
 
-def _source_problems(config: LimitKeys) -> list[str]:
+def _source_problems(config: Config) -> list[str]:
     problems = []
     kind = config.source_kind
     if config.source == "log" and config.log_dirs is None:
@@ -129,7 +128,7 @@ def _source_problems(config: LimitKeys) -> list[str]:
     return problems
 
 
-def _shown(config: LimitKeys) -> str:
+def _shown(config: Config) -> str:
     """The source as the user wrote it; what 'auto' selected by its newer name."""
     if config.source != "auto":
         return f"source={config.source}"
@@ -138,7 +137,7 @@ def _shown(config: LimitKeys) -> str:
     )
 
 
-def _observer_problems(config: LimitKeys) -> list[str]:
+def _observer_problems(config: Config) -> list[str]:
     problems = _client_listener_problems(config)
     if not config.controller_quorum_bootstrap_servers:
         problems.append(
@@ -152,7 +151,7 @@ def _observer_problems(config: LimitKeys) -> list[str]:
     return problems
 
 
-def _client_listener_problems(config: LimitKeys) -> list[str]:
+def _client_listener_problems(config: Config) -> list[str]:
     if len(config.controller_listeners) < len(config.listeners):
         return []
     return [
@@ -160,7 +159,7 @@ def _client_listener_problems(config: LimitKeys) -> list[str]:
     ]
 
 
-def _controller_problems(config: LimitKeys) -> list[str]:
+def _controller_problems(config: Config) -> list[str]:
     problems = _client_listener_problems(config)
     if (
         config.node_id in config.controller_quorum_voters

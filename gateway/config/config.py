@@ -1,26 +1,30 @@
-"""The configuration of ``kwire serve``: one frozen value, checked once.
+# tidy: file-length: a table with a row for each key, and few functions
+"""Holds the configuration of ``kwire serve``: one frozen value, checked once.
 
-The keys are in ``config_listeners``, ``config_quorum`` and ``config_limits``; ``config_loading``
-reads their texts from flags, environment and file. The packages that use a security protocol or a
-directory check that it can be used.
+Names are those of Kafka's ``server.properties`` where the meaning is the same; aliases are those of
+KIP-595. ``gateway.config.loading`` reads the texts of the keys from flags, environment and file.
+The packages that use a security protocol or a directory check that it can be used.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+from gateway.base.address import Address
 from gateway.base.sizes import KIB, MIB
 from gateway.config import checks as config_checks
-from gateway.config.key import INT_MAX, key
-from gateway.config.limits import LimitKeys
-from gateway.config.listeners import client_listener
+from gateway.config.key import INT_MAX, LONG_MAX, key
+from gateway.config.security import of_listener
 from gateway.config.values import (
     ENVIRONMENT_PREFIX,
+    LISTENER_MAX_CONNECTIONS,
     PARSERS,
     SECURITY_PROTOCOLS,
+    SOURCE_NAMES,
     ConfigError,
     Key,
     Listener,
@@ -36,9 +40,559 @@ __all__ = [
 _CONTROLLER_PORT: Final = 9093
 
 
+def _client_listener() -> tuple[Listener, ...]:
+    return (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(LimitKeys):
+class Config:
     """Every key of the server; ``node_id`` is the key ``node.id``, and so on."""
+
+    # --- the source, listeners, security and the management listener ---
+
+    node_id: int = key(
+        1,
+        "Id of this node, the only broker that clients see.",
+    )
+    source: str = key(
+        "auto",
+        "Source of the metadata partition: 'controller' is a KRaft quorum that this node is "
+        "part of, 'observer' a copy of another quorum's log, 'log' follows log.dirs, 'sample'"
+        " is the log in the package. 'auto' is 'log' where log.dirs is set, 'observer' where "
+        "controller.quorum.bootstrap.servers is set, else 'controller'. 'own' and 'quorum' "
+        "are older names of 'controller' and 'observer'.",
+        choices=("auto", *SOURCE_NAMES),
+    )
+    log_dirs: Path | None = key(  # noqa: RUF009
+        None,
+        "Metadata log to serve: the __cluster_metadata-0 directory, its parent, or one .log "
+        "or .checkpoint file. Read only.",
+        aliases=("log.dir",),
+    )
+    snapshot_prefix: bool = key(
+        True,
+        "Serve the records of the oldest snapshot before those of a log that starts after it.",
+    )
+    state_dir: Path | None = key(  # noqa: RUF009
+        None,
+        "Directory for committed offsets of groups. Default: kwire in the user's state "
+        "directory, or in data.dir.",
+    )
+
+    listeners: tuple[Listener, ...] = key(
+        _client_listener,
+        "Addresses to listen at: NAME://HOST:PORT, comma separated; port 0 picks a free port."
+        " With source=controller a controller listener is added if there is none.",
+    )
+    advertised_listeners: tuple[Listener, ...] = key(
+        tuple,
+        "Addresses that clients are told to connect to, where they differ from listeners. "
+        "Port 0: the port of the listener.",
+    )
+    listener_security_protocol_map: Mapping[str, str] = key(
+        lambda: {"CONTROLLER": "PLAINTEXT", **{name: name for name in SECURITY_PROTOCOLS}},
+        "Security protocol of each listener: NAME:PROTOCOL, comma separated.",
+    )
+    workers: int = key(
+        1,
+        "Number of processes that serve clients at the same ports: the node, which alone writes, "
+        "coordinates groups and listens for controllers, and others that read its log. Linux only.",
+        at_least=1,
+        at_most=256,
+    )
+    socket_listen_backlog_size: int = key(
+        1024,
+        "Maximum number of connections that wait to be accepted.",
+        at_least=1,
+        at_most=65535,
+    )
+    socket_send_buffer_bytes: int = key(
+        -1,
+        "SO_SNDBUF of connections. -1: the system's default.",
+        unit="bytes",
+        at_least=-1,
+    )
+    socket_receive_buffer_bytes: int = key(
+        -1,
+        "SO_RCVBUF of connections. -1: the system's default.",
+        unit="bytes",
+        at_least=-1,
+    )
+    authorizer_class_name: str | None = key(
+        None,
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer authorizes by super.users "
+        "and the ACLs of the log. Default: all principals may do everything.",
+    )
+    super_users: str = key(
+        "",
+        "Principals that may do everything regardless of ACLs: User:NAME, separated by semicolons.",
+    )
+    allow_everyone_if_no_acl_found: bool = key(
+        False,
+        "Allow all principals to use a resource that has no ACL.",
+    )
+    connection_failed_authentication_delay_ms: int = key(
+        100,
+        "Delay before an authentication failure is answered.",
+        unit="ms",
+        at_most=60_000,
+    )
+    sasl_server_max_receive_size: int = key(
+        512 * KIB,
+        "Maximum size of a request before authentication is complete.",
+        unit="bytes",
+        at_least=64,
+    )
+    delegation_token_max_lifetime_ms: int = key(
+        7 * 24 * 3_600_000,
+        "Maximum lifetime of a delegation token, renewals included.",
+        unit="ms",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    delegation_token_expiry_time_ms: int = key(
+        24 * 3_600_000,
+        "Time until a delegation token expires if it is not renewed.",
+        unit="ms",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    delegation_token_expiry_check_interval_ms: int = key(
+        3_600_000,
+        "Interval at which the controller removes expired delegation tokens.",
+        unit="ms",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
+    management_listener: str | None = key(
+        None,
+        "HOST:PORT of /metrics, /livez, /readyz and /status over HTTP; port 0 picks a free "
+        "port. Default: not served.",
+    )
+    management_cluster_name: str | None = key(
+        None,
+        "What the page calls the cluster. Default: its id alone.",
+    )
+    management_allowed_hosts: frozenset[str] = key(
+        frozenset,
+        "Host names that requests to the management listener may name, besides localhost and "
+        "IP addresses: names, .DOMAIN for all names below it, * for any; comma separated.",
+    )
+
+    # --- the quorum of which this node is part, or that it observes; its log and audit log ---
+
+    controller_listener_names: tuple[str, ...] = key(
+        lambda: ("CONTROLLER",),
+        "Names of the controller listeners, comma separated. Raft requests are served only "
+        "there; nodes of the quorum connect to the first. With source=observer, other observers "
+        "follow this one there.",
+    )
+    controller_quorum_voters: Mapping[int, Address] = key(
+        dict,
+        "Voters of a static quorum, the same on all nodes: ID@HOST:PORT, comma separated. "
+        "Without them the log holds the voters (KIP-853), and a new node is a quorum of one.",
+        aliases=("quorum.voters",),
+    )
+    controller_quorum_election_timeout_ms: int = key(
+        1000,
+        "Time without a leader, or without enough votes, before the next election; a random "
+        "part is added.",
+        unit="ms",
+        at_least=50,
+        aliases=("quorum.election.timeout.ms",),
+    )
+    controller_quorum_election_backoff_max_ms: int = key(
+        1000,
+        "Maximum pause between a lost election and the next one.",
+        unit="ms",
+        at_least=1,
+        aliases=("quorum.election.backoff.max.ms",),
+    )
+    controller_quorum_campaign: bool = key(
+        True,
+        "Stand for election. If false, this voter replicates and votes but never leads.",
+    )
+    controller_quorum_auto_join_enable: bool = key(
+        False,
+        "Add this node to the voters of a dynamic quorum (KIP-1186).",
+    )
+    metadata_max_idle_interval_ms: int = key(
+        500,
+        "Interval at which the leader writes a NoOpRecord when it writes nothing else. 0: never.",
+        unit="ms",
+    )
+    broker_session_timeout_ms: int = key(
+        9000,
+        "Time without a heartbeat after which a registered broker is fenced.",
+        unit="ms",
+        at_least=1,
+    )
+    auto_leader_rebalance_enable: bool = key(
+        True,
+        "Elect the preferred leader of a partition when it can lead again.",
+    )
+    leader_imbalance_check_interval_seconds: int = key(
+        300,
+        "Interval of the check for partitions that their preferred replica does not lead.",
+        unit="s",
+        at_least=1,
+    )
+    unclean_leader_election_interval_ms: int = key(
+        300_000,
+        "Interval of the check for partitions without a leader that may elect one outside the ISR.",
+        unit="ms",
+        at_least=1,
+    )
+    metadata_audit_enable: bool = key(
+        True,
+        "Write an audit entry for each change that this node carries out as leader (topic "
+        "__cluster_metadata_audit).",
+    )
+    metadata_audit_retention_bytes: int = key(
+        100 * MIB,
+        "Maximum size of the audit log; older segments are deleted. -1: unlimited.",
+        unit="bytes",
+        at_least=-1,
+        at_most=LONG_MAX,
+    )
+    metadata_audit_retention_ms: int = key(
+        90 * 24 * 3_600_000,
+        "Maximum age of segments of the audit log. -1: unlimited.",
+        unit="ms",
+        at_least=-1,
+        at_most=LONG_MAX,
+    )
+    metadata_audit_segment_bytes: int = key(
+        16 * MIB,
+        "Maximum size of a segment of the audit log.",
+        unit="bytes",
+        at_least=KIB,
+        at_most=1024 * MIB,
+    )
+    controller_quorum_bootstrap_servers: tuple[Address, ...] = key(
+        tuple,
+        "Controllers of the quorum, HOST:PORT, comma separated. One that answers is enough to"
+        " find the others.",
+        aliases=("bootstrap.controller",),
+    )
+    data_dir: Path | None = key(  # noqa: RUF009
+        None,
+        "Directory of this node's log, in Kafka's format; created if it does not exist. "
+        "Default with source=controller: a directory for node.id in the user's data "
+        "directory.",
+        aliases=("metadata.log.dir",),
+    )
+    command_config: Path | None = key(  # noqa: RUF009
+        None,
+        "File of client properties (security.protocol, ssl.*, sasl.*) for connections to the "
+        "quorum.",
+    )
+    cluster_id: str | None = key(
+        None,
+        "Cluster id that the quorum must have. Default: the id that the quorum has at the "
+        "first start.",
+    )
+    replica_id: int = key(
+        -1,
+        "Id under which the quorum lists this observer (kafka-metadata-quorum); no other node"
+        " may have it. -1: not listed.",
+        at_least=-1,
+    )
+    quorum_history: bool = key(
+        True,
+        "Fetch the log from offset 0 while the leader still has it, even if the leader offers"
+        " a snapshot.",
+    )
+    controller_quorum_fetch_timeout_ms: int = key(
+        2000,
+        "Time without a response of the leader before another leader is looked for.",
+        unit="ms",
+        at_least=100,
+        aliases=("quorum.fetch.timeout.ms",),
+    )
+    controller_quorum_request_timeout_ms: int = key(
+        2000,
+        "Timeout of connecting to a controller, and of each request.",
+        unit="ms",
+        at_least=100,
+        aliases=("quorum.request.timeout.ms",),
+    )
+    controller_quorum_retry_backoff_ms: int = key(
+        20,
+        "First pause after a failed request to the quorum.",
+        unit="ms",
+        at_least=1,
+        aliases=("quorum.retry.backoff.ms",),
+    )
+    controller_quorum_retry_backoff_max_ms: int = key(
+        1000,
+        "Maximum pause after failed requests to the quorum.",
+        unit="ms",
+        at_least=1,
+        aliases=("quorum.retry.backoff.max.ms",),
+    )
+    controller_quorum_fetch_max_bytes: int = key(
+        MIB,
+        "Maximum record bytes in one Fetch from the leader; one whole batch is always returned.",
+        unit="bytes",
+        at_least=1,
+    )
+    controller_quorum_fetch_snapshot_max_bytes: int = key(
+        MIB,
+        "Maximum snapshot bytes in one FetchSnapshot from the leader.",
+        unit="bytes",
+        at_least=1,
+    )
+    metadata_log_fsync: bool = key(
+        True,
+        "Sync records to disk before clients see them. If false, a crash of the machine can "
+        "lose records that clients have seen.",
+    )
+    metadata_log_segment_bytes: int = key(
+        1024 * MIB,
+        "Maximum size of a log segment.",
+        unit="bytes",
+        at_least=KIB,
+    )
+    metadata_log_segment_ms: int = key(
+        604_800_000,
+        "Maximum time before a new log segment is started.",
+        unit="ms",
+        at_least=1000,
+    )
+    metadata_log_max_record_bytes_between_snapshots: int = key(
+        20 * MIB,
+        "Record bytes after which a snapshot is written.",
+        unit="bytes",
+        at_least=1,
+    )
+    metadata_log_max_snapshot_interval_ms: int = key(
+        3_600_000,
+        "Time after which a snapshot is written if anything changed. 0: never.",
+        unit="ms",
+    )
+    metadata_max_retention_bytes: int = key(
+        100 * MIB,
+        "Maximum size of segments and snapshots; older ones are deleted once a snapshot "
+        "replaces them. -1: unlimited.",
+        unit="bytes",
+        at_least=-1,
+    )
+    metadata_max_retention_ms: int = key(
+        604_800_000,
+        "Maximum age of segments and snapshots; older ones are deleted once a snapshot "
+        "replaces them. -1: unlimited.",
+        unit="ms",
+        at_least=-1,
+    )
+
+    # --- what clients can make the server hold: memory, connections, time and groups ---
+
+    metadata_views_enable: bool = key(
+        True,
+        "Serve the view topics: __cluster_metadata.topics and others, entities as JSON.",
+    )
+    metadata_views_list: bool = key(
+        False,
+        "List the view topics among all topics. Otherwise they are found by name only, and the "
+        "patterns of consumers do not match them.",
+    )
+    metadata_views_schemas_enable: bool = key(
+        False,
+        "Write keys and values of the view topics as Kafka Connect's JSON with schema.",
+    )
+    metadata_views_cache_bytes: int = key(
+        64 * MIB,
+        "Maximum size of the batches of view topics that are kept for further readers.",
+        unit="bytes",
+        at_least=MIB,
+    )
+    max_connections: int = key(
+        20_000,
+        "Maximum number of connections. A further one displaces a connection that has not "
+        "authenticated, or is closed; nodes of the quorum are always accepted.",
+        at_least=1,
+    )
+    max_connections_per_ip: int = key(
+        INT_MAX,
+        "Maximum number of connections from one address; further ones are closed.",
+        at_least=1,
+    )
+    max_connections_per_ip_overrides: Mapping[str, int] = key(
+        dict,
+        "Limits of addresses that differ from max.connections.per.ip: ADDRESS:NUMBER, comma "
+        "separated.",
+    )
+    first_request_timeout_ms: int = key(
+        30_000,
+        "Time in which a connection must authenticate or send a valid request.",
+        unit="ms",
+        at_least=100,
+    )
+    connections_max_idle_ms: int = key(
+        600_000,
+        "Time without any bytes after which a connection is closed.",
+        unit="ms",
+        at_least=100,
+    )
+    socket_request_max_bytes: int = key(
+        16 * MIB,
+        "Maximum size of a request; the connection of a larger one is closed.",
+        unit="bytes",
+        at_least=64,
+    )
+    first_request_max_bytes: int = key(
+        512 * KIB,
+        "Maximum size of the requests of a connection before its first valid one.",
+        unit="bytes",
+        at_least=64,
+    )
+    # A request is decoded in one step of the event loop, with about 1 us for each element: 10 to
+    # 20 ms for this many, and 10 ms more to name the field where a fault is.
+    request_max_elements: int = key(
+        20_000,
+        "Maximum number of array elements and unknown tagged fields in a request.",
+        unit="elements",
+        at_least=100,
+    )
+    request_receive_timeout_ms: int = key(
+        60_000,
+        "Time in which a request must be received completely, from its first byte.",
+        unit="ms",
+        at_least=100,
+    )
+    read_ahead_max_bytes: int = key(
+        64 * KIB,
+        "Maximum bytes read from a connection while its last request is unanswered.",
+        unit="bytes",
+        at_least=KIB,
+    )
+    output_buffer_max_bytes: int = key(
+        MIB,
+        "Unsent response bytes of a connection at which no further request of it is handled.",
+        unit="bytes",
+        at_least=KIB,
+    )
+    response_max_bytes: int = key(
+        32 * MIB,
+        "Size of a response that describes named resources at which the other resources are "
+        "answered with an error.",
+        unit="bytes",
+        at_least=KIB,
+    )
+    buffers_max_bytes: int = key(
+        256 * MIB,
+        "Maximum memory for unfinished requests, unanswered requests and unsent responses of "
+        "all connections; beyond it large holders are cut.",
+        unit="bytes",
+        at_least=MIB,
+    )
+    # Longer than the five minutes of max.poll.interval.ms, in which a busy Java consumer rightly
+    # does not read.
+    response_send_timeout_ms: int = key(
+        360_000,
+        "Time in which a client must read something of its response; then the connection is "
+        "closed.",
+        unit="ms",
+        at_least=100,
+    )
+    fetch_max_bytes: int = key(
+        55 * MIB,
+        "Maximum record bytes in a Fetch response, whatever the client asks; one whole batch "
+        "always fits.",
+        unit="bytes",
+        at_least=KIB,
+    )
+
+    # Consumer groups (the classic protocol). Kafka waits three seconds so that a large application
+    # starts in one rebalance; one partition has one reader. Not 0: kafka-python 3.0 may join,
+    # rejoin at once and then wait for ever when the first answer comes too fast.
+    group_initial_rebalance_delay_ms: int = key(
+        250,
+        "Time that the first rebalance of an empty group waits for more members.",
+        unit="ms",
+    )
+    group_min_session_timeout_ms: int = key(
+        6000,
+        "Minimum session timeout of a group member.",
+        unit="ms",
+    )
+    group_max_session_timeout_ms: int = key(
+        1_800_000,
+        "Maximum session timeout of a group member.",
+        unit="ms",
+    )
+    group_max_size: int = key(
+        INT_MAX,
+        "Maximum number of members in a group.",
+        at_least=1,
+    )
+    offset_metadata_max_bytes: int = key(
+        4096,
+        "Maximum size of the metadata of a committed offset.",
+        unit="bytes",
+    )
+    offsets_retention_minutes: int = key(
+        10_080,
+        "Time for which the committed offsets of a group without members are kept.",
+        unit="min",
+        at_least=1,
+    )
+    offsets_retention_check_interval_ms: int = key(
+        600_000,
+        "Interval of the check for expired offsets.",
+        unit="ms",
+        at_least=1,
+    )
+    groups_max: int = key(
+        10_000,
+        "Maximum number of groups.",
+        at_least=1,
+    )
+    groups_max_per_principal: int = key(
+        2_500,
+        "Maximum number of groups of one principal, or of one address without authentication.",
+        at_least=1,
+    )
+    groups_members_max: int = key(
+        10_000,
+        "Maximum number of members in all groups.",
+        at_least=1,
+    )
+    groups_members_max_per_principal: int = key(
+        2_500,
+        "Maximum number of members of one principal in all groups.",
+        at_least=1,
+    )
+    groups_bytes_max: int = key(
+        64 * MIB,
+        "Memory for members of all groups, and as much for their offsets.",
+        unit="bytes",
+        at_least=KIB,
+        at_most=LONG_MAX,
+    )
+    groups_bytes_max_per_principal: int = key(
+        16 * MIB,
+        "Of these, memory for members of one principal, and as much for its offsets.",
+        unit="bytes",
+        at_least=KIB,
+        at_most=LONG_MAX,
+    )
+    groups_bytes_max_per_group: int = key(
+        4 * MIB,
+        "Memory for members of one group, and as much for its offsets.",
+        unit="bytes",
+        at_least=KIB,
+        at_most=64 * MIB,
+    )
+    groups_bytes_reserved_per_group: int = key(
+        8 * KIB,
+        "A group that takes no more than this is never refused because of what other groups take.",
+        unit="bytes",
+    )
+
+    # --- the process ---
 
     drain_timeout_ms: int = key(
         5000,
@@ -76,10 +630,36 @@ class Config(LimitKeys):
 
         It is at Kafka's usual port if the client listener is.
         """
-        usual = self.listeners == client_listener()
+        usual = self.listeners == _client_listener()
         return Listener(
             self.controller_listener_names[0], "127.0.0.1", _CONTROLLER_PORT if usual else 0
         )
+
+    @property
+    def source_kind(self) -> SourceKind:
+        """The kind of source that ``source`` names, or that 'auto' selects by the other keys."""
+        named = SOURCE_NAMES.get(self.source)
+        if named is not None:
+            return named
+        if self.log_dirs is not None:
+            return SourceKind.LOG
+        if self.controller_quorum_bootstrap_servers and not self.controller_quorum_voters:
+            return SourceKind.OBSERVER
+        return SourceKind.CONTROLLER
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """The ``listeners`` that are controller listeners."""
+        return tuple(
+            listener
+            for listener in self.listeners
+            if listener.name in self.controller_listener_names
+        )
+
+    def listener_max_connections(self, listener: str) -> int | None:
+        """``listener.name.NAME.max.connections``, or None where that is not set."""
+        text = of_listener(self.security, listener).get(LISTENER_MAX_CONNECTIONS)
+        return None if text is None else int(text)
 
     def security_protocol(self, listener: str) -> str:
         """The security protocol of the listener of that name."""
@@ -89,7 +669,7 @@ class Config(LimitKeys):
 def _keys() -> dict[str, Key]:
     keys = {}
     for attribute in dataclasses.fields(Config):
-        if not attribute.metadata:  # ``security``, which config_loading fills with many keys
+        if not attribute.metadata:  # ``security``, which ``loading`` fills with many keys
             continue
         name, about = attribute.name.replace("_", "."), attribute.metadata
         keys[name] = Key(

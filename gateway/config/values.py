@@ -1,6 +1,6 @@
 """Defines keys of the configuration, the types of their values, and a parser for each type.
 
-The keys themselves are in ``config_listeners``, ``config_quorum`` and ``config_limits``.
+The keys themselves are in ``gateway.config.config``.
 """
 
 from __future__ import annotations

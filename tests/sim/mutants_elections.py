@@ -12,7 +12,6 @@ from gateway.quorum.effects import ElectionState, Reply, Send
 from gateway.quorum.election import Election
 from gateway.quorum.leader_role import LeaderRole
 from gateway.quorum.node import NO_NODE, Node
-from gateway.quorum.node_state import NodeState
 from gateway.quorum.raft import Raft
 from gateway.quorum.roles import Candidate, Unattached
 from kwire.messages.vote_response import VoteResponse
@@ -253,16 +252,16 @@ def _asks_at_once(api_key: int) -> Context:
 @mutant("an obvious mistake")
 def leads_without_a_whole_image() -> Context:
     """A node campaigns although its image lacks what is committed."""
-    whole = NodeState.__dict__["is_electable"].fget
+    whole = Node.__dict__["is_electable"].fget
 
-    def is_electable(self: NodeState) -> bool:
+    def is_electable(self: Node) -> bool:
         lacks, self.image_lacks = self.image_lacks, None
         try:
             return bool(whole(self))
         finally:
             self.image_lacks = lacks
 
-    return patched(NodeState, is_electable=property(is_electable))
+    return patched(Node, is_electable=property(is_electable))
 
 
 @mutant("an obvious mistake")

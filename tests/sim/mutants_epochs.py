@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway.quorum import checks, election, epoch_bounds, node_state, quorum_requests, transitions
+from gateway.quorum import checks, election, epoch_bounds, node, quorum_requests, transitions
 from gateway.quorum.effects import ElectionState
 from gateway.quorum.election import Election
 from gateway.quorum.leader_role import LeaderRole
@@ -138,7 +138,7 @@ def unknown_senders_are_never_believed() -> Context:
 def an_epoch_out_of_reach_on_disk_is_believed() -> Context:
     """A node begins in the epoch that is on its disk, whatever that is."""
     return patched(
-        node_state,
+        node,
         _first_state=lambda stored, last_epoch, observes: (
             stored.election or ElectionState(last_epoch)
         ),
