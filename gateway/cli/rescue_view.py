@@ -86,6 +86,7 @@ def verdict_json(verdict: Judgement) -> dict[str, Any]:
         else {
             "excluded": loss.is_excluded,
             "fromOffset": loss.from_offset,
+            "certainOffset": loss.certain_offset,
             "present": list(loss.present),
             "absent": list(loss.absent),
             "reason": loss.reason,
@@ -212,6 +213,11 @@ def _loss_lines(verdict: Judgement, is_excluded: bool) -> Iterator[str]:
     )
     yield f"loss: cannot be excluded: {loss.reason}"
     yield f"  records from offset {loss.from_offset} on may be missing{since}"
+    if loss.certain_offset < loss.from_offset:
+        yield (
+            f"  only its records below offset {loss.certain_offset} are sure to be committed: its"
+            " last ones may not be, and others be missing in their place"
+        )
 
 
 def _epoch_line(verdict: Judgement) -> str:

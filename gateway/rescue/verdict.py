@@ -8,7 +8,7 @@ majority of the voters' copies excludes a loss is said at ``_loss``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.quorum.voter_set import VoterSet
@@ -24,8 +24,10 @@ VOTER, BROKER, GATEWAY, SNAPSHOT, OTHER = "voter", "broker", "gateway", "snapsho
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Whether a committed record can be missing from the best copy, ``from_offset`` or later.
+    """Whether a committed record can be missing from the best copy, whose end is ``from_offset``.
 
+    ``certain_offset``: every record below was committed. From there on the copy may have records
+    that never were, and those that were committed in their place are missing.
     ``present`` and ``absent``: ids of the voters whose copies are at hand, or not.
     """
 
@@ -34,6 +36,7 @@ class Loss:
     present: tuple[int, ...]
     absent: tuple[int, ...]
     reason: str
+    certain_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def judge(copies: Sequence[Copy], chosen: Copy | None = None) -> Judgement:
     return Judgement(
         best,
         _reason(best, others),
-        _loss(best, copies),
+        replace(_loss(best, copies), certain_offset=_certain(best, copies)),
         seen,
         epoch,
         beside,
@@ -178,6 +181,20 @@ def _loss(best: Copy, copies: Sequence[Copy]) -> Loss:
         return Loss(False, end, (), (), "no copy names the voters")
     losses = [_by_voters(best, copies, one) for one in sets]
     return next((one for one in losses if not one.is_excluded), losses[0])
+
+
+def _certain(best: Copy, copies: Sequence[Copy]) -> int:
+    """Return the offset below which all records of ``best`` are committed: a snapshot ends at a
+    committed record, and so does what a gateway serves. The tail of a log may never have been
+    committed, also where it is long: its leader may have been cut off.
+    """
+    found = 0
+    for one in copies:
+        marks = [one.high_watermark, *(snapshot.end_offset for snapshot in one.snapshots)]
+        # Behind its own end it has no record to compare: the history there may be another one.
+        mark, parts = min(max(marks), one.end.end_offset), compare(one, best).parts_at
+        found = max(found, mark if parts is None else min(mark, parts))
+    return min(found, best.end.end_offset)
 
 
 def _by_voters(best: Copy, copies: Sequence[Copy], voters: VoterSet | tuple[int, ...]) -> Loss:

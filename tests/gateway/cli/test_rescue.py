@@ -58,6 +58,9 @@ def test_a_damaged_copy_is_1_and_says_where(node: Path) -> None:
     assert status == 1 and not found["verdict"]["loss"]["excluded"]
     [damage] = found["copies"][0]["damage"]
     assert damage["file"] == str(node / LOG) and damage["position"] > 0
+    assert found["verdict"]["loss"]["certainOffset"] == 0
+    text = run("inspect", node, "-o", "text").stdout
+    assert "only its records below offset 0 are sure to be committed" in text
 
 
 def test_text_says_the_same_in_sentences(node: Path, tmp_path: Path) -> None:

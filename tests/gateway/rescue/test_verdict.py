@@ -7,6 +7,7 @@ import pytest
 from gateway.rescue.compare import compare
 from gateway.rescue.copies import Copy, Position
 from gateway.rescue.verdict import BROKER, EPOCH_MARGIN, EPOCH_MAX, GATEWAY, VOTER, judge
+from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.rescue.copies import a_copy, voters
 
 THREE = voters(1, 2, 3)
@@ -50,7 +51,7 @@ def test_loss_is_excluded_by_a_majority_of_the_voters_alone(
     assert loss is not None and loss.is_excluded == excluded
     assert loss.present == present
     assert loss.absent == tuple(sorted(set(of) - set(present)))
-    assert loss.from_offset == 100
+    assert (loss.from_offset, loss.certain_offset) == (100, 0)
 
 
 def test_brokers_never_exclude_a_loss() -> None:
@@ -91,6 +92,27 @@ def test_a_gateways_high_watermark_beyond_the_copy_is_a_loss() -> None:
     verdict = judge([a_copy(1, 100, of=THREE), a_copy(2, 100, of=THREE), gateway])
     assert verdict.loss is not None and not verdict.loss.is_excluded
     assert "up to offset 120 were committed" in verdict.loss.reason
+
+
+def test_what_a_gateway_serves_and_what_a_snapshot_has_is_sure_to_be_committed() -> None:
+    """The rest of the best copy may be the tail of a leader that was cut off."""
+    common = ((0, 1, 10), (50, 3, 11))
+    best = a_copy(1, 100, 4, of=THREE, batches=(*common, (60, 4, 12)))
+    assert certain(best) == 0
+    best.snapshots = (SnapshotId(50, 1),)
+    assert certain(best) == 50
+    assert certain(best, a_copy(9, 60, 3, batches=common, high_watermark=55)) == 55
+    parted = a_copy(9, 70, 3, batches=(*common, (60, 3, 99)), high_watermark=65)
+    assert certain(best, parted) == 60
+    assert certain(best, a_copy(9, 120, 3, high_watermark=110)) == 100
+    cut = a_copy(9, 50, 1, batches=common[:1], high_watermark=90, damaged=True)
+    assert certain(best, cut) == 50, "what the gateway served behind the damage may be different"
+
+
+def certain(best: Copy, *others: Copy) -> int:
+    loss = judge([best, *others], best).loss
+    assert loss is not None
+    return loss.certain_offset
 
 
 def test_a_gateway_with_the_id_of_a_static_voter_is_no_voter() -> None:
