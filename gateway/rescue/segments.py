@@ -7,10 +7,12 @@ Source: ``LogSegment.recover``.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
+from gateway.base.sizes import MIB
 from gateway.log.files.problem import Problem
 from gateway.log.metadata.listing import Listing
-from gateway.log.segments.batch_check import Tail, check_file
+from gateway.log.segments.batch_check import HEADER, Tail, check_file
 from gateway.rescue.copies import Copy, Position
 from kwire.errors import DecodeError, WireError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
@@ -19,6 +21,13 @@ from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import OpenFile
 from kwire.metadata_log.reader import read_log_file
 from kwire.records import BatchHeader, Record, decode_control_record
+from kwire.records.header import BATCH_OVERHEAD, LOG_OVERHEAD
+
+#: ``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``: the next batch lies within so many bytes.
+_SEARCHED_BYTES: Final = 8 * MIB
+_MAGIC: Final = b"\x02"
+_MAGIC_AT: Final = 16
+_LENGTH: Final = "the length of a batch reaches behind the end, and whole batches follow it"
 
 
 def read_segments(copy: Copy, directory: Path, listing: Listing) -> None:
@@ -36,13 +45,16 @@ def read_segments(copy: Copy, directory: Path, listing: Listing) -> None:
         copy.end = Position(tail.epoch if len(copy.marks) else -1, tail.next_offset)
         if fault is None:
             continue
-        if fault.rule == "truncated" and base == listing.segments[-1][0]:
+        behind = _batch_behind(path, fault, tail.next_offset)
+        if fault.rule == "truncated" and behind is None and base == listing.segments[-1][0]:
             copy.notes.append(
                 f"{path}: ends inside a batch at byte {fault.offset}: being written, or cut off"
             )
         else:
-            _damaged(copy, path, fault.offset, fault.reason)
-            _look_behind(copy, path, fault)
+            _damaged(
+                copy, path, fault.offset, _LENGTH if fault.rule == "truncated" else fault.reason
+            )
+            _look_behind(copy, path, behind)
         return
 
 
@@ -116,17 +128,41 @@ def _is_newer(known: tuple[tuple[int, object], ...], record: Record) -> bool:
     return not known or record.offset > known[-1][0]
 
 
-def _look_behind(copy: Copy, path: Path, fault: DecodeError) -> None:
-    """Note the epochs and the end of what lies behind a batch with a wrong CRC: they count for the
-    new epoch, and show how much the damage hides.
+def _batch_behind(path: Path, fault: DecodeError, next_offset: int) -> int | None:
+    """Return where whole batches go on behind the fault; None if none is found.
+
+    A batch that is being written has none behind it: one that reaches behind the end of the file
+    and has some is a batch whose length is damaged.
     """
-    if fault.rule != "crc":
+    if fault.rule not in ("crc", "truncated"):
+        return None
+    file = OpenFile(str(path))
+    size, _ = file.status()
+    data = file.read(fault.offset, min(size - fault.offset, _SEARCHED_BYTES))
+    limit = len(data) - BATCH_OVERHEAD + _MAGIC_AT + 1
+    at = data.find(_MAGIC, LOG_OVERHEAD + _MAGIC_AT, limit)
+    while at >= 0:
+        start = at - _MAGIC_AT
+        base, length, *_ = HEADER.unpack_from(data, start)
+        # Cheaper than the CRC of whatever lies there.
+        if 0 < base - next_offset <= len(data) and length <= len(data) - start:
+            checked = next(check_file(file, fault.offset + start, size, Tail(-1, 0)))
+            if checked.batches:
+                return fault.offset + start
+        at = data.find(_MAGIC, at + 1, limit)
+    return None
+
+
+def _look_behind(copy: Copy, path: Path, position: int | None) -> None:
+    """Note the epochs and the end of what lies behind a damaged batch: they count for the new
+    epoch, and show how much the damage hides.
+    """
+    if position is None:
         return
     file = OpenFile(str(path))
     size, _ = file.status()
-    length = int.from_bytes(file.read(fault.offset + 8, 4), "big")
     last = None
-    for checked in check_file(file, fault.offset + 12 + length, size, Tail(-1, 0)):
+    for checked in check_file(file, position, size, Tail(-1, 0)):
         last = checked.batches[-1] if checked.batches else last
     if last is not None:
         copy.see_epoch(last.epoch)

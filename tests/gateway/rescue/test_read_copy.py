@@ -83,6 +83,25 @@ def test_a_flipped_byte_is_damage_with_file_and_position(node: Path) -> None:
     assert copy.end.end_offset == middle.base_offset
 
 
+@pytest.mark.parametrize("byte", [8, 9], ids=["by gigabytes", "by megabytes"])
+def test_a_damaged_length_that_reaches_behind_the_end_is_no_batch_being_written(
+    node: Path, byte: int
+) -> None:
+    """Whole batches lie behind it: the voter held records that its copy does not have any more."""
+    headers = [header for header, _ in read_log_file(node / LOG)]
+    middle = headers[len(headers) // 2]
+    data = bytearray((node / LOG).read_bytes())
+    data[middle.position + byte] |= 0x7F
+    (node / LOG).write_bytes(data)
+    copy = read_copy(node)
+    [damage] = copy.damage
+    assert (damage.position, "length" in damage.reason) == (middle.position, True)
+    assert f"up to offset {headers[-1].next_offset - 1}" in copy.notes[0]
+    assert copy.end.end_offset == middle.base_offset
+    loss = judge([copy]).loss
+    assert loss is not None and not loss.is_excluded
+
+
 def test_an_epoch_that_runs_back_is_damage_of_the_batch_behind_it(node: Path) -> None:
     """The CRC does not cover the epoch of a batch."""
     headers = [header for header, _ in read_log_file(node / LOG)]
