@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.quorum.voter_set import VoterNode, VoterSet
+from gateway.quorum.voter_set import VoterNode
 from gateway.rescue.copies import Copy
 from gateway.rescue.plan import Plan
 from gateway.rescue.refusals import Target
@@ -58,10 +58,10 @@ def _brokers(source: Copy, targets: Sequence[Target], verdict: Judgement) -> Ite
             seen.add(one.copy.identity.node_id)
     seen.add(source.identity.node_id)
     rest = source.contents.broker_ids if source.contents else ()
-    if left := [str(one) for one in rest if one not in seen]:
+    for broker_id in (one for one in rest if one not in seen):
         yield (
-            f"brokers {', '.join(left)}, whose copies were not given: nothing, unless one ends with"
-            " 'The leader requested truncation' in its log; then start it again"
+            f"broker {broker_id}, whose copy was not given: nothing, unless it ends with 'The"
+            " leader requested truncation' in its log; then start it again"
         )
 
 
@@ -80,21 +80,27 @@ def _old_disks(targets: Sequence[Target], verdict: Judgement) -> Iterator[str]:
 
 
 def _more_voters(plan: Plan, source: Copy) -> Iterator[str]:
+    lost = [str(one) for one in _voters_before(source) if one not in plan.voters]
+    if not lost:
+        return
     at = _at(next(iter(plan.voters)))
     if plan.is_static:
         yield (
             "to go back to more controllers without changing all files at once:"
             f" kafka-features --bootstrap-controller {at} upgrade --feature kraft.version=1"
         )
-    before = source.newest_voters or VoterSet({})
-    lost = [one.id for one in before if one.id not in plan.voters]
-    names = f"controllers {', '.join(map(str, lost))}" if lost else "further controllers"
     cluster = source.identity.cluster_id or "CLUSTER_ID"
     yield (
-        f"bring back {names}, one after the other: kafka-storage format -t {cluster} -c FILE"
-        " --no-initial-controllers on an empty disk, start it, then kafka-metadata-quorum"
-        f" --bootstrap-controller {at} --command-config FILE add-controller"
+        f"bring back controllers {', '.join(lost)}, one after the other: kafka-storage format"
+        f" -t {cluster} -c FILE --no-initial-controllers on an empty disk, start it, then"
+        f" kafka-metadata-quorum --bootstrap-controller {at} --command-config FILE add-controller"
     )
+
+
+def _voters_before(source: Copy) -> Sequence[int]:
+    if source.newest_voters is not None:
+        return [one.id for one in source.newest_voters]
+    return source.election.voter_ids if source.election else ()
 
 
 def _ghosts(plan: Plan, source: Copy) -> Iterator[str]:

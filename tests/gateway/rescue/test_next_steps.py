@@ -1,0 +1,36 @@
+"""The steps after a rescue name what is left to do, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.quorum.voter_set import VoterSet
+from gateway.rescue.next_steps import next_steps
+from gateway.rescue.plan import Plan
+from gateway.rescue.verdict import judge
+from tests.gateway.rescue.copies import a_copy, voters
+
+ONE, THREE = voters(1), voters(1, 2, 3)
+
+
+def steps(new: VoterSet, *, static: tuple[int, ...] = ()) -> str:
+    source = a_copy(1, 100, of=None if static else THREE, static=static, brokers=(4,))
+    plan = Plan(1003, 101, new, bool(static), b"", ())
+    return "\n".join(next_steps(plan, source, (), judge([source])))
+
+
+@pytest.mark.parametrize("static", [(), (1, 2, 3)], ids=["dynamic", "static"])
+def test_lost_controllers_are_to_be_brought_back_by_their_ids(static: tuple[int, ...]) -> None:
+    said = steps(ONE, static=static)
+    assert "bring back controllers 2, 3, one after the other" in said
+    assert ("kraft.version=1" in said) == bool(static)
+
+
+@pytest.mark.parametrize("static", [(), (1, 2, 3)], ids=["dynamic", "static"])
+def test_voters_that_only_moved_leave_none_to_bring_back(static: tuple[int, ...]) -> None:
+    said = steps(THREE, static=static)
+    assert "bring back" not in said and "kafka-features" not in said
+
+
+def test_a_broker_whose_copy_was_not_given_is_named() -> None:
+    assert "broker 4, whose copy was not given: nothing, unless it ends" in steps(ONE)
