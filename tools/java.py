@@ -31,6 +31,8 @@ SERVER = "kafka.Kafka"
 #: slf4j's simple logger: Kafka's own jars bring no binding, and without one a broker that fails
 #: says nothing.
 _LOGGER = "org.slf4j:slf4j-simple:1.7.36"
+#: The binding that releases before 4.0 bring: it would win, and print nothing.
+_OTHER_LOGGER = "slf4j-reload4j-"
 _LOG_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
@@ -67,12 +69,13 @@ def class_path(version: str = KAFKA_VERSION) -> list[Path]:
     # with older ones.
     name = "kafka-tools" if tools == version else "kafka-tools-api"
     try:
-        return resolve(
+        found = resolve(
             [f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:{name}:{tools}", _LOGGER],
             transitive=True,
         )
     except MavenError as error:
         raise JavaError(str(error)) from error
+    return [jar for jar in found if not jar.name.startswith(_OTHER_LOGGER)]
 
 
 def class_archive(version: str = KAFKA_VERSION) -> Path:
