@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from gateway.log.files.problem import Problem
 from gateway.log.reading.log_cursor import LogGap
+from gateway.log.reading.recent_batches import RecentBatches
 from gateway.sources.gc_tuning import (
     collector_paused,
     freeze,
@@ -68,8 +69,14 @@ class MetadataLoader:
     part of it over an await.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], recent: RecentBatches | None = None
+    ) -> None:
+        """``recent``: what this process appended last, where it writes the log: that is applied
+        without a read of the disk.
+        """
         self.directory: Final = os.fspath(directory)
+        self._recent = recent
         #: The state up to ``next_offset``; empty until ``loaded``.
         self.image = Image()
         self.loaded = False
@@ -100,7 +107,7 @@ class MetadataLoader:
         self.problem: Problem | None = None
         self._position: Position | None = None  # of ``image``
         self._notices: list[str] = []
-        self._replay = MetadataReplayer(self.directory)
+        self._replay = MetadataReplayer(self.directory, self._recent)
         self._rebuilding = True  # the replay folds into an unpublished image
         self._prepared: _Prepared | None = None
         self._retired: list[Any] = []  # objects that the thread releases
@@ -247,7 +254,7 @@ class MetadataLoader:
         """Begin again with the newest snapshot. The current image is served until the new one is
         complete.
         """
-        self._replay, self._rebuilding = MetadataReplayer(self.directory), True
+        self._replay, self._rebuilding = MetadataReplayer(self.directory, self._recent), True
 
     # --- on the event loop
     # ---------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Final
 from gateway.base.sizes import MIB
 from gateway.log.metadata.listing import list_directory
 from gateway.log.reading.log_cursor import Batch, LogCursor
+from gateway.log.reading.recent_batches import RecentBatches
 from gateway.sources.metadata_batch_loader import MetadataBatchLoader
 from kwire.errors import DecodeError
 from kwire.metadata_log.reader import read_pieces_of_file
@@ -32,8 +33,12 @@ class NoUsableSnapshot(Exception):
 class MetadataReplayer:
     """One pass from the beginning to the high watermark. ``fold`` has the image and the counts."""
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], recent: RecentBatches | None = None
+    ) -> None:
+        """``recent``: as of ``LogCursor``."""
         self.directory = os.fspath(directory)
+        self._recent = recent
         self.fold = MetadataBatchLoader()
         #: The snapshot that ``fold`` began with, if it began with one.
         self.snapshot: SnapshotId | None = None
@@ -81,7 +86,7 @@ class MetadataReplayer:
         if self._snapshot_batches is None:
             self.snapshot = self._choose(below)
             if self.snapshot is None:
-                self._cursor = LogCursor(self.directory, 0)
+                self._cursor = LogCursor(self.directory, 0, self._recent)
                 return
             self._snapshot_batches = read_pieces_of_file(
                 os.path.join(self.directory, self.snapshot.file_name)
@@ -102,7 +107,7 @@ class MetadataReplayer:
             elif ended:
                 self.fold.finish_snapshot(self.snapshot)
                 self._cursor, self._snapshot_batches = (
-                    LogCursor(self.directory, self.snapshot.end_offset),
+                    LogCursor(self.directory, self.snapshot.end_offset, self._recent),
                     None,
                 )
 

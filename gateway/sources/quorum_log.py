@@ -19,6 +19,7 @@ from gateway.log.files.problem import Problem
 from gateway.log.metadata.observer_store import ObserverStore
 from gateway.log.reading.follower import DirectoryFollower
 from gateway.log.reading.log_view import LogView
+from gateway.log.reading.recent_batches import RecentBatches
 from gateway.ports.services import State
 from gateway.quorum.effects import (
     AbandonSnapshot,
@@ -83,6 +84,7 @@ class QuorumLog(LogPartition):
         self._knows_end = self.committed > 0
         self._stored_high_watermark = self.committed
         self._follower = DirectoryFollower(str(store.directory), snapshot_prefix=snapshot_prefix)
+        self.recent = RecentBatches()  #: for the loader of the image
         self._writer: LockedSnapshotWriter | None = None
         self._names = SnapshotLocks()
         self._appended: list[bytes | memoryview] = []  # and not shown yet
@@ -120,6 +122,8 @@ class QuorumLog(LogPartition):
             # One sync for all appends (group commit).
             self.store.flush()
         except LogError:
+            # The log may have ended before what was appended.
+            self.recent.clear()
             self._abandon()
             self._rescan()
             raise
@@ -148,6 +152,7 @@ class QuorumLog(LogPartition):
                 )
                 self._durable_epoch = state.epoch
             case Truncate(_, offset):
+                self.recent.truncate_to(offset)
                 self.store.truncate_to(offset)
                 # Before other records take these offsets: the scan sees that the file was truncated
                 # by its length.
@@ -183,12 +188,14 @@ class QuorumLog(LogPartition):
         try:
             # The core has computed each CRC: of a response before it took it, of its own batches
             # when it encoded them.
-            self.store.append(base_offset, data, crc_checked=True)
+            end_offset = self.store.append(base_offset, data, crc_checked=True)
         except DecodeError as error:
             raise BatchesRefused(
                 f"{self.store.directory} does not take what came for offset {base_offset}: {error}"
             ) from None
         self._appended.append(data)
+        # In memory before it is on disk: the loader stops at the high watermark.
+        self.recent.append(base_offset, end_offset, data)
 
     def _write_chunk(self, chunk: SnapshotChunk) -> NotInstalled | None:
         """Write a chunk if the disk can hold the rest of the snapshot: a full disk would stop this
@@ -213,6 +220,7 @@ class QuorumLog(LogPartition):
         try:
             self._writer.freeze()
             self._writer = None
+            self.recent.clear()
             voters, kraft_version = self.store.truncate_to_snapshot(snapshot_id)
             if self.store.observes:
                 self.committed = self._stored_high_watermark = max(

@@ -1,8 +1,9 @@
 """Reads the log of a directory forward from an offset, up to a limit, one piece at a time.
 
-Blocking; builds no index. It is made for a reader that stays below the high watermark: those
-batches never change, so a position in a segment stays valid while the batches above are truncated
-and written again.
+Blocking; builds no index. Batches that this process appended a moment ago come from its memory
+(``recent_batches``), all others from the files. It is made for a reader that stays below the high
+watermark: those batches never change, so a position in a segment stays valid while the batches
+above are truncated and written again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Sequence
 
 from gateway.log.metadata.listing import list_directory
+from gateway.log.reading.recent_batches import AppendedBatches, RecentBatches
 from gateway.log.segments.offset_index import find_entry
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name
@@ -21,6 +23,7 @@ from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
 from kwire.records.runs import Piece, records_of
 
 Batch = tuple[BatchHeader, Sequence[Piece]]
+_Readable = OpenFile | AppendedBatches
 
 
 class LogGap(Exception):
@@ -32,10 +35,14 @@ class LogGap(Exception):
 class LogCursor:
     """``next_offset`` is the first offset not returned yet. It need not exist before ``read``."""
 
-    def __init__(self, directory: str, next_offset: int) -> None:
+    def __init__(
+        self, directory: str, next_offset: int, recent: RecentBatches | None = None
+    ) -> None:
+        """``recent``: what this process appended last, if it writes the log."""
         self.next_offset = next_offset
         self._directory = directory
-        self._file: OpenFile | None = None
+        self._recent = recent
+        self._file: _Readable | None = None
         self._position = 0
 
     def read(self, below: int, max_bytes: int) -> list[Batch]:
@@ -48,6 +55,8 @@ class LogCursor:
         """
         batches: list[Batch] = []
         while self.next_offset < below and not batches:
+            if self._take_appended(below, max_bytes, batches):
+                break
             file = self._open()
             if self._take(file, below, max_bytes, batches):
                 continue
@@ -55,12 +64,34 @@ class LogCursor:
                 break  # the next batch ends above ``below``, or does not exist yet
         return batches
 
+    def _take_appended(self, below: int, max_bytes: int, batches: list[Batch]) -> bool:
+        """Take batches from memory; False if it does not hold the next one. If it does and none was
+        taken, that one ends above ``below``, as in the files.
+        """
+        holds, taken = False, 0
+        while (
+            self._recent is not None
+            and self.next_offset < below
+            and (taken < max_bytes or not batches)
+        ):
+            appended = self._recent.at(self.next_offset)
+            if appended is None:
+                break
+            holds = True
+            if appended is not self._file:
+                self._file, self._position = appended, 0
+            before = self._position
+            if not self._take(appended, below, max_bytes, batches):
+                break
+            taken += self._position - before
+        return holds
+
     def _open(self) -> OpenFile:
         """Return the segment that holds ``next_offset``: the open file while it still has its name.
         Raises LogGap.
         """
         file = self._file
-        if file is not None:
+        if isinstance(file, OpenFile):
             try:
                 status = os.stat(file.path)
                 if file.identity == (status.st_dev, status.st_ino):
@@ -119,8 +150,8 @@ class LogCursor:
             self._open_at(pending[0])
         return bool(pending)
 
-    def _take(self, file: OpenFile, below: int, max_bytes: int, batches: list[Batch]) -> bool:
-        """Read one piece of the segment into ``batches``; False if no further batch ends at or
+    def _take(self, file: _Readable, below: int, max_bytes: int, batches: list[Batch]) -> bool:
+        """Read one piece of the file into ``batches``; False if no further batch ends at or
         before ``below``.
         """
         data = file.read(self._position, max(max_bytes, BATCH_OVERHEAD))
@@ -153,7 +184,7 @@ class LogCursor:
         self._position += at
         return at > 0
 
-    def _whole(self, file: OpenFile, header: BatchHeader) -> bytes:
+    def _whole(self, file: _Readable, header: BatchHeader) -> bytes:
         """Return the bytes of a batch that is larger than a piece."""
         if header.size > BATCH_BYTES_MAX:
             raise DecodeError(

@@ -116,7 +116,7 @@ class ControllerNode:
         self._log = log
         self._reports = reports
         self._find_lockout: _FindLockout | None = partial(lockout_of, config, how.security)
-        self.loader = MetadataLoader(log.store.directory)
+        self.loader = MetadataLoader(log.store.directory, log.recent)
         self.authorizer = authorizer_of(config, self.loader, itself=_THIS_NODE.principal)
         how_often = snapshot_settings(config)
         snapshots = SnapshotGenerator(

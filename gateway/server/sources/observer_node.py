@@ -92,7 +92,7 @@ class ObserverNode:
         driver = self.driver = RaftDriver(
             core(trio.current_time(), wall_ms()), log, how, reports, restart=core
         )
-        self.loader = MetadataLoader(store.directory)
+        self.loader = MetadataLoader(store.directory, log.recent)
         self.authorizer = authorizer_of(config, self.loader)
         how_often = snapshot_settings(config)
         snapshots = SnapshotGenerator(
