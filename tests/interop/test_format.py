@@ -178,11 +178,11 @@ def test_kafka_and_kwire_start_on_each_others_directories(static: bool) -> None:
             else ["-I", f"{voters}:{node.directory_id}"]
         )
         format_with_kwire(node.log_dir, [*own, *LEVEL], cluster_id=cluster.cluster_id)
-        _start(cluster, node)
+        start_with_kafka(cluster, node)
         cluster.tool(java.TOPICS, ["--create", "--topic", "first", "--partitions", "2"])
         cluster.stop_node(node)
         _lead_for_a_moment(node, cluster.cluster_id, static)
-        _start(cluster, node)
+        start_with_kafka(cluster, node)
         assert cluster.tool(java.TOPICS, ["--list"]).split() == ["first"]
         cluster.tool(java.TOPICS, ["--create", "--topic", "second", "--partitions", "2"])
         cluster.stop_node(node)
@@ -216,7 +216,7 @@ def test_kafka_reads_and_serves_the_users_of_kwire_format(tmp_path: Path) -> Non
         )
         assert dumped.count('"type":"USER_SCRAM_CREDENTIAL_RECORD"') == 4
         assert "isvalid: true" in dumped and "isvalid: false" not in dumped
-        _start(cluster, node)
+        start_with_kafka(cluster, node)
         # The controllers' listener wants SASL: the tool logs in as one of the users.
         told = cluster.controller_tool(java.METADATA_QUORUM, ["describe", "--status"])
         assert re.search(r"LeaderId:\s+1\b", told)
@@ -231,7 +231,8 @@ def _own_properties(node: Node, voters: str) -> Path:
     return file
 
 
-def _start(cluster: Cluster, node: Node) -> None:
+def start_with_kafka(cluster: Cluster, node: Node) -> None:
+    """Start Kafka's node, and look for trouble in its log."""
     cluster.start_node(node)
     cluster.wait_for_node(node)
     lines = (node.directory / "server.out").read_text().splitlines()
