@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 from kwire.jars.spark import DELTA_FOR
 from tests.interop.clients import missing
+from tests.waiting import PATIENCE_S
 from tools import pyspark_release
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -50,7 +51,7 @@ class Environment:
             env=_environ(),
             capture_output=True,
             text=True,
-            timeout=850,  # below the 900 s of the tests that wait for it
+            timeout=14 * PATIENCE_S,  # below the timeout of the tests that wait for it
             check=False,
         )
         assert run.returncode == 0, (

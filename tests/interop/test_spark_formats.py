@@ -44,9 +44,9 @@ pytestmark = [needs_shared, pytest.mark.timeout(900)]
 FORMATS: Final[list[Format]] = ["parquet", "delta", "iceberg"]
 VALID: Final = ("validFromOffset", "validFromTime", "validToOffset", "validToTime")
 OFFSETS: Final = 100
-#: The logs whose present state and states at an offset are read again. The largest one takes as
-#: long as all others together, and with the older release its history is enough.
-READ_AGAIN: Final = [
+#: The logs. The largest one takes as long as all others together, and has nothing of which the
+#: older release of PySpark would make other rows.
+NAMES: Final = [
     name
     for name in LOG_NAMES
     if name != "p-large" or not pyspark.__version__.startswith(f"{DELTA_FOR}.")
@@ -147,7 +147,7 @@ def spark() -> SparkSession:
 
 @pytest.fixture(scope="module")
 def directories(logs: Any) -> dict[str, Path]:
-    return {name: min((logs(name) / "nodes").iterdir()) for name in LOG_NAMES}
+    return {name: min((logs(name) / "nodes").iterdir()) for name in NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_formats_have_the_same_rows(name: str, read: dict[Format, dict[str, pa.T
     assert first.num_rows or name in ("errors", "tokens")
 
 
-@pytest.mark.parametrize("log", LOG_NAMES)
+@pytest.mark.parametrize("log", NAMES)
 def test_tables_are_the_image_at_a_hundred_offsets(
     log: str, directories: dict[str, Path], read: dict[Format, dict[str, pa.Table]]
 ) -> None:
@@ -217,7 +217,7 @@ def test_tables_are_the_image_at_a_hundred_offsets(
     assert compared == min(OFFSETS, len(records))
 
 
-@pytest.mark.parametrize("log", LOG_NAMES)
+@pytest.mark.parametrize("log", NAMES)
 def test_tables_are_those_of_one_fold_on_the_driver(
     log: str, read: dict[Format, dict[str, pa.Table]]
 ) -> None:
@@ -242,8 +242,8 @@ def test_present_and_as_of_are_parts_of_the_history(
 ) -> None:
     for name, offset in AS_OF[kept]:
         every = read_table(spark, roots[kept], name, as_of=offset)
-        found = every.where(every.cluster_id.isin(READ_AGAIN)).toArrow()
-        for log in READ_AGAIN:
+        found = every.where(every.cluster_id.isin(NAMES)).toArrow()
+        for log in NAMES:
             at = _NEVER - 1 if offset is None else offset
             rows = Rows(of(found, log)).digests
             expected = Rows(of(read["parquet"][name], log)).at(at)
