@@ -38,8 +38,8 @@ _PROPERTIES: Final = {
 
 
 class Said(NamedTuple):
-    """What a client of 0.1.0 read from the first partition of a topic: offsets of its first and its
-    last record, how many, and the SHA-256 of all.
+    """The records that a client of 0.1.0 read from the first partition of a topic: offsets of the
+    first and the last one, how many, and the SHA-256 of all.
     """
 
     first: int
@@ -137,7 +137,7 @@ def names_of_snapshots(root: Path, node: int) -> Sequence[Any]:
 
 
 def read(bootstrap: str, topic: str, said: Said) -> Said:
-    """What a client reads now, up to the last record of then."""
+    """The records that a client reads now, up to the last one of then."""
     where = TopicPartition(topic, 0)
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
     consumer.assign([where])
