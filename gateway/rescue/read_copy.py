@@ -189,6 +189,9 @@ def _begin(copy: Copy, listing: Listing) -> None:
     newer = superseding_snapshot(listing, copy.end.epoch, copy.end.end_offset)
     if newer is not None or not listing.segments:
         if newer is not None:
+            if len(copy.marks):
+                reason = f"replaces the log, which ends at offset {copy.end.end_offset}"
+                copy.notes.append(f"the snapshot {newer.file_name} {reason}")
             _start_at(copy, newer)
         return
     first = listing.segments[0][0]
