@@ -79,7 +79,7 @@ class Sample(NamedTuple):
 
 @dataclass
 class Soak:
-    """The load, and what was sampled. ``samples`` is by process: those that lived all the time."""
+    """Runs the load; holds memory samples of the processes that lived through the whole run."""
 
     cluster: OwnCluster
     gateway: str

@@ -2,7 +2,7 @@
 
 Work in slices is a generator that yields wherever it may be interrupted, at least every
 millisecond, and returns its result. The server resumes it for the time of a slice
-(``gateway.server.scheduling.event_queue``, ``work_scheduler``); nothing here reads a
+(``gateway.server.scheduling.sliced_executor``, ``work_scheduler``); nothing here reads a
 clock.
 """
 

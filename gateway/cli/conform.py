@@ -110,7 +110,7 @@ def command(
     --destructive nothing changes but topics and groups whose names begin with kwire-conform-, and
     these are deleted again.
     """
-    wanted = Wanted(**how)
+    wanted = ConformOptions(**how)
     if explain is not None:
         click.echo(_explain(explain), nl=False)
         return
@@ -138,7 +138,7 @@ def command(
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ConformOptions:
     """The options of a run."""
 
     config: Path | None
@@ -170,7 +170,7 @@ def _explain(rule_id: str) -> str:
     return rule_text(rule)
 
 
-def _select(wanted: Wanted) -> list[Rule]:
+def _select(wanted: ConformOptions) -> list[Rule]:
     from kwire.conformance.catalog import all_rules, client_rules, select
     from kwire.protocol import ApiKey
 
@@ -206,7 +206,7 @@ def _address(
     return given[0]
 
 
-def _grade(words: Sequence[str], rules: Sequence[Rule], wanted: Wanted) -> Report:
+def _grade(words: Sequence[str], rules: Sequence[Rule], wanted: ConformOptions) -> Report:
     from gateway.cli.conform_client import DEFAULT_TIMEOUT_S, DEFAULT_WORKERS, grade
 
     return grade(
@@ -220,7 +220,7 @@ def _grade(words: Sequence[str], rules: Sequence[Rule], wanted: Wanted) -> Repor
     )
 
 
-def _run(address: Address, rules: Sequence[Rule], wanted: Wanted) -> Report:
+def _run(address: Address, rules: Sequence[Rule], wanted: ConformOptions) -> Report:
     from gateway.cli.conform_connect import target_of
     from gateway.cli.conform_progress import progress
     from kwire.conformance.opening import open_session

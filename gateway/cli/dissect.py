@@ -138,7 +138,7 @@ def command(
     from gateway.cli.dissect_output import json_line, tree_text
     from gateway.dissect.inside import hide_secrets, open_records
 
-    wanted = Wanted(**how)
+    wanted = DissectOptions(**how)
     if wanted.api is not None:
         wanted.api_key()  # a name that no API has is wrong usage, whatever the bytes are
     as_json = wants_json(output)
@@ -159,7 +159,7 @@ def command(
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DissectOptions:
     """The options that describe the bytes."""
 
     hex_text: str | None
@@ -200,7 +200,7 @@ class Wanted:
         return self.version
 
 
-def _dissections(file: BinaryIO | None, wanted: Wanted) -> Iterator[Dissection]:
+def _dissections(file: BinaryIO | None, wanted: DissectOptions) -> Iterator[Dissection]:
     sources = [file, wanted.hex_text, wanted.base64_text]
     if sum(source is not None for source in sources) != 1:
         raise click.UsageError("give the bytes once: as FILE, --hex or --base64")
@@ -221,7 +221,7 @@ def _dissections(file: BinaryIO | None, wanted: Wanted) -> Iterator[Dissection]:
     yield from _frames(data, wanted)
 
 
-def _from_text(wanted: Wanted) -> bytes:
+def _from_text(wanted: DissectOptions) -> bytes:
     if wanted.hex_text is not None:
         digits = re.sub(r"[\s:]|0[xX]", "", wanted.hex_text)
         try:
@@ -249,7 +249,7 @@ class _Rejoined(io.RawIOBase):
         return taken + self._rest.read(size - len(taken))
 
 
-def _frames(data: bytes, wanted: Wanted) -> Iterator[Dissection]:
+def _frames(data: bytes, wanted: DissectOptions) -> Iterator[Dissection]:
     """Yield each frame of ``data``: those that have their sizes, else all of it as one."""
     from kwire.reference import Budget
 
@@ -287,7 +287,7 @@ def _sized(data: bytes) -> Iterator[tuple[int, int]]:
     return iter(found if found and at == len(data) else [])
 
 
-def _reader(wanted: Wanted) -> Callable[[bytes, Budget], Node]:
+def _reader(wanted: DissectOptions) -> Callable[[bytes, Budget], Node]:
     """Return the function that turns one frame into a tree. Raises click.UsageError for missing
     options.
     """
@@ -316,7 +316,7 @@ def _whole(message: Reference) -> Callable[[bytes, Budget], Node]:
     return lambda data, budget: message.dissect(data, budget=budget)
 
 
-def _capture(file: Any, wanted: Wanted) -> Iterator[Dissection]:
+def _capture(file: Any, wanted: DissectOptions) -> Iterator[Dissection]:
     from kwire.errors import DecodeError
     from kwire.reference.capture import packets
     from kwire.reference.conversation import conversation

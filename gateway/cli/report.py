@@ -66,7 +66,7 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes], list[str]]
     """Return the facts, the packed texts, and sentences about the log. Raises SourceError."""
     from gateway.base.version import installed_version
     from gateway.page.change_index import ChangeIndex
-    from gateway.page.now import About, LogEnd, followed, now_json
+    from gateway.page.snapshot_json import LogEnd, LogSource, followed, now_json
     from gateway.sources import open_log
     from gateway.views.cursor import ViewCursor
     from gateway.views.encode import ViewEncoder
@@ -86,7 +86,7 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes], list[str]]
     _fold(log, cursor, changes)
     newest = log.max_timestamp()
     facts = now_json(
-        About(installed_version(), None, log.cluster_id, f"log directory {directory.name}"),
+        LogSource(installed_version(), None, log.cluster_id, f"log directory {directory.name}"),
         round(1000 * time.time()),
         {"ready": True, "state": "ready"},
         LogEnd(log.log_start_offset, log.high_watermark, log.leader_epoch),
@@ -139,7 +139,7 @@ def _texts(cursor: ViewCursor, changes: ChangeIndex, state: dict[str, Any]) -> d
     """Return the rows of all changes, the changes in full by blocks, and the state's tree."""
     import zlib
 
-    from gateway.page.rows import offset_text
+    from gateway.page.timeline_rows import offset_text
 
     blocks = changes.blocks()
     rows = b",".join(block.rows.rstrip(b"\n").replace(b"\n", b",") for block in blocks)

@@ -10,19 +10,28 @@ differs, and why.
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.effects import (
     Answer,
-    Asked,
     Effect,
+    EventTime,
     Failure,
     LimitExceeded,
-    Moment,
+    PendingRequest,
     Persist,
     Record,
 )
 from gateway.groups.settings import Settings
-from gateway.groups.usage import Held, Usage
+from gateway.groups.usage import MemoryUse, Usage
 
 __all__ = [
-    "Answer", "Asked", "Effect", "Failure", "GroupCoordinator", "Held", "LimitExceeded",
-    "Moment", "Persist", "Record",
-    "Settings", "Usage",
+    "Answer",
+    "Effect",
+    "EventTime",
+    "Failure",
+    "GroupCoordinator",
+    "LimitExceeded",
+    "MemoryUse",
+    "PendingRequest",
+    "Persist",
+    "Record",
+    "Settings",
+    "Usage",
 ]  # fmt: skip

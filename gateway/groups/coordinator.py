@@ -13,7 +13,7 @@ from typing import Any, Final, assert_never
 
 from gateway.base.slices import Slices, pieces, run
 from gateway.groups.coordinator_state import CoordinatorState
-from gateway.groups.effects import Asked, Effect, Moment, Record
+from gateway.groups.effects import Effect, EventTime, PendingRequest, Record
 from gateway.groups.events import (
     DeleteGroups,
     DeleteGroupsResult,
@@ -73,7 +73,7 @@ class GroupCoordinator:
     def load(
         self,
         records: Iterable[tuple[bytes, bytes]],
-        moment: Moment,
+        moment: EventTime,
         owners: Mapping[bytes, str] = MappingProxyType({}),
     ) -> list[Effect]:
         """Restore the groups from the newest value of each key in the log. Member sessions start
@@ -107,7 +107,7 @@ class GroupCoordinator:
                 member.awaiting_join = member.awaiting_sync = None
         return self._state.drain_effects()
 
-    def handle(self, event: Event, token: Any, moment: Moment) -> list[Effect]:
+    def handle(self, event: Event, token: Any, moment: EventTime) -> list[Effect]:
         """Carry out one request; ``token`` comes back in its Answer, now or from a later call.
 
         An exception fails only this request (``Failure``). ``handle`` raises only when the group
@@ -115,12 +115,12 @@ class GroupCoordinator:
         """
         return run(self.handle_in_slices(event, token, moment))
 
-    def handle_in_slices(self, event: Event, token: Any, moment: Moment) -> Slices[list[Effect]]:
+    def handle_in_slices(self, event: Event, token: Any, moment: EventTime) -> Slices[list[Effect]]:
         """As :meth:`handle`, in slices: until they are complete, nothing else may be called but
         :meth:`unload`.
         """
         self._state.moment = moment
-        asked = Asked(event, token)
+        asked = PendingRequest(event, token)
         try:
             work = self._dispatch(asked, event)
             if work is not None:
@@ -137,14 +137,14 @@ class GroupCoordinator:
         return self._state.drain_effects()
 
     def next_deadline(self) -> float | None:
-        """The time at which ``on_timer`` is due (seconds on ``Moment.now``'s clock), or None."""
+        """The time at which ``on_timer`` is due (seconds on ``EventTime.now``'s clock), or None."""
         return self._state.timers.next_deadline()
 
-    def on_timer(self, moment: Moment) -> list[Effect]:
+    def on_timer(self, moment: EventTime) -> list[Effect]:
         """Fire the timers that are due at ``moment``."""
         return run(self.on_timer_in_slices(moment))
 
-    def on_timer_in_slices(self, moment: Moment) -> Slices[list[Effect]]:
+    def on_timer_in_slices(self, moment: EventTime) -> Slices[list[Effect]]:
         """As :meth:`on_timer`, in slices: thousands of members may be overdue at once."""
         self._state.moment = moment
         # A timer that is set now with a timeout of 0 ms fires in the next call, so that this one
@@ -178,7 +178,7 @@ class GroupCoordinator:
         if group is not None:
             self._rebalance.reset(group)
 
-    def _dispatch(self, asked: Asked, event: Event) -> Slices[None] | None:
+    def _dispatch(self, asked: PendingRequest, event: Event) -> Slices[None] | None:
         """Carry out a short event, and return the work of one that may be long."""
         match event:
             case Heartbeat():
@@ -205,7 +205,7 @@ class GroupCoordinator:
                 assert_never(event)
         return None
 
-    def _list(self, asked: Asked, event: ListGroups) -> Slices[None]:
+    def _list(self, asked: PendingRequest, event: ListGroups) -> Slices[None]:
         listed: list[ListedGroup] = []
         persisted = 0
         for some in pieces(self._state.groups.values(), GROUPS_PER_SLICE):
@@ -219,7 +219,7 @@ class GroupCoordinator:
         result = ListGroupsResult(error=ErrorCode.NONE, groups=listed)
         self._state.answer_after(asked, result, persisted)
 
-    def _describe(self, asked: Asked, event: DescribeGroups) -> Slices[None]:
+    def _describe(self, asked: PendingRequest, event: DescribeGroups) -> Slices[None]:
         described = []
         seen = []
         for group_id in event.group_ids:
@@ -235,7 +235,7 @@ class GroupCoordinator:
             yield
         self._state.answer(asked, DescribeGroupsResult(groups=described), *seen)
 
-    def _delete(self, asked: Asked, event: DeleteGroups) -> Slices[None]:
+    def _delete(self, asked: PendingRequest, event: DeleteGroups) -> Slices[None]:
         errors = []
         deleted = []
         for group_id in event.group_ids:

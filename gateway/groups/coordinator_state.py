@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 from gateway.groups.effects import (
     Answer,
-    Asked,
     Effect,
+    EventTime,
     Failure,
     LimitExceeded,
-    Moment,
+    PendingRequest,
     Persist,
     Record,
 )
@@ -25,7 +25,7 @@ from gateway.groups.records import group_tombstone
 from gateway.groups.settings import Settings
 from gateway.groups.timers import Timer, Timers
 from gateway.groups.usage import (
-    Held,
+    MemoryUse,
     Usage,
     exceeded_by_group,
     exceeded_by_members,
@@ -43,7 +43,7 @@ class CoordinatorState:
         self.groups: dict[str, Group] = {}
         self.usage = Usage()
         self.timers = Timers()
-        self.moment = Moment(0.0, 0)
+        self.moment = EventTime(0.0, 0)
         self._effects: list[Effect] = []
         self._persisted = 0
 
@@ -52,15 +52,15 @@ class CoordinatorState:
         effects, self._effects = self._effects, []
         return effects
 
-    def answer(self, asked: Asked, result: Result, *seen: Group) -> None:
+    def answer(self, asked: PendingRequest, result: Result, *seen: Group) -> None:
         """Answer ``asked`` once the records of the groups in ``seen`` are on disk."""
         self.answer_after(asked, result, max((group.persisted for group in seen), default=0))
 
-    def answer_after(self, asked: Asked, result: Result, persisted: int) -> None:
+    def answer_after(self, asked: PendingRequest, result: Result, persisted: int) -> None:
         """Answer ``asked`` once the Persist of that number is on disk."""
         self._effects.append(Answer(asked, result, persisted))
 
-    def is_answered(self, asked: Asked) -> bool:
+    def is_answered(self, asked: PendingRequest) -> bool:
         """True if ``asked`` was answered while this event was handled."""
         return any(isinstance(effect, Answer) and effect.asked is asked for effect in self._effects)
 
@@ -90,7 +90,7 @@ class CoordinatorState:
     def create(self, group_id: str, owner: str) -> Group | None:
         """Create a group. Returns None if a limit refuses ``owner`` one more."""
         exceeded = exceeded_by_group(self.usage, self.settings, owner) or exceeded_by_members(
-            self.usage, self.settings, Held(), {owner: group_size(group_id)}
+            self.usage, self.settings, MemoryUse(), {owner: group_size(group_id)}
         )
         if not self._is_within(exceeded, owner, group_id):
             return None

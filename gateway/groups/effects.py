@@ -19,7 +19,7 @@ Record = tuple[bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class EventTime:
     """The time of an event, and random bytes for it.
 
     ``now``: monotonic seconds, for timers. ``wall_ms``: milliseconds since the epoch, for records.
@@ -32,7 +32,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingRequest:
     """An event and its token. The coordinator passes the token back and never reads it."""
 
     event: Event
@@ -61,7 +61,7 @@ class Answer:
     If that write fails, the answer is ``asked.event.failed(...)`` instead.
     """
 
-    asked: Asked
+    asked: PendingRequest
     result: Result
     after: int = 0
 

@@ -13,7 +13,7 @@ from typing import Final
 from gateway.groups.events import Committed, JoinedMember, Protocol, TopicPartition
 from gateway.groups.member import OVERHEAD, Member
 from gateway.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from gateway.groups.usage import Held, Usage
+from gateway.groups.usage import MemoryUse, Usage
 from kwire.protocol import ErrorCode
 
 #: Memory of a committed offset besides names and metadata, in the group and in the store, bytes
@@ -69,7 +69,7 @@ class Group:
         self.is_stored = False  # has a group record on disk
         self.persisted = 0  # number of the newest Persist of this group
         self.owner = owner
-        self.held = Held()
+        self.held = MemoryUse()
         self._pending_owners: dict[str, str] = {}
         self._supported: Counter[str] = Counter()  # protocol name -> members that support it
         self._usage = usage

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.groups.coordinator_state import CoordinatorState
-from gateway.groups.effects import Asked
+from gateway.groups.effects import PendingRequest
 from gateway.groups.events import JoinedMember, JoinGroup, JoinResult
 from gateway.groups.group import Group, State
 from gateway.groups.member import OVERHEAD, Member, size_of
@@ -27,7 +27,7 @@ class Joining:
         self._state = state
         self._rebalance = rebalance
 
-    def join(self, asked: Asked, event: JoinGroup) -> None:
+    def join(self, asked: PendingRequest, event: JoinGroup) -> None:
         """Answer the JoinGroup at once, or park it until the join phase of its group is over."""
         settings = self._state.settings
         if not event.group_id:
@@ -43,7 +43,7 @@ class Joining:
         else:
             self._join_known(asked, event)
 
-    def _join_newcomer(self, asked: Asked, event: JoinGroup) -> None:
+    def _join_newcomer(self, asked: PendingRequest, event: JoinGroup) -> None:
         group = self._state.groups.get(event.group_id) or self._state.create(
             event.group_id, event.owner
         )
@@ -64,7 +64,7 @@ class Joining:
         else:
             self._add(asked, event, group, self._new_member_id(event))
 
-    def _join_known(self, asked: Asked, event: JoinGroup) -> None:
+    def _join_known(self, asked: PendingRequest, event: JoinGroup) -> None:
         group = self._state.groups.get(event.group_id)
         if group is None:
             self._refuse(asked, event, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -106,7 +106,7 @@ class Joining:
             growth = {known.owner: size_of(event.protocols) - size_of(known.protocols)}
         return self._state.has_room_for_members(group, growth, members=members)
 
-    def _refuse_when_full(self, asked: Asked, group: Group, event: JoinGroup) -> None:
+    def _refuse_when_full(self, asked: PendingRequest, group: Group, event: JoinGroup) -> None:
         """Refuse a member of a full group, and remove what the group holds of it."""
         self._state.answer(asked, JoinResult(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=""))
         if event.member_id in group.members:
@@ -116,7 +116,7 @@ class Joining:
             group.remove_pending(event.member_id)
             self._state.cancel("heartbeat", group, event.member_id)
 
-    def _require_member_id(self, asked: Asked, event: JoinGroup, group: Group) -> None:
+    def _require_member_id(self, asked: PendingRequest, event: JoinGroup, group: Group) -> None:
         """Give the client a member id and let it join again with it (KIP-394). Without this each
         retry of a client that lost the answer would add a member.
         """
@@ -127,13 +127,13 @@ class Joining:
             asked, JoinResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         )
 
-    def _join_pending(self, asked: Asked, event: JoinGroup, group: Group) -> None:
+    def _join_pending(self, asked: PendingRequest, event: JoinGroup, group: Group) -> None:
         if self._has_room(group, event):  # a pending id counts as a member already
             self._add(asked, event, group, event.member_id)
         else:
             self._refuse(asked, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
 
-    def _add(self, asked: Asked, event: JoinGroup, group: Group, member_id: str) -> None:
+    def _add(self, asked: PendingRequest, event: JoinGroup, group: Group, member_id: str) -> None:
         member = Member(
             member_id=member_id,
             instance_id=event.instance_id,
@@ -157,7 +157,9 @@ class Joining:
         )
         self._rebalance.prepare_or_complete(group)
 
-    def _rejoin(self, asked: Asked, event: JoinGroup, group: Group, member: Member) -> None:
+    def _rejoin(
+        self, asked: PendingRequest, event: JoinGroup, group: Group, member: Member
+    ) -> None:
         same = member.protocols == event.protocols
         match group.state:
             case State.COMPLETING_REBALANCE if same:
@@ -173,11 +175,13 @@ class Joining:
                 self._update(asked, event, group, member)
                 self._rebalance.prepare_or_complete(group)
 
-    def _update(self, asked: Asked, event: JoinGroup, group: Group, member: Member) -> None:
+    def _update(
+        self, asked: PendingRequest, event: JoinGroup, group: Group, member: Member
+    ) -> None:
         group.update(member, event.protocols, event.rebalance_timeout_ms, event.session_timeout_ms)
         self._rebalance.park_join(member, asked)
 
-    def _replace_static(self, asked: Asked, event: JoinGroup, group: Group) -> None:
+    def _replace_static(self, asked: PendingRequest, event: JoinGroup, group: Group) -> None:
         """Give a restarted static member a new id, which fences the old one, and keep its
         assignment (KIP-345).
         """
@@ -235,7 +239,7 @@ class Joining:
         prefix = event.client_id if event.instance_id is None else event.instance_id
         return f"{prefix[:_PREFIX_MAX]}-{_uuid_text(self._state.moment.random_bytes)}"
 
-    def _refuse(self, asked: Asked, event: JoinGroup, error: ErrorCode) -> None:
+    def _refuse(self, asked: PendingRequest, event: JoinGroup, error: ErrorCode) -> None:
         self._state.answer(asked, event.failed(error))
 
 

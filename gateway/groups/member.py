@@ -9,7 +9,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.groups.effects import Asked
+from gateway.groups.effects import PendingRequest
 from gateway.groups.events import Protocol
 
 #: Memory of a member besides the bytes that it sent, about: objects, timers, dict entries.
@@ -36,8 +36,8 @@ class Member:
     protocols: tuple[Protocol, ...]
     owner: str = ""  # the principal or address that is charged for its memory
     assignment: bytes = b""
-    awaiting_join: Asked | None = None
-    awaiting_sync: Asked | None = None
+    awaiting_join: PendingRequest | None = None
+    awaiting_sync: PendingRequest | None = None
     is_new: bool = False
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gateway.groups.coordinator_state import CoordinatorState
-from gateway.groups.effects import Asked
+from gateway.groups.effects import PendingRequest
 from gateway.groups.events import (
     Heartbeat,
     HeartbeatResult,
@@ -29,7 +29,7 @@ class Membership:
         self._state = state
         self._rebalance = rebalance
 
-    def sync(self, asked: Asked, event: SyncGroup) -> None:
+    def sync(self, asked: PendingRequest, event: SyncGroup) -> None:
         """Give the member its assignment, at once or when the leader has sent it."""
         group = self._state.groups.get(event.group_id)
         fault = _sync_fault(group, event)
@@ -60,7 +60,7 @@ class Membership:
         else:
             self._rebalance.assign(group, wanted)
 
-    def heartbeat(self, asked: Asked, event: Heartbeat) -> None:
+    def heartbeat(self, asked: PendingRequest, event: Heartbeat) -> None:
         """Start the member's session timeout again, and tell the member to join if a rebalance
         waits for it.
         """
@@ -71,7 +71,7 @@ class Membership:
             self._rebalance.await_heartbeat(group, group.members[event.member_id])
         self._state.answer(asked, HeartbeatResult(error=fault))
 
-    def leave(self, asked: Asked, event: LeaveGroup) -> None:
+    def leave(self, asked: PendingRequest, event: LeaveGroup) -> None:
         """Remove members at once, with one rebalance for all of them."""
         group = self._state.groups.get(event.group_id)
         if not event.group_id:

@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.base.slices import Slices, in_order, pieces
 from gateway.groups.coordinator_state import CoordinatorState
-from gateway.groups.effects import Asked, Record
+from gateway.groups.effects import PendingRequest, Record
 from gateway.groups.events import (
     CommitResult,
     Committed,
@@ -46,7 +46,7 @@ class Offsets:
             str
         ] = []  # groups that this round of expiry has still to examine, the next one last
 
-    def commit(self, asked: Asked, event: OffsetCommit) -> Slices[None]:
+    def commit(self, asked: PendingRequest, event: OffsetCommit) -> Slices[None]:
         """Commit offsets of a member, or of any client while the group is empty."""
         group = self._state.groups.get(event.group_id)
         if group is None and event.generation >= 0:
@@ -99,7 +99,7 @@ class Offsets:
             yield
         return self._state.has_room_for_offsets(group, event.owner, growth, owner_growth)
 
-    def _keep(self, asked: Asked, event: OffsetCommit, group: Group) -> Slices[None]:
+    def _keep(self, asked: PendingRequest, event: OffsetCommit, group: Group) -> Slices[None]:
         wall_ms = self._state.moment.wall_ms
         # A client may send any int64 of milliseconds; the sum has to fit the record's int64.
         expires = -1 if event.retention_ms < 0 else min(wall_ms + event.retention_ms, _LONG_MAX)
@@ -141,7 +141,7 @@ class Offsets:
             return owner
         return before.owner
 
-    def fetch(self, asked: Asked, event: OffsetFetch) -> Slices[None]:
+    def fetch(self, asked: PendingRequest, event: OffsetFetch) -> Slices[None]:
         """Answer OffsetFetch. A group that does not exist has no offsets; as in Kafka that is no
         error.
         """
@@ -156,7 +156,7 @@ class Offsets:
             yield
         self._state.answer_after(asked, OffsetFetchResult(groups=fetched), persisted)
 
-    def delete(self, asked: Asked, event: OffsetDelete) -> Slices[None]:
+    def delete(self, asked: PendingRequest, event: OffsetDelete) -> Slices[None]:
         """Delete offsets of topics that no member of the group subscribes to (KIP-496)."""
         group = self._state.groups.get(event.group_id)
         if not event.group_id:
@@ -168,7 +168,9 @@ class Offsets:
         else:
             yield from self._delete_from(asked, event, group)
 
-    def _delete_from(self, asked: Asked, event: OffsetDelete, group: Group) -> Slices[None]:
+    def _delete_from(
+        self, asked: PendingRequest, event: OffsetDelete, group: Group
+    ) -> Slices[None]:
         records: list[Record] = []
         errors = []
         for where in event.partitions:

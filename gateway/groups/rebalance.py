@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.groups.coordinator_state import CoordinatorState
-from gateway.groups.effects import Asked
+from gateway.groups.effects import PendingRequest
 from gateway.groups.events import JoinedMember, JoinResult, SyncResult
 from gateway.groups.group import Group, State
 from gateway.groups.member import Member
@@ -151,7 +151,7 @@ class Rebalance:
         if asked is not None:
             self._state.answer(asked, SyncResult(error=error))
 
-    def park_join(self, member: Member, asked: Asked) -> None:
+    def park_join(self, member: Member, asked: PendingRequest) -> None:
         """Park the member's JoinGroup until the end of the join phase.
 
         An earlier one of the same member (its client timed out and sent another) gets a retriable
@@ -162,7 +162,7 @@ class Rebalance:
         )
         member.awaiting_join = asked
 
-    def park_sync(self, member: Member, asked: Asked) -> None:
+    def park_sync(self, member: Member, asked: PendingRequest) -> None:
         """Park the member's SyncGroup until the leader sends its own."""
         self.release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.awaiting_sync = asked

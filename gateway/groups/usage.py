@@ -25,7 +25,7 @@ BYTES_MAX_PER_GROUP: Final = "groups.bytes.max.per.group"
 
 
 @dataclass(slots=True)
-class Held:
+class MemoryUse:
     """Counts of groups and of members, pending ids included; bytes of members and of offsets."""
 
     groups: int = 0
@@ -48,10 +48,10 @@ class Held:
 
 
 @dataclass(slots=True)
-class Usage(Held):
+class Usage(MemoryUse):
     """Memory of all groups, and of each owner. The owner "" is unknown and has no own limit."""
 
-    by_owner: dict[str, Held] = field(default_factory=dict)
+    by_owner: dict[str, MemoryUse] = field(default_factory=dict)
 
     def count(
         self,
@@ -67,17 +67,17 @@ class Usage(Held):
         if owner:
             held = self.by_owner.get(owner)
             if held is None:
-                held = self.by_owner[owner] = Held()
+                held = self.by_owner[owner] = MemoryUse()
             held.add(groups, members, member_bytes, offset_bytes)
             if not held:
                 del self.by_owner[owner]
 
-    def of(self, owner: str) -> Held:
+    def of(self, owner: str) -> MemoryUse:
         """The memory that ``owner`` holds, read-only."""
         return self.by_owner.get(owner, _NOTHING)
 
 
-_NOTHING: Final = Held()
+_NOTHING: Final = MemoryUse()
 
 
 def exceeded_by_group(usage: Usage, limits: Settings, owner: str) -> str | None:
@@ -90,7 +90,7 @@ def exceeded_by_group(usage: Usage, limits: Settings, owner: str) -> str | None:
 
 
 def exceeded_by_members(
-    usage: Usage, limits: Settings, held: Held, growth: Mapping[str, int], members: int = 0
+    usage: Usage, limits: Settings, held: MemoryUse, growth: Mapping[str, int], members: int = 0
 ) -> str | None:
     """The key of the limit that members of one group would exceed, or None.
 

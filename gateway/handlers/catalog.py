@@ -38,7 +38,7 @@ _VIEWS: Final = tuple(Topic(name, topic_id, None) for name, topic_id in VIEW_TOP
 _AUDIT_EPOCH: Final = 0
 
 
-def own_image(context: Context) -> Image | None:
+def controller_image(context: Context) -> Image | None:
     """Return the committed image of this node's own quorum; None if it only reads a log that others
     write.
     """
@@ -64,7 +64,7 @@ def names_in_order(first: str, context: Context) -> Iterator[str | None]:
     A topic that is created or deleted meanwhile may be among them.
     """
     before = sorted(one.name for one in fixed_topics(context) if one.name >= first)
-    if own_image(context) is None:
+    if controller_image(context) is None:
         yield from before
         return
     index = context.gateway.topic_index
@@ -96,7 +96,7 @@ def count_partitions(context: Context, at_most: int) -> int:
     """Return the number of partitions and topics, but no more than ``at_most``: counting stops
     there, to bound its time.
     """
-    image, audit = own_image(context), context.gateway.audit
+    image, audit = controller_image(context), context.gateway.audit
     total = 1 + len(_listed_views(context)) + (0 if audit is None else len(audit.nodes))
     for partitions in () if image is None else image.partitions.values():
         if total >= at_most:
@@ -135,7 +135,7 @@ def topic_named(name: str, context: Context) -> Topic | None:
         return audit_topic(context)
     if name in VIEW_TOPICS:
         return next((one for one in view_topics(context) if one.name == name), None)
-    image = own_image(context)
+    image = controller_image(context)
     topic_id = image.topic_ids.get(name) if image is not None else None
     return (
         None
@@ -152,7 +152,7 @@ def topic_with_id(topic_id: Uuid, context: Context) -> Topic | None:
         return audit_topic(context)
     if topic_id in VIEW_NAMES:
         return topic_named(VIEW_NAMES[topic_id], context)
-    image = own_image(context)
+    image = controller_image(context)
     name = image.topics.get(topic_id) if image is not None else None
     return (
         None if image is None or name is None else Topic(name, topic_id, image.partitions[topic_id])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gateway.handlers.catalog import own_image
+from gateway.handlers.catalog import controller_image
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
@@ -29,7 +29,7 @@ def reachable_nodes(context: Context) -> dict[int, Node]:
     gateway, listener = context.gateway, context.peer.listener
     endpoint = gateway.endpoint(listener)
     found: dict[int, Node] = {}
-    image = own_image(context)
+    image = controller_image(context)
     if image is not None:
         for node_id, broker in image.brokers.items():
             at = None if broker.fenced else _at(listener, broker.end_points)

@@ -14,7 +14,8 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from gateway.base.sizes import MIB
-from gateway.page.rows import (
+from gateway.page.tables import Tables
+from gateway.page.timeline_rows import (
     ABSENT,
     FENCED,
     broker_state,
@@ -23,7 +24,6 @@ from gateway.page.rows import (
     line_of,
     row_of,
 )
-from gateway.page.tables import Tables
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import DELETED, UPDATED, Change
 

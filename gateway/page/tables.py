@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.page.rows import broker_state, is_leaderless, is_under_replicated
+from gateway.page.timeline_rows import broker_state, is_leaderless, is_under_replicated
 from gateway.views.fold import Change
 from kwire.cluster.entities.settings import shown_configs
 from kwire.cluster.image import TOPIC_RESOURCE
@@ -34,7 +34,7 @@ class BadTable(ValueError):
     """A table, column or topic that there is not; the text says which."""
 
 
-class Wanted(NamedTuple):
+class TableQuery(NamedTuple):
     """The part of a table that is asked for: rows whose names contain ``text``, by a column."""
 
     sort: str = "name"
@@ -106,7 +106,7 @@ class Tables:
             elif is_so:
                 self._lists[listed][place] = None
 
-    def topics(self, image: Image, wanted: Wanted) -> dict[str, Any]:
+    def topics(self, image: Image, wanted: TableQuery) -> dict[str, Any]:
         """Return a part of the table of topics. Raises BadTable."""
         columns: dict[str, Callable[[tuple[str, _Topic]], Any]] = {
             "name": lambda one: one[0],
@@ -123,7 +123,7 @@ class Tables:
         rows = [_topic_row(image, *one) for one in _part(found, wanted, columns)]
         return {"total": total, "start": wanted.start, "rows": rows}
 
-    def brokers(self, image: Image, wanted: Wanted) -> dict[str, Any]:
+    def brokers(self, image: Image, wanted: TableQuery) -> dict[str, Any]:
         """Return a part of the table of brokers: those that are registered or have replicas.
         Raises BadTable.
         """
@@ -186,7 +186,7 @@ class Tables:
 
 
 def _part(
-    found: Iterable[Any], wanted: Wanted, columns: Mapping[str, Callable[[Any], Any]]
+    found: Iterable[Any], wanted: TableQuery, columns: Mapping[str, Callable[[Any], Any]]
 ) -> list[Any]:
     """Return the wanted rows. Only those up to their end are sorted: a sort of all rows of a large
     cluster would hold the interpreter's lock.

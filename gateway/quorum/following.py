@@ -1,9 +1,10 @@
 """Copies the leader's log: sends Fetch, and appends or truncates by the response (KIP-595, 630).
 
 It serves voters, observers of this quorum, and gateways that observe another one
-(``settings.observer``), which adds ``handshake`` and ``log_history``. ``snapshot_fetch`` downloads
-snapshots. A response that no leader sends costs a pause; only one that would undo committed records
-stops the node. Follows ``KafkaRaftClient.pollFollower`` and ``handleFetchResponse``.
+(``settings.observer``), which adds ``handshake`` and ``full_history_fetch``. ``snapshot_fetch``
+downloads snapshots. A response that no leader sends costs a pause; only one that would undo
+committed records stops the node. Follows ``KafkaRaftClient.pollFollower`` and
+``handleFetchResponse``.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from gateway.quorum import batches, error_messages, fetching, response_checks
 from gateway.quorum.divergence import truncation_offset
 from gateway.quorum.effects import Advance, Failure
 from gateway.quorum.events import Installed, NotInstalled
+from gateway.quorum.full_history_fetch import FullHistoryFetch
 from gateway.quorum.handshake import Handshake
 from gateway.quorum.leader_discovery import LeaderDiscovery
-from gateway.quorum.log_history import LogHistory
 from gateway.quorum.node import Node
 from gateway.quorum.partition import Position
 from gateway.quorum.requests import KRAFT_VERSIONS
@@ -42,7 +43,7 @@ class Following:
         self._node = node
         self._discovery = discovery
         self._handshake = Handshake(node)
-        self._history = LogHistory()
+        self._history = FullHistoryFetch()
         self._snapshots = SnapshotFetch(node, self._leader_answered, self._suspect_leader)
         # The ids in the newest record about voters in the log.
         self._recorded_voters: frozenset[int] | None = None
@@ -326,14 +327,16 @@ class Following:
         node, observer = self._node, self._node.settings.observer
         end, committed = node.log.end, self._committed
         if id == (end.offset, end.epoch):
-            raise InvalidResponse(f"the snapshot {id}, at whose end the local log already is")
+            raise InvalidResponse(
+                f"the leader offers snapshot {id}, but the local log already ends there"
+            )
         if id.end_offset < committed:
             node.stop(error_messages.snapshot_below_high_watermark(sender, str(id), end, committed))
             return
         if (
             observer is None
             or not observer.history
-            or not self._history.may_read(id, partition.log_start_offset, committed)
+            or not self._history.can_continue(id, partition.log_start_offset, committed)
         ):
             self._download(role, id, sender)
         elif end.offset > committed:
@@ -350,7 +353,7 @@ class Following:
             )
         else:
             self._history.below = id
-            if id != self._history.found:
+            if id != self._history.succeeded_below:
                 node.report("history tried", below=str(id), at=end.offset, leader=sender)
 
     def _take_history(
@@ -374,11 +377,11 @@ class Following:
             with contextlib.suppress(InvalidResponse):
                 given = response_checks.given_batches(partition, node.log.end, node.epoch)
         if given is None:
-            self._history.tried = below
+            self._history.failed_below = below
             self._download(role, snapshot_id or below, sender)
             return True
         self._continue(role, given, partition.high_watermark)
-        if below != self._history.found:
+        if below != self._history.succeeded_below:
             node.report("history found", below=str(below), leader=sender)
         self._history.read(below, given.end.offset, role.leader_high_watermark)
         return True

@@ -39,7 +39,7 @@ class LeaderRole:
 
     # --- becoming leader ---
 
-    def take(self, candidate: Candidate) -> None:
+    def become_leader(self, candidate: Candidate) -> None:
         """Become the leader of the candidate's epoch, which begins with a LEADER_CHANGE record."""
         node, me = self._node, self._node.settings.node_id
         assert node.may_campaign or node.is_voter, "an observer was elected"

@@ -30,8 +30,8 @@ from gateway.quorum.effects import (
     Truncate,
 )
 from gateway.quorum.leader_distance import LEADER
-from gateway.quorum.measures import Measures
 from gateway.quorum.peers import OnAnswer, OnFailed, Peers
+from gateway.quorum.raft_metrics import RaftMetrics
 from gateway.quorum.replicated_log import ReplicatedLog
 from gateway.quorum.retry_policy import RetryPolicy
 from gateway.quorum.role_table import can_follow
@@ -95,7 +95,7 @@ class Node:
         self.distance = LEADER  #: how far from the leader an observer's last response was made
         #: Used by an observer only.
         self.retry = RetryPolicy(settings.retry_backoff_s, settings.retry_backoff_max_s, random)
-        self.measures = Measures()
+        self.measures = RaftMetrics()
         self.leader_endpoints: Mapping[str, Address] = {}  #: of the leader last followed
         #: Addresses of nodes that responses named, in addition to those in the voter set.
         self.addresses: dict[int, Address] = {}
@@ -211,10 +211,10 @@ class Node:
             or self.election.epoch >= EPOCH_MAX
         ):
             return False
-        return self.is_voter or self._is_on_its_way_out
+        return self.is_voter or self._is_being_removed
 
     @property
-    def _is_on_its_way_out(self) -> bool:
+    def _is_being_removed(self) -> bool:
         """Whether a record that may not be committed yet removes this node from the voters."""
         # If no other node has the record, only this node can be elected, because its log is the
         # longest (Ongaro's thesis, 4.2.2). Its own vote does not count then.

@@ -35,9 +35,9 @@ from gateway.quorum.events import (
 from gateway.quorum.following import Following
 from gateway.quorum.leader_discovery import LeaderDiscovery
 from gateway.quorum.leader_role import LeaderRole
-from gateway.quorum.measures import Measures
 from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.quorum_requests import QuorumRequests
+from gateway.quorum.raft_metrics import RaftMetrics
 from gateway.quorum.relaying import Relaying
 from gateway.quorum.replicated_log import ReplicatedLog
 from gateway.quorum.resigned_role import ResignedRole
@@ -332,7 +332,7 @@ class Raft:
     # --- calls between the parts ---
 
     def _elected(self, candidate: Candidate) -> None:
-        self._leader_role.take(candidate)
+        self._leader_role.become_leader(candidate)
 
     def _committed(self, leader: Leader) -> None:
         # The replicas before the client: they can use the high watermark at once.
@@ -479,7 +479,7 @@ class Raft:
         return self._node.election_began
 
     @property
-    def measures(self) -> Measures:
+    def measures(self) -> RaftMetrics:
         """Counts and durations since the start."""
         return self._node.measures
 

@@ -111,7 +111,7 @@ class ViewEncoder:
         )
 
 
-def filler(end: int, epoch: int, timestamp: int = -1) -> bytes:
+def end_marker_batch(end: int, epoch: int, timestamp: int = -1) -> bytes:
     """Return a control batch at the offset before ``end``, for a reader that has no record below
     ``end``: clients skip it, and continue at ``end``.
     """

@@ -29,10 +29,10 @@ _FEW = 8
 
 
 class DecodeEmitter:
-    """Writes ``def NAME(d, p, b)``: ``d`` bytes, ``p`` position, ``b`` elements still allowed;
-    returns (object, position).
+    """Generates the decoder of one message version: ``def NAME(d, p, b)`` returns (object,
+    position) from bytes ``d`` at position ``p``, with ``b`` elements still allowed.
 
-    ``helpers`` collects the tag readers that the function calls, as text by name.
+    ``helpers`` maps each function that the decoder calls to its source.
     """
 
     def __init__(self, schema: Schema, version: int, formats: Formats, helpers: Helpers) -> None:

@@ -15,8 +15,8 @@ from kwire.codegen.text import BLOBS, FIXED, Formats, Helpers, Lines, flexible_a
 
 
 class EncodeEmitter:
-    """Writes ``def NAME(o, w)``. ``helpers`` collects the tag writers that the function calls, as
-    text by name.
+    """Generates the encoder of one message version, ``def NAME(o, w)``. ``helpers`` maps each
+    function that the encoder calls to its source.
     """
 
     def __init__(self, schema: Schema, version: int, formats: Formats, helpers: Helpers) -> None:

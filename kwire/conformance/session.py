@@ -1,4 +1,4 @@
-"""Knows the server of a run: connections, versions, and the things that the run made there.
+"""Holds the state of one run against a server: connections, versions, topics and groups to delete.
 
 The checks of a run share one session, in several threads. ``kwire.conformance.opening`` makes it.
 """

@@ -116,7 +116,9 @@ def _read_key(key: bytes | None) -> tuple[int, int]:
     found: tuple[Any, ...] = _KEY.unpack_from(key)
     version, number = found
     if version < 0:
-        raise DecodeError(f"control record of version {version}", path="Key", rule="control-key")
+        raise DecodeError(
+            f"control record version {version} is negative", path="Key", rule="control-key"
+        )
     return version, number
 
 

@@ -389,7 +389,7 @@ def long_polls_wait() -> None:
 
 
 @pytest.mark.parametrize("row", GOTCHAS, ids=lambda row: f"{row.number}-{row.check.__name__}")
-def test_gotcha(row: Gotcha) -> None:
+def test_gotcha_of_the_protocol_is_handled(row: Gotcha) -> None:
     row.check()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.controller.config_changes import appended, subtracted
-from gateway.groups import GroupCoordinator, Moment, Settings
+from gateway.groups import EventTime, GroupCoordinator, Settings
 from gateway.groups import events as e
 from gateway.handlers.apis import describe_configs
 from tests.gateway.controller.broker_cluster import BrokerCluster
@@ -19,7 +19,7 @@ from tests.gateway.handlers.apis.test_describe_configs import BROKER
 from tests.gateway.handlers.world import World
 from tests.gateway.steps import Compared, comparisons_max, lines_run
 
-NOW = Moment(100.0, 1_700_000_000_000)
+NOW = EventTime(100.0, 1_700_000_000_000)
 
 
 def strings(prefix: str, count: int) -> list[str]:

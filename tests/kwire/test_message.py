@@ -278,7 +278,7 @@ def test_repr_shows_the_fields_that_were_set() -> None:
     )
 
 
-def test_equality() -> None:
+def test_messages_are_equal_by_fields_and_have_no_hash() -> None:
     assert TopicRecord(name="a") != TopicRecord(name="b")
     assert TopicRecord(name="a") != "a"
     with pytest.raises(TypeError):

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
-from gateway.groups import GroupCoordinator, Moment, Settings
+from gateway.groups import EventTime, GroupCoordinator, Settings
 from gateway.groups.events import (
     DeleteGroups,
     DescribeGroups,
@@ -39,7 +39,7 @@ _FEW, _MANY = 400, 4_000
 #: An element of a request ten times as long may cost at most twice as much.
 _BAR: Final = 0.5
 _ROUNDS = 3
-_MOMENT: Final = Moment(100.0, 1_700_000_000_000)
+_MOMENT: Final = EventTime(100.0, 1_700_000_000_000)
 _LIMITS: Final = Settings(groups_max=100_000, bytes_max_per_group=2**30)
 _TOPIC = 2
 

@@ -1,7 +1,7 @@
 """Explains the rules that a client does not keep, for ``tools.cards.clients``.
 
-Failures were repeated by hand with Kafka 4.3.1 behind a proxy that changes one answer in the same
-way, where that can show them, so that the scripted cluster is not the only source.
+Each failure that a proxy can show was reproduced against Kafka 4.3.1, behind a proxy with the same
+fault: so the scripted cluster does not cause it.
 """
 
 from __future__ import annotations

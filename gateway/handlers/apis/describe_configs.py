@@ -15,7 +15,7 @@ from gateway.controller.configs.client_metrics_keys import CLIENT_METRICS_KEYS
 from gateway.controller.configs.config_def import ConfigSource
 from gateway.controller.configs.group_keys import GROUP_KEYS
 from gateway.handlers.access import Operation, may, may_on_cluster
-from gateway.handlers.catalog import own_image, topic_named
+from gateway.handlers.catalog import controller_image, topic_named
 from gateway.handlers.config_entries import (
     Entry,
     of_all_brokers,
@@ -112,9 +112,9 @@ def _fault(asked: DescribeConfigsResource, context: Context) -> tuple[ErrorCode,
             return _topic_fault(name, context)
         case ConfigResourceType.BROKER:
             return _broker_fault(name, context)
-        case ConfigResourceType.GROUP if own_image(context) is not None:
+        case ConfigResourceType.GROUP if controller_image(context) is not None:
             return _group_fault(name, context)
-        case ConfigResourceType.CLIENT_METRICS if own_image(context) is not None:
+        case ConfigResourceType.CLIENT_METRICS if controller_image(context) is not None:
             return _subscription_fault(name, context)
         case other:
             return (
@@ -178,7 +178,7 @@ def _subscription_fault(name: str, context: Context) -> tuple[ErrorCode, str]:
 
 
 def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[Entry]:
-    image, name = own_image(context), asked.resource_name
+    image, name = controller_image(context), asked.resource_name
     if asked.resource_type == ConfigResourceType.BROKER:
         return (
             of_node(context.gateway.config, image, context.gateway.node_id)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may, topic_operations
-from gateway.handlers.catalog import Topic, names_in_order, own_image, topic_named
+from gateway.handlers.catalog import Topic, controller_image, names_in_order, topic_named
 from gateway.handlers.nodes import Node, reachable_nodes
 from gateway.handlers.topic import INTERNAL_TOPICS, PARTITION, is_valid_name
 from gateway.ports.services import State
@@ -42,7 +42,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Message
 
     If the partition of the cursor is negative, every requested topic gets INVALID_REQUEST.
     """
-    image = own_image(context)
+    image = controller_image(context)
     size = max(
         len(request.topics),
         0 if image is None else len(image.topics),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.catalog import names_in_order, own_image
+from gateway.handlers.catalog import controller_image, names_in_order
 from gateway.handlers.nodes import reachable_nodes
 from gateway.ports.streamed import WHOLE_MAX, respond
 from kwire.messages.list_config_resources_response import (
@@ -43,7 +43,7 @@ def handle(request: ListConfigResourcesRequest, context: Context) -> Message | S
     )
     if not _TYPES.issuperset(types):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    image = own_image(context)
+    image = controller_image(context)
     size = 0 if image is None else len(image.topics) + len(image.configs)
     elements = (
         ConfigResource(resource_type=one[0], resource_name=one[1])
@@ -55,7 +55,7 @@ def handle(request: ListConfigResourcesRequest, context: Context) -> Message | S
 
 
 def _resources(context: Context) -> Iterator[tuple[int, str] | None]:
-    image = own_image(context)
+    image = controller_image(context)
     configured = [] if image is None else list(image.configs)
     for name in names_in_order("", context):
         yield None if name is None else (ConfigResourceType.TOPIC, name)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from gateway.handlers.access import NOT_ASKED, Operation, cluster_operations, may, topic_operations
 from gateway.handlers.catalog import (
     Topic,
+    controller_image,
     count_partitions,
     fixed_topics,
-    own_image,
     topic_named,
     topic_with_id,
 )
@@ -112,7 +112,7 @@ class _Answer:
         for topic in fixed_topics(context):
             if may(context, Operation.DESCRIBE, topic.name):
                 yield (yield from self._found(topic))
-        if own_image(context) is None:
+        if controller_image(context) is None:
             return
         yield from index.follow()
         for run, start in index.runs():
@@ -174,7 +174,7 @@ class _Answer:
             request.include_cluster_authorized_operations,
         )
         who = (peer.principal, peer.host) if context.gateway.authorizer.keeps_acls else None
-        topics = None if own_image(context) is None else (changes, changes.number)
+        topics = None if controller_image(context) is None else (changes, changes.number)
         return peer.listener, tuple(self.nodes.items()), asked, who, topics
 
     def _topic(self, asked: MetadataRequestTopic) -> Slices[_Element]:
@@ -215,7 +215,7 @@ class _Answer:
     def _found(self, topic: Topic) -> Slices[_Element]:
         if topic.partitions is None:
             return self._of_the_log(topic)
-        if own_image(self._context) is not None and topic.name != AUDIT_TOPIC:
+        if controller_image(self._context) is not None and topic.name != AUDIT_TOPIC:
             index = self._context.gateway.topic_index
             encoded = index.encoded_topic(topic.name, self._encoding)
             if encoded is not None:

@@ -27,8 +27,8 @@ from gateway.server.controller.periodic_tasks import PeriodicTasks
 from gateway.server.controller.proposals import Proposal, Proposals, QueuedRequest, refuse
 from gateway.server.controller.voter_requests import change_voters
 from gateway.server.controller.waiting_requests import WaitingRequests
-from gateway.server.scheduling.event_queue import EventQueue
 from gateway.server.scheduling.running_clock import RunningClock
+from gateway.server.scheduling.sliced_executor import SlicedExecutor
 from gateway.sources.gc_tuning import entries, frozen_when_made, release_incrementally, set_aside
 from kwire.protocol import ErrorCode
 
@@ -63,7 +63,7 @@ class ActingController:
         loader: MetadataLoader,
         authorizer: Authorizer,
         leader_address: Callable[[], Address | None],
-        how: ConnectionSettings,
+        settings: ConnectionSettings,
         reports: Reports,
         changes: Changes,
     ) -> None:
@@ -77,14 +77,14 @@ class ActingController:
         self._leader_address = leader_address
         self._reports = reports
         self._changes = changes
-        self._forwarder = ControllerForwarder(how)
+        self._forwarder = ControllerForwarder(settings)
         self._controller: Controller | None = None
         self._activates = False  # the controller of this epoch is becoming active
         self._epoch = -1  # the epoch that this node leads; -1: none
         self._start_offset = 0
         self._proposals = Proposals()
         self._clock = RunningClock()  # of the sessions of brokers
-        self._decisions = EventQueue(self._begin, self._decided, self._undecided)
+        self._decisions = SlicedExecutor(self._begin, self._decided, self._undecided)
         self._periodic = PeriodicTasks(
             self._decisions,
             lambda: self._clock.read(),
@@ -94,7 +94,7 @@ class ActingController:
             lambda seconds: self.facts.measures.decided(seconds),
             reports,
         )
-        self._waiting = WaitingRequests(self._forwarder, reports, self._again)
+        self._waiting = WaitingRequests(self._forwarder, reports, self._route)
         self._responses = CommittedResponses(loader)
         self._image = ImageCheck(loader, driver)
         # Callbacks of an elected node whose controller is not active yet.
@@ -119,35 +119,35 @@ class ActingController:
         self, request: Message, version: int, requester: Requester, pending: PendingResponse
     ) -> None:
         """Decide on ``request`` here or forward it; its response completes ``pending``."""
-        self._again(QueuedRequest(request, version, requester, pending))
+        self._route(QueuedRequest(request, version, requester, pending))
 
-    def _again(self, queued: QueuedRequest) -> None:
+    def _route(self, queued: QueuedRequest) -> None:
         if not queued.is_wanted:
             return
         if self._controller is not None:
             if not change_voters(queued, self._driver, self._authorizer):
                 self._decisions.submit(queued)
         elif not self._image.refuses(queued) and self._waiting.add(queued):
-            self._place()
+            self._dispatch_waiting()
 
-    def confirm(self, then: Callable[[], None]) -> None:
-        """Call ``then`` when a majority has followed this leader since now, or when this node does
-        not lead; before this returns, if that is known already.
+    def confirm(self, on_confirmed: Callable[[], None]) -> None:
+        """Call ``on_confirmed`` when a majority has followed this leader since now, or when this
+        node does not lead; before this returns, if that is known already.
         """
         if self._epoch < 0 or self._is_alone:
-            then()
+            on_confirmed()
         elif self._controller is None:
-            self._awaiting_confirmation.append(then)
+            self._awaiting_confirmation.append(on_confirmed)
         else:
             proposal = self._confirming(self._controller)
             assert proposal is not None, "there are others"
-            proposal.then.append(then)
+            proposal.on_committed.append(on_confirmed)
 
-    def _place(self) -> None:
+    def _dispatch_waiting(self) -> None:
         """Decide on waiting requests, or forward them, if a leader is known."""
         if self._controller is not None:
             for queued in self._waiting.take():
-                self._again(queued)
+                self._route(queued)
             return
         address = self._leader_address()
         leads = self._epoch >= 0 or self._driver.raft.leader_id == self._driver.raft.node_id
@@ -240,7 +240,7 @@ class ActingController:
 
     # --- leadership
 
-    def leading(self, epoch: int, start_offset: int) -> None:
+    def on_elected(self, epoch: int, start_offset: int) -> None:
         """This node was elected; it decides once the image has everything before its epoch."""
         self._epoch, self._start_offset = epoch, start_offset
         self.image_advanced()
@@ -252,9 +252,9 @@ class ActingController:
         self._responses.send()
         loader = self._loader
         if self._image.has_changed() and self._image.lacks is not None:
-            self.not_leading(self._epoch)
+            self.on_resigned(self._epoch)
             for queued in self._waiting.take():
-                self._again(queued)
+                self._route(queued)
         if (
             self._epoch < 0
             or self._image.lacks is not None
@@ -297,32 +297,35 @@ class ActingController:
             "controller active", epoch=self._epoch, offset=self._loader.read_offset
         )
         confirming, self._awaiting_confirmation = self._awaiting_confirmation, []
-        for then in confirming:
-            self.confirm(then)
+        for on_confirmed in confirming:
+            self.confirm(on_confirmed)
         index = self._controller.index_partitions()
         self._decisions.run_when_idle(index, partial(self._bug, "controller index failed"))
-        self._place()
+        self._dispatch_waiting()
 
-    def not_leading(self, epoch: int) -> None:
+    def on_resigned(self, epoch: int) -> None:
         """Leadership of ``epoch`` is lost. The next leader may still commit appended records."""
         if epoch != self._epoch:
             return
         if self._controller is not None:
             self._release([self._controller.image])
-        proposals, undecided = self._proposals.forget(), self._decisions.drop()
-        self._changes.left(proposals, epoch)
+        proposals, undecided = self._proposals.forget(), self._decisions.cancel_all()
+        self._changes.on_leadership_lost(proposals, epoch)
         self._epoch, self._controller, self._activates = -1, None, False
         for proposal in proposals:
             for queued, _ in proposal.answers:
                 if proposal.end_offset is None:
-                    self._again(queued)
+                    self._route(queued)
                 else:
                     refuse(queued, ErrorCode.REQUEST_TIMED_OUT, Proposals.UNKNOWN)
         for queued in undecided:
-            self._again(queued)
+            self._route(queued)
         confirming, self._awaiting_confirmation = self._awaiting_confirmation, []
-        for then in (*confirming, *(then for proposal in proposals for then in proposal.then)):
-            then()
+        for on_confirmed in (
+            *confirming,
+            *(on_confirmed for proposal in proposals for on_confirmed in proposal.on_committed),
+        ):
+            on_confirmed()
 
     def _release(self, some: list[Any]) -> None:
         """Free what has no other reference soon, piece by piece in a thread: freeing an image of
@@ -344,7 +347,7 @@ class ActingController:
         if number not in self._proposals:
             return
         if not_leader:
-            self.not_leading(self._epoch)
+            self.on_resigned(self._epoch)
             return
         self._reports.report("proposal refused", error=reason)
         proposal = self._proposals.take(number)
@@ -354,14 +357,14 @@ class ActingController:
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"This cannot be written to the metadata log: {reason}",
             )
-        self._awaiting_confirmation += proposal.then
+        self._awaiting_confirmation += proposal.on_committed
         self._resign(reason)
 
     def _resign(self, reason: str) -> None:
         """Give up the leadership: the next leader decides on requests that were not appended."""
         self._driver.submit_first(Resign(self._epoch, reason))
         # At once, not when the core confirms it: nothing may be decided on a state in doubt.
-        self.not_leading(self._epoch)
+        self.on_resigned(self._epoch)
 
     def committed(self, high_watermark: int) -> None:
         """Records below ``high_watermark`` are committed: their responses are sent in order, after
@@ -390,7 +393,7 @@ class ActingController:
                     await self._forwarder.leader_is(self._leader_address())
                     self._clock.read()
                     if self._waiting:
-                        self._place()
+                        self._dispatch_waiting()
                     if self._controller is not None:
                         self._periodic.run_if_due(self._controller)
                     if self._controller is not None and not self._proposals:

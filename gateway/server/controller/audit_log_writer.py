@@ -62,16 +62,16 @@ class AuditLogWriter:
         """As in ``gateway.ports.services.Audit``."""
         return sorted(self._nodes())
 
-    def record(self, changes: list[Change], then: Callable[[], None]) -> None:
-        """Write entries for ``changes``, which were committed together. ``then`` is called when
-        they are written or cannot be written: before this returns, unless a thread changes the
+    def record(self, changes: list[Change], on_written: Callable[[], None]) -> None:
+        """Write entries for ``changes``, which were committed together. ``on_written`` is called
+        when they are written or cannot be written: before this returns, unless a thread changes the
         files.
         """
         if self._threads:
-            self._waiting.append((changes, then))
+            self._waiting.append((changes, on_written))
         else:
             self._write(changes)
-            then()
+            on_written()
 
     async def run(self) -> None:
         """Sync, clean and reopen files, for ever."""
@@ -138,8 +138,8 @@ class AuditLogWriter:
                 waiting, self._waiting = self._waiting, []
                 if waiting:
                     self._write([change for some, _ in waiting for change in some])
-                for _, then in waiting:
-                    then()
+                for _, on_written in waiting:
+                    on_written()
 
     # --- in threads
 

@@ -51,11 +51,11 @@ class Changes:
         epoch: int,
         high_watermark: int,
         now_ms: int,
-        then: Callable[[], None],
+        on_written: Callable[[], None],
     ) -> None:
         """Report ``proposals``, which are committed; this node leads ``epoch``.
 
-        ``then`` is called when the audit entries are written, usually before this returns.
+        ``on_written`` is called when the audit entries are written, usually before this returns.
         """
         changes = self._decided(high_watermark, now_ms) if self._undecided else []
         changes += [
@@ -64,11 +64,11 @@ class Changes:
         for change in changes:
             self._report(change)
         if changes and self._audit is not None:
-            self._audit.record(changes, then)
+            self._audit.record(changes, on_written)
         else:
-            then()
+            on_written()
 
-    def left(self, proposals: Iterable[Proposal], epoch: int) -> None:
+    def on_leadership_lost(self, proposals: Iterable[Proposal], epoch: int) -> None:
         """This node leads ``epoch`` no longer. The next leader may still commit ``proposals``."""
         appended = [one for one in proposals if one.end_offset is not None]
         self._undecided += [

@@ -53,8 +53,8 @@ class NotController(ForwardFailed):
 class _Channel:
     """The connection to one address, with the request in flight and those that wait."""
 
-    def __init__(self, how: ConnectionSettings) -> None:
-        self.peer = Peer(how)
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self.peer = Peer(settings)
         self.turn = trio.Lock()
         self.waiting: set[trio.CancelScope] = set()
         self.used_at = trio.current_time()
@@ -63,9 +63,9 @@ class _Channel:
 class ControllerForwarder:
     """Forwards requests to the addresses that its caller names, one channel for each."""
 
-    def __init__(self, how: ConnectionSettings) -> None:
+    def __init__(self, settings: ConnectionSettings) -> None:
         self.measures = ForwardingMetrics()
-        self._how = how
+        self._settings = settings
         self._channels: dict[Address, _Channel] = {}
 
     async def ask(
@@ -98,7 +98,7 @@ class ControllerForwarder:
         is_wanted: Callable[[], bool],
     ) -> Any:
         began = trio.current_time()
-        channel = self._channels.setdefault(address, _Channel(self._how))
+        channel = self._channels.setdefault(address, _Channel(self._settings))
         sent = False
         with trio.move_on_after(_TIMEOUT_S) as scope:
             channel.waiting.add(scope)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gateway.controller.records import Operation
     from gateway.controller.sessions import Registered
     from gateway.server.logging.logs import Reports
-    from gateway.server.scheduling.event_queue import EventQueue
+    from gateway.server.scheduling.sliced_executor import SlicedExecutor
 
 
 class PeriodicTasks:
@@ -28,7 +28,7 @@ class PeriodicTasks:
 
     def __init__(
         self,
-        decisions: EventQueue[Any, Any],
+        decisions: SlicedExecutor[Any, Any],
         steady_ms: Callable[[], int],
         next_offset: Callable[[], int],
         propose: Callable[[Operation], object],

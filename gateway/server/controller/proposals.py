@@ -49,7 +49,7 @@ class Proposal:
     change: QueuedRequest | None  #: the request that made them; None: the controller itself
     answers: list[tuple[QueuedRequest, Message | Streamed]] = field(default_factory=list)
     #: Callbacks for when it is committed, or never will be.
-    then: list[Callable[[], None]] = field(default_factory=list)
+    on_committed: list[Callable[[], None]] = field(default_factory=list)
     end_offset: int | None = None
 
 
@@ -114,8 +114,8 @@ def answer(proposals: Iterable[Proposal]) -> None:
     for proposal in proposals:
         for queued, response in proposal.answers:
             queued.pending.complete(response)
-        for then in proposal.then:
-            then()
+        for callback in proposal.on_committed:
+            callback()
 
 
 def refuse(queued: QueuedRequest, error: ErrorCode, message: str) -> None:

@@ -36,17 +36,17 @@ _RETRY_S: Final = 0.1
 
 
 class WaitingRequests:
-    """``again`` gets a request that has to be decided or forwarded once more."""
+    """``route`` gets a request that has to be decided or forwarded once more."""
 
     def __init__(
         self,
         forwarder: ControllerForwarder,
         reports: Reports,
-        again: Callable[[QueuedRequest], None],
+        route: Callable[[QueuedRequest], None],
     ) -> None:
         self._forwarder = forwarder
         self._reports = reports
-        self._again = again
+        self._route = route
         self._requests: deque[QueuedRequest] = deque()
 
     def __bool__(self) -> bool:
@@ -113,4 +113,4 @@ class WaitingRequests:
     async def _retry(self, queued: QueuedRequest) -> None:
         await trio.sleep(_RETRY_S)
         if queued.is_wanted:
-            self._again(queued)
+            self._route(queued)

@@ -22,10 +22,10 @@ from gateway.config.config import Config
 from gateway.groups import (
     Answer,
     Effect,
+    EventTime,
     Failure,
     GroupCoordinator,
     LimitExceeded,
-    Moment,
     Persist,
     Settings,
     Usage,
@@ -35,7 +35,7 @@ from gateway.log.files.errors import LogError
 from gateway.log.offsets.offset_store import DIRECTORY, OffsetStore
 from gateway.ports.services import Completable
 from gateway.server.logging.logs import Reports, escape
-from gateway.server.scheduling.event_queue import EventQueue
+from gateway.server.scheduling.sliced_executor import SlicedExecutor
 from kwire.errors import DecodeError
 from kwire.protocol import ErrorCode
 
@@ -109,7 +109,7 @@ class GroupDriver:
         # Number of a Persist -> results that wait until it is on disk.
         self._waiting: dict[int, list[Answer]] = {}
         self._work = trio.Event()
-        self._events = EventQueue(self._begin, self._handled, self._unhandled)
+        self._events = SlicedExecutor(self._begin, self._handled, self._unhandled)
         self._sleeper = trio.Event()
         self._timers_done = trio.Event()
         self._wakes_at = -math.inf
@@ -167,17 +167,17 @@ class GroupDriver:
         return self._coordinator.handle_in_slices(*asked, moment)
 
     def _handled(self, asked: _Asked, effects: list[Effect], seconds: float) -> None:
-        self._carry_out(effects)
-        self._rearm()
+        self._apply(effects)
+        self._wake_timers()
 
     def _unhandled(self, asked: _Asked, error: Exception) -> None:
         event, pending = asked
-        self._break_off(error, event_type=type(event).__name__)
+        self._abort(error, event_type=type(event).__name__)
         self._deliver(pending, event.failed(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     # Effects.
 
-    def _carry_out(self, effects: Sequence[Effect]) -> None:
+    def _apply(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Persist):
                 self._unwritten.append(effect)
@@ -209,8 +209,8 @@ class GroupDriver:
             limit=effect.limit, principal=escape(effect.owner), group=escape(effect.group_id),
         )  # fmt: skip
 
-    def _moment(self, random_bytes: bytes = bytes(16)) -> Moment:
-        return Moment(trio.current_time(), self._wall_ms(), random_bytes)
+    def _moment(self, random_bytes: bytes = bytes(16)) -> EventTime:
+        return EventTime(trio.current_time(), self._wall_ms(), random_bytes)
 
     # Time.
 
@@ -223,26 +223,26 @@ class GroupDriver:
             if self._coordinator is not None and trio.current_time() >= self._next_deadline():
                 self._timers_done = trio.Event()
                 self._events.run_next(
-                    self._ring(),
-                    self._rung,
-                    lambda error: self._break_off(error, event_type="timer"),
+                    self._fire_timers(),
+                    self._timers_fired,
+                    lambda error: self._abort(error, event_type="timer"),
                 )
                 await self._timers_done.wait()
 
-    def _ring(self) -> Slices[list[Effect]]:
+    def _fire_timers(self) -> Slices[list[Effect]]:
         assert self._coordinator is not None, "events are dropped with the coordinator"
         effects = yield from self._coordinator.on_timer_in_slices(self._moment())
         return effects
 
-    def _rung(self, effects: list[Effect], seconds: float) -> None:
-        self._carry_out(effects)
+    def _timers_fired(self, effects: list[Effect], seconds: float) -> None:
+        self._apply(effects)
         self._timers_done.set()
 
     def _next_deadline(self) -> float:
         deadline = None if self._coordinator is None else self._coordinator.next_deadline()
         return math.inf if deadline is None else deadline
 
-    def _rearm(self) -> None:
+    def _wake_timers(self) -> None:
         """Wake ``_keep_time`` if a timer is due earlier than it sleeps. If the next one is due
         later it wakes, finds nothing due and sleeps again.
         """
@@ -256,14 +256,14 @@ class GroupDriver:
             await self._work.wait()
             self._work = trio.Event()
             if self._coordinator is None:
-                await self._begin_again()
+                await self._reload()
                 continue
             try:
                 await self._write()
             except LogError as error:
                 self._reports.report("offset store write failed", error=str(error))
-                self._give_up(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-                await self._begin_again()
+                self._unload(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+                await self._reload()
             else:
                 await self._compact()
 
@@ -313,18 +313,18 @@ class GroupDriver:
                 "version?"
             ) from error
         self._store, self._coordinator, self._written = store, coordinator, 0
-        self._carry_out(effects)
-        self._rearm()
+        self._apply(effects)
+        self._wake_timers()
 
-    def _break_off(self, error: Exception, *, event_type: str) -> None:
+    def _abort(self, error: Exception, *, event_type: str) -> None:
         """Drop the coordinator after an exception: its state may be half changed. The next one
         starts from the state on disk.
         """
         self._reports.bug("group coordinator failed", error, event_type=event_type)
-        self._give_up(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+        self._unload(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
         self._work.set()
 
-    async def _begin_again(self) -> None:
+    async def _reload(self) -> None:
         """Load the coordinator again from disk after it was given up.
 
         Clients were answered with NOT_COORDINATOR, and find this node again by FindCoordinator. The
@@ -344,7 +344,7 @@ class GroupDriver:
                 self._reports.report("offset store available")
                 return
 
-    def _give_up(self, unavailable: ErrorCode, error: ErrorCode) -> None:
+    def _unload(self, unavailable: ErrorCode, error: ErrorCode) -> None:
         """Drop the coordinator. New requests get ``unavailable``; requests whose records were not
         written get ``error``.
         """
@@ -352,7 +352,7 @@ class GroupDriver:
         coordinator, self._coordinator = self._coordinator, None
         waiting, self._waiting = self._waiting, {}
         self._unwritten = []
-        dropped = self._events.drop()
+        dropped = self._events.cancel_all()
         self._timers_done.set()
         for answers in waiting.values():
             for answer in answers:
@@ -366,9 +366,9 @@ class GroupDriver:
     async def _close(self) -> None:
         """Write the remaining records, complete the requests that still wait, close the store."""
         if self._store is not None and self._unwritten:
-            with contextlib.suppress(LogError):  # the requests then get an error from _give_up
+            with contextlib.suppress(LogError):  # the requests then get an error from _unload
                 await self._write()
-        self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+        self._unload(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
         await self._close_store()
 
     async def _close_store(self) -> None:

@@ -13,7 +13,7 @@ from gateway.server.management.metric import Metric, Sample, counter, gauge
 from gateway.server.quorum.quorum_status import ROLES
 
 if TYPE_CHECKING:
-    from gateway.quorum.measures import Latency, Measures
+    from gateway.quorum.raft_metrics import Latency, RaftMetrics
     from gateway.server.management.facts import Facts
     from gateway.server.quorum.quorum_status import QuorumStatus
 
@@ -40,7 +40,7 @@ def _quorum_counter(name: str, help: str, value: Callable[[QuorumStatus], float]
     return counter(name, help, _status(value))
 
 
-def _measured(value: Callable[[Measures], float | None]) -> Callable[[Facts], float | None]:
+def _measured(value: Callable[[RaftMetrics], float | None]) -> Callable[[Facts], float | None]:
     """The value of a node that votes; None for an observer."""
     return _status(lambda status: None if status.measures is None else value(status.measures))
 

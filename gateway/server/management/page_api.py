@@ -17,11 +17,11 @@ import trio
 from gateway.base.sizes import KIB
 from gateway.page import wire
 from gateway.page.assets import CSS, HTML, JS, POLICY, asset
-from gateway.page.now import About, LogEnd, now_json
 from gateway.page.quorum import described
-from gateway.page.rows import offset_text, parse_offset
+from gateway.page.snapshot_json import LogEnd, LogSource, now_json
 from gateway.page.state_browser import NoSuchPath, browse, differences
-from gateway.page.tables import Tables, Wanted
+from gateway.page.tables import TableQuery, Tables
+from gateway.page.timeline_rows import offset_text, parse_offset
 from gateway.server.management.http_connections import Answer, RequestBody
 from gateway.server.management.page_log import PageLog
 from gateway.server.management.requester import requester_of
@@ -129,7 +129,7 @@ class PageApi:
             level = follower.cursor.image.metadata_version
         return _json(
             now_json(
-                About(
+                LogSource(
                     facts.version,
                     facts.node_id,
                     partition.cluster_id,
@@ -312,12 +312,12 @@ def _file(request: h11.Request, name: str) -> Answer:
     return Answer(200, data, content_type, more, cache="no-cache")
 
 
-def _wanted(query: _Query) -> Wanted:
+def _wanted(query: _Query) -> TableQuery:
     start = int(query.get("start") or "0")
     if not 0 <= start <= _START_MAX:
         raise BadRequest(f"start is a number up to {_START_MAX}")
     is_descending = query.get("order") == "desc"
-    return Wanted(query.get("sort") or "name", is_descending, start, query.get("text", ""))
+    return TableQuery(query.get("sort") or "name", is_descending, start, query.get("text", ""))
 
 
 def _parsed(text: str | bytes) -> Any:

@@ -17,8 +17,8 @@ import trio
 
 from gateway.base.sizes import KIB
 from gateway.page.change_index import ChangeIndex
-from gateway.page.now import followed
 from gateway.page.quorum import Leader, leader_of
+from gateway.page.snapshot_json import followed
 from gateway.page.state_fold import StateFold
 from gateway.ports.services import OffsetOutOfRange, State
 from gateway.sources.gc_tuning import collector_paused, freeze, release_incrementally
@@ -60,7 +60,7 @@ class Follower:
     """A fold up to the present end: the state, the changes, and a number that no other has.
 
     A thread may be changing ``cursor`` and ``changes``. ``shown`` is what they were after the last
-    step (``gateway.page.now.followed``).
+    step (``gateway.page.snapshot_json.followed``).
     """
 
     cursor: ViewCursor

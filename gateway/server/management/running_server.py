@@ -50,8 +50,8 @@ class GatewayServices:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partitions", served_partitions(self))
-        if self.source.own_quorum is not None:
-            self.source.own_quorum.loader.subscribe(self.topic_index.on_update)
+        if self.source.controller_node is not None:
+            self.source.controller_node.loader.subscribe(self.topic_index.on_update)
 
     @property
     def node_id(self) -> int:
@@ -81,19 +81,19 @@ class GatewayServices:
     @property
     def raft(self) -> RaftDriver | None:
         """This node's part in its own quorum."""
-        own = self.source.own_quorum
+        own = self.source.controller_node
         return own.driver if own is not None else None
 
     @property
     def controller(self) -> ActingController | None:
         """The way to the active controller of this node's own quorum."""
-        own = self.source.own_quorum
+        own = self.source.controller_node
         return own.controller if own is not None else None
 
     @property
     def audit(self) -> AuditLogWriter | None:
         """The audit log, where this node keeps one."""
-        own = self.source.own_quorum
+        own = self.source.controller_node
         return own.audit if own is not None else None
 
     def problems(self) -> tuple[Problem, ...]:
@@ -104,7 +104,7 @@ class GatewayServices:
         """True for a listener of ``controller.listener.names`` of a server that runs a quorum or is
         a relay.
         """
-        serves = self.source.own_quorum is not None or self.relay is not None
+        serves = self.source.controller_node is not None or self.relay is not None
         return serves and listener in self.config.controller_listener_names
 
     def endpoint(self, listener: str) -> Endpoint:

@@ -44,7 +44,7 @@ async def require_controller(upstream: Upstream, timeout_s: float) -> None:
 
 
 async def check_addresses(
-    addresses: Sequence[Address], how: ConnectionSettings, *, ask: bool = False
+    addresses: Sequence[Address], settings: ConnectionSettings, *, ask: bool = False
 ) -> tuple[bool, dict[Address, UpstreamError]]:
     """Connect to all addresses at once. Return whether one is a controller, and what is wrong with
     the others, as far as that was known by then.
@@ -58,11 +58,14 @@ async def check_addresses(
         nonlocal found
         try:
             upstream = await Upstream.connect(
-                address, how.security, client_id=how.client_id, timeout_s=how.timeout_s
+                address,
+                settings.security,
+                client_id=settings.client_id,
+                timeout_s=settings.timeout_s,
             )
-            await require_controller(upstream, how.timeout_s)
+            await require_controller(upstream, settings.timeout_s)
             if ask:  # a listener with SASL answers ApiVersions to every client, and nothing else
-                await _describe(upstream, how.timeout_s)
+                await _describe(upstream, settings.timeout_s)
             await upstream.aclose()
         except UpstreamError as error:
             failures[address] = error

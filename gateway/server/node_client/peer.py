@@ -37,9 +37,9 @@ class Peer:
     repeat a request that fails with ConnectionClosed on a connection that was used before.
     """
 
-    def __init__(self, how: ConnectionSettings) -> None:
+    def __init__(self, settings: ConnectionSettings) -> None:
         self.used = False
-        self._how = how
+        self._settings = settings
         self._upstream: Upstream | None = None
 
     async def at(self, address: Address) -> Upstream:
@@ -51,11 +51,11 @@ class Peer:
             return upstream
         await self.close()
         self.used = False
-        how = self._how
+        settings = self._settings
         self._upstream = await Upstream.connect(
-            address, how.security, client_id=how.client_id, timeout_s=how.timeout_s
+            address, settings.security, client_id=settings.client_id, timeout_s=settings.timeout_s
         )
-        await require_controller(self._upstream, how.timeout_s)
+        await require_controller(self._upstream, settings.timeout_s)
         return self._upstream
 
     async def close(self) -> None:

@@ -26,8 +26,8 @@ _SOFTWARE_VERSION: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9]
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedVersions:
-    """Versions by API key, and features by name (KIP-584): supported levels, and finalized levels
-    as of an epoch (-1: unknown).
+    """The ApiVersions response of a node: ranges of API versions, supported and finalized features
+    (KIP-584). The epoch of the finalized ones is -1 where it is unknown.
     """
 
     versions: Mapping[int, range]

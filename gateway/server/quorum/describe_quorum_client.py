@@ -40,12 +40,12 @@ class DescribeQuorumClient:
     def __init__(
         self,
         leader: Callable[[], Address | None],
-        how: ConnectionSettings,
+        settings: ConnectionSettings,
         timeout_s: float,
         reports: Reports,
     ) -> None:
         self._leader = leader
-        self._how = how
+        self._settings = settings
         self._timeout_s = timeout_s
         self._reports = reports
         self._waiting: list[OnResponse] = []
@@ -63,7 +63,7 @@ class DescribeQuorumClient:
 
     async def run(self) -> None:
         """Send a request whenever clients wait for one, for ever."""
-        peer = Peer(self._how)
+        peer = Peer(self._settings)
         try:
             while True:
                 await self._requested.wait()

@@ -34,7 +34,7 @@ class Committed(Protocol):
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]: ...
 
 
-async def keep_image(loader: MetadataLoader, source: Committed, reports: Reports) -> None:
+async def update_image(loader: MetadataLoader, source: Committed, reports: Reports) -> None:
     """Apply committed records to the image, for ever."""
     moved = trio.Event()
     reported: object = None

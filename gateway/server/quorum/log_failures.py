@@ -23,7 +23,7 @@ def stopped_by(error: LogError) -> SourceStopped:
     help.
     """
     again = (
-        "; start again: what is on disk is then looked at anew"
+        "; restart the process: it checks the disk when it starts"
         if isinstance(error, SyncFailed | LogFailed)
         else ""
     )

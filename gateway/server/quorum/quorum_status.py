@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from gateway.quorum.measures import Measures
+    from gateway.quorum.raft_metrics import RaftMetrics
 
 #: The values of ``role``: those of ``current-state`` in Kafka's ``KafkaRaftMetrics``.
 ROLES: Final = (
@@ -55,7 +55,7 @@ class QuorumStatus:
     voted_id: int  #: the candidate that this node voted for in the epoch; -1: none
     voters: Sequence[int]  #: ids, ascending; empty: unknown
     #: Elections, commits and appended records; None for an observer, which has none of them.
-    measures: Measures | None
+    measures: RaftMetrics | None
 
     leader_high_watermark: int  #: the newest that a leader has sent; -1: none so far
     high_watermark: int  #: the offset below which clients may read

@@ -50,7 +50,7 @@ from gateway.server.quorum.leadership import Leadership, notify
 from gateway.server.quorum.log_failures import may_pass, stopped_by
 from gateway.server.quorum.observer_watch import check_leader
 from gateway.server.quorum.raft_driver_metrics import RaftDriverMetrics
-from gateway.server.quorum.raft_event_queue import EventQueue
+from gateway.server.quorum.raft_event_queue import RaftEventQueue
 from gateway.server.quorum.raft_messages import RaftMessages
 from gateway.server.quorum.raft_write_queue import WriteQueue
 from gateway.sources.quorum_log import BatchesRefused
@@ -73,7 +73,7 @@ _REMEMBER_S: Final = 1.0
 _CHECK_S: Final = 0.25
 #: Delay before an observer makes a new core after a failure of the disk, or a bug, s.
 _RESTART_DELAY_S: Final = 1.0
-_AGAIN: Final = "start again: what is on disk is then looked at anew"
+_AGAIN: Final = "restart the process: it checks the disk when it starts"
 
 
 class _CoreFailed(Exception):
@@ -81,13 +81,15 @@ class _CoreFailed(Exception):
 
 
 class RaftDriver:
-    """:meth:`run` is the task. Every other method runs on the event loop and returns at once."""
+    """Feeds events to one Raft core and performs its effects in order. :meth:`run` is the task; the
+    other methods never block.
+    """
 
     def __init__(
         self,
         raft: Raft,
         log: QuorumLog,
-        how: ConnectionSettings,
+        settings: ConnectionSettings,
         reports: Reports,
         restart: Callable[[float, int], Raft] | None = None,
     ) -> None:
@@ -100,9 +102,9 @@ class RaftDriver:
         self.measures = RaftDriverMetrics()
         self._log = log
         self._reports = reports
-        self._events = EventQueue()
+        self._events = RaftEventQueue()
         self._writes = WriteQueue()
-        self._messages = RaftMessages(log, how, self.measures, self._events)
+        self._messages = RaftMessages(log, settings, self.measures, self._events)
         self._restart = restart
         self._caught_up = trio.Event()
         self._over = trio.Event()

@@ -16,7 +16,7 @@ from gateway.quorum.events import Event, Tick
 _EVENTS_MAX: Final = 128
 
 
-class EventQueue:
+class RaftEventQueue:
     """The events that the core has not handled yet, in order."""
 
     def __init__(self) -> None:

@@ -23,16 +23,16 @@ _LINKS_MAX: Final = 64
 
 
 class _Link:
-    def __init__(self, how: ConnectionSettings) -> None:
-        self.peer = Peer(how)
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self.peer = Peer(settings)
         self.turn = trio.Lock()
 
 
 class RaftLinks:
     """Opens a connection when there is a request for its address, and keeps it."""
 
-    def __init__(self, how: ConnectionSettings) -> None:
-        self._how = how
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._settings = settings
         self._links: dict[Address, _Link] = {}
 
     async def ask(self, send: Send) -> tuple[int, Any]:
@@ -67,7 +67,7 @@ class RaftLinks:
                     raise
 
     def _link(self, address: Address) -> _Link:
-        link = self._links.pop(address, None) or _Link(self._how)
+        link = self._links.pop(address, None) or _Link(self._settings)
         self._links[address] = link  # at the end: the dict is in order of use
         return link
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from gateway.server.node_client.settings import ConnectionSettings
     from gateway.server.quorum.raft_driver_metrics import RaftDriverMetrics
-    from gateway.server.quorum.raft_event_queue import EventQueue
+    from gateway.server.quorum.raft_event_queue import RaftEventQueue
     from gateway.sources.quorum_log import QuorumLog
     from kwire.message import Message
 
@@ -37,12 +37,12 @@ class RaftMessages:
     def __init__(
         self,
         log: QuorumLog,
-        how: ConnectionSettings,
+        settings: ConnectionSettings,
         measures: RaftDriverMetrics,
-        events: EventQueue,
+        events: RaftEventQueue,
     ) -> None:
         self._log = log
-        self._links = RaftLinks(how)
+        self._links = RaftLinks(settings)
         self._measures = measures
         self._events = events
         self._numbers = itertools.count(1)

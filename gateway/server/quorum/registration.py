@@ -66,7 +66,7 @@ def registration(
     )
 
 
-async def keep_registered(
+async def maintain_registration(
     request: ControllerRegistrationRequest,
     quorum: Quorum,
     controllers: Controllers,

@@ -29,7 +29,7 @@ _READING_AGE_MAX_S: Final = 0.002
 
 
 @dataclass(slots=True)
-class Measures:
+class EventLoopStats:
     """Figures for ``/metrics``: number, sum and maximum of the steps of at least ``HELD_S``."""
 
     held: int = 0
@@ -47,7 +47,7 @@ class LoopWatchdog(trio.abc.Instrument):
         wall: Callable[[], float] = time.perf_counter,
         processor: Callable[[], float] = time.thread_time,
     ) -> None:
-        self.measures = Measures()
+        self.measures = EventLoopStats()
         self._reports = reports
         self._wall = wall
         self._processor = processor

@@ -45,12 +45,12 @@ from gateway.server.controller.audit_log_writer import AuditLogWriter
 from gateway.server.controller.changes import Changes
 from gateway.server.node_client.settings import ConnectionSettings
 from gateway.server.quorum.describe_quorum_client import DescribeQuorumClient
-from gateway.server.quorum.image_updater import keep_image
+from gateway.server.quorum.image_updater import update_image
 from gateway.server.quorum.initial_state import stored
 from gateway.server.quorum.log_cleaner import LogCleaner
 from gateway.server.quorum.raft_driver import RaftDriver
 from gateway.server.quorum.raft_status import quorum_status
-from gateway.server.quorum.registration import keep_registered, registration
+from gateway.server.quorum.registration import maintain_registration, registration
 from gateway.server.sources.local_security import (
     check_security,
     data_dir,
@@ -101,7 +101,7 @@ class ControllerNode:
         log: QuorumLog,
         config: Config,
         endpoints: Sequence[Endpoint],
-        how: ConnectionSettings,
+        connection_settings: ConnectionSettings,
         reports: Reports,
         bootstrap: Sequence[Message],
         audit: AuditPartition | None = None,
@@ -111,11 +111,13 @@ class ControllerNode:
         without ``metadata.audit.enable``.
         """
         self.raft = raft
-        self.driver = RaftDriver(raft, log, how, reports)
+        self.driver = RaftDriver(raft, log, connection_settings, reports)
         self.listener = config.controller_listener_names[0]
         self._log = log
         self._reports = reports
-        self._find_lockout: _FindLockout | None = partial(lockout_of, config, how.security)
+        self._find_lockout: _FindLockout | None = partial(
+            lockout_of, config, connection_settings.security
+        )
         self.loader = MetadataLoader(log.store.directory, log.recent)
         self.authorizer = authorizer_of(config, self.loader, itself=_THIS_NODE.principal)
         how_often = snapshot_settings(config)
@@ -138,14 +140,17 @@ class ControllerNode:
             self.loader,
             self.authorizer,
             self.leader_address,
-            how,
+            connection_settings,
             reports,
             Changes(config.node_id, reports, self.audit, log.committed_epoch_at),
         )
         self.driver.leadership = self.controller
         self._registration = registration(config.node_id, random_uuid(), endpoints)
         self._questions = DescribeQuorumClient(
-            self.leader_address, how, config.controller_quorum_request_timeout_ms / 1000, reports
+            self.leader_address,
+            connection_settings,
+            config.controller_quorum_request_timeout_ms / 1000,
+            reports,
         )
 
     async def run(self, started: Callable[[], None]) -> None:
@@ -159,10 +164,10 @@ class ControllerNode:
         self.loader.subscribe(self._check_logins)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            nursery.start_soon(keep_image, self.loader, self._log, self._reports)
+            nursery.start_soon(update_image, self.loader, self._log, self._reports)
             nursery.start_soon(self.controller.run)
             nursery.start_soon(
-                keep_registered,
+                maintain_registration,
                 self._registration,
                 self,
                 self.controller,
@@ -239,7 +244,7 @@ class ControllerNode:
         )
 
 
-def open_own_quorum(
+def open_controller_node(
     config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
 ) -> tuple[QuorumLog, ControllerNode]:
     """Open this node's log, formatted if the directory is empty, and make its quorum, not started.
@@ -285,12 +290,16 @@ def open_own_quorum(
         now=trio.current_time(),
         wall_ms=wall_ms(),
     )
-    how = ConnectionSettings(security, f"raft-client-{config.node_id}", settings.request_timeout_s)
-    # Sorted: keep_registered registers the first endpoint as the one for other controllers.
+    connection_settings = ConnectionSettings(
+        security, f"raft-client-{config.node_id}", settings.request_timeout_s
+    )
+    # Sorted: maintain_registration registers the first endpoint as the one for other controllers.
     own_endpoints = sorted(
         endpoints.values(), key=lambda one: one.listener not in config.controller_listener_names
     )
-    return log, ControllerNode(raft, log, config, own_endpoints, how, reports, bootstrap, audit)
+    return log, ControllerNode(
+        raft, log, config, own_endpoints, connection_settings, reports, bootstrap, audit
+    )
 
 
 def raft_settings(

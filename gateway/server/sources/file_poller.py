@@ -23,8 +23,8 @@ LOADING_MAX_S: Final = 0.25
 _FAILED_DELAY_S: Final = 1.0
 
 
-class Followed(Protocol):
-    """A source that :func:`follow` can poll."""
+class PolledFiles(Protocol):
+    """A source that :func:`poll_files` can poll."""
 
     @property
     def state(self) -> State: ...
@@ -37,8 +37,8 @@ class Followed(Protocol):
     def publish(self) -> bool: ...
 
 
-async def follow(
-    source: Followed,
+async def poll_files(
+    source: PolledFiles,
     reports: Reports,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,

@@ -1,8 +1,8 @@
 """Decides how a node of its own quorum connects to the others, and whether a new cluster would let
 a super user in.
 
-It reads the configuration and the formatted directory, and opens no connection. ``own_quorum`` runs
-the node.
+It reads the configuration and the formatted directory, and opens no connection. ``controller_node``
+runs the node.
 """
 
 from __future__ import annotations

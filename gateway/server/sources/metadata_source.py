@@ -2,8 +2,8 @@
 
 ``ControllerSource`` is a node of its own KRaft quorum, ``ObserverSource`` follows another quorum,
 ``LogSource`` reads files of Kafka. Each says what it needs before the server starts, what it offers
-to handlers and in which order it starts. ``gateway.sources`` reads the partition; ``own_quorum``
-and ``observed_quorum`` run the quorums.
+to handlers and in which order it starts. ``gateway.sources`` reads the partition;
+``controller_node`` and ``observer_node`` run the quorums.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import trio
 
 from gateway.config.config import ConfigError, SourceKind
 from gateway.security.authorizer import AllowAll
-from gateway.server.quorum.image_updater import keep_image
-from gateway.server.sources.file_poller import follow
+from gateway.server.quorum.image_updater import update_image
+from gateway.server.sources.file_poller import poll_files
 from gateway.sources import LogDirectory, SourceError, open_log
 from gateway.sources.log_image import ServedFiles
 from gateway.sources.metadata_loader import MetadataLoader
@@ -64,7 +64,7 @@ class MetadataSource(abc.ABC):
         return None
 
     @property
-    def own_quorum(self) -> ControllerNode | None:
+    def controller_node(self) -> ControllerNode | None:
         """The quorum that this node is part of."""
         return None
 
@@ -160,10 +160,10 @@ class LogSource(MetadataSource):
     async def run(self, started: Callable[[], None]) -> None:
         """Read the log, and what is appended to it."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(follow, self._directory, self._reports)
+            await nursery.start(poll_files, self._directory, self._reports)
             if self._loader is not None:
                 files = ServedFiles(self._directory, self._loader)
-                nursery.start_soon(keep_image, self._loader, files, self._reports)
+                nursery.start_soon(update_image, self._loader, files, self._reports)
             started()
 
     async def hand_over(self, timeout_s: float) -> None:
@@ -236,7 +236,7 @@ class ControllerSource(MetadataSource):
         return self._quorum
 
     @property
-    def own_quorum(self) -> ControllerNode | None:
+    def controller_node(self) -> ControllerNode | None:
         """The quorum; None before :meth:`open`."""
         return self._quorum
 
@@ -256,9 +256,9 @@ class ControllerSource(MetadataSource):
         self, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
     ) -> None:
         """Open the node's log; format it if the directory is empty."""
-        from gateway.server.sources.controller_node import open_own_quorum
+        from gateway.server.sources.controller_node import open_controller_node
 
-        self._partition, self._quorum = open_own_quorum(self.config, endpoints, reports, stack)
+        self._partition, self._quorum = open_controller_node(self.config, endpoints, reports, stack)
 
     async def run(self, started: Callable[[], None]) -> None:
         """Take part in the quorum."""

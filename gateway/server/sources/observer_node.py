@@ -1,8 +1,8 @@
 """Runs an observer of another quorum: the driver of a raft core that never votes, DescribeQuorum,
 the image, snapshots and cleaning.
 
-The counterpart of ``own_quorum`` for ``source=observer``: there is no controller, and a controller
-listener, if there is one, serves other observers (``gateway.quorum.relaying``).
+The counterpart of ``controller_node`` for ``source=observer``: there is no controller, and a
+controller listener, if there is one, serves other observers (``gateway.quorum.relaying``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gateway.server.node_client.controller_check import check_addresses
 from gateway.server.node_client.errors import NotAController, UpstreamError
 from gateway.server.node_client.settings import ConnectionSettings
 from gateway.server.quorum.describe_quorum_client import DescribeQuorumClient
-from gateway.server.quorum.image_updater import keep_image
+from gateway.server.quorum.image_updater import update_image
 from gateway.server.quorum.initial_state import stored
 from gateway.server.quorum.log_cleaner import LogCleaner
 from gateway.server.quorum.raft_driver import RaftDriver
@@ -85,12 +85,12 @@ class ObserverNode:
         self.is_relay = bool(endpoints)
         self._log = log
         self._reports = reports
-        how = self._how = connecting(config, security)
+        connection_settings = self._connection_settings = connecting(config, security)
         self._addresses = config.controller_quorum_bootstrap_servers
         core = partial(_core, observer_settings(config, store, security, endpoints), store)
         # Nothing below refers to this object: no cycle keeps the files of a closed log open.
         driver = self.driver = RaftDriver(
-            core(trio.current_time(), wall_ms()), log, how, reports, restart=core
+            core(trio.current_time(), wall_ms()), log, connection_settings, reports, restart=core
         )
         self.loader = MetadataLoader(store.directory, log.recent)
         self.authorizer = authorizer_of(config, self.loader)
@@ -108,7 +108,10 @@ class ObserverNode:
             cleaned=lambda: driver.submit(_cleaned(store)),
         )
         self._questions = DescribeQuorumClient(
-            lambda: driver.raft.leader_address, how, how.timeout_s, reports
+            lambda: driver.raft.leader_address,
+            connection_settings,
+            connection_settings.timeout_s,
+            reports,
         )
 
     async def run(self, started: Callable[[], None]) -> None:
@@ -122,14 +125,14 @@ class ObserverNode:
             await self._require_controllers()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._questions.run)
-            nursery.start_soon(keep_image, self.loader, self._log, self._reports)
+            nursery.start_soon(update_image, self.loader, self._log, self._reports)
             nursery.start_soon(self._log_cleaner.run)
             nursery.start_soon(self.driver.run)
             await self.driver.loaded(_KNOWN_MAX_S if self._log.committed else LOADING_MAX_S)
             started()
 
     async def _require_controllers(self) -> None:
-        found, failures = await check_addresses(self._addresses, self._how)
+        found, failures = await check_addresses(self._addresses, self._connection_settings)
         brokers = [error for error in failures.values() if isinstance(error, NotAController)]
         # Controllers that do not answer may start later.
         if brokers and not found:
@@ -209,9 +212,9 @@ def check_controllers(config: Config) -> list[str]:
     """Connect to the controllers, and return a warning for each that cannot be used. Raises
     ConfigError if none can.
     """
-    how = connecting(config, upstream_security(config))
+    connection_settings = connecting(config, upstream_security(config))
     addresses = config.controller_quorum_bootstrap_servers
-    found, failures = trio.run(partial(check_addresses, addresses, how, ask=True))
+    found, failures = trio.run(partial(check_addresses, addresses, connection_settings, ask=True))
     named = _named(failures.values())
     if not found:
         raise ConfigError(*named)

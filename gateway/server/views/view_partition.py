@@ -13,7 +13,7 @@ from gateway.ports.services import Isolation, OffsetAt, OffsetOutOfRange, Read, 
 from gateway.ports.view_topics import VIEW_TOPICS, VIEWS, view_topic
 from gateway.server.views.view_maker import ViewMaker
 from gateway.views import offsets
-from gateway.views.encode import filler
+from gateway.views.encode import end_marker_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ class ViewPartition:
         found = self._maker.read(self._view, offset, max_bytes)
         batches, size = found.batches, found.size
         if not batches and found.end > offset:
-            batches = [filler(found.end, self.epoch_at(found.end - 1))]
+            batches = [end_marker_batch(found.end, self.epoch_at(found.end - 1))]
             size = len(batches[0])
         return Read(batches, size, _nothing)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import trio
 
 from gateway.security.authorizer import AllowAll, authorizer_of
-from gateway.server.quorum.image_updater import keep_image
+from gateway.server.quorum.image_updater import update_image
 from gateway.server.sources.metadata_source import metadata_source
 from gateway.sources.followed_log import FollowedLog
 from gateway.sources.metadata_loader import MetadataLoader
@@ -44,7 +44,7 @@ class FollowedAudit:
 
     @property
     def nodes(self) -> Sequence[int]:
-        """As in the last state that the node sent."""
+        """Ids of the nodes with audit entries, in the node's last state message."""
         return self.of.state.audit_nodes
 
 
@@ -63,12 +63,12 @@ class FollowedQuorum:
 
     @property
     def leader_id(self) -> int:
-        """As in the last state that the node sent."""
+        """The leader's id in the node's last state message."""
         return self.state.leader_id
 
     @property
     def kraft_version(self) -> int:
-        """As in the last state that the node sent."""
+        """The kraft.version in the node's last state message."""
         return self.state.kraft_version
 
     @property
@@ -172,7 +172,7 @@ class NodeMirror:
                 loader = self.quorum.loader
                 # Behind all others: see ``ControllerNode``.
                 loader.subscribe(lambda delta, image: self._call_applied())
-                nursery.start_soon(keep_image, loader, self._log, self._reports)
+                nursery.start_soon(update_image, loader, self._log, self._reports)
                 # The loader has no event for the end of its first load, and this loop runs once.
                 while loader.read_offset < self._log.committed:  # noqa: ASYNC110
                     await trio.sleep(0.01)

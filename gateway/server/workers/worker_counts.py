@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from gateway.server.scheduling.counts import ApiCounts, Counts, ViewCounts
-from gateway.server.scheduling.loop_watchdog import Measures
+from gateway.server.scheduling.loop_watchdog import EventLoopStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ class WorkerCounts:
 
     counts: Counts = field(default_factory=Counts)
     events: Counter[str] = field(default_factory=Counter)
-    held: Measures = field(default_factory=Measures)
+    held: EventLoopStats = field(default_factory=EventLoopStats)
     cpu_s: float = 0.0
     buffered_bytes: int = 0
     parked: int = 0

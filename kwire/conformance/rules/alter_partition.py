@@ -315,7 +315,7 @@ def recovering_again(probe: Probe) -> None:
 
 @FAMILY.rule("unknown-topic", source="KIP-841", section="Public Interfaces")
 def unknown_topic(probe: Probe) -> None:
-    """A partition of a topic id that there is not is refused with UNKNOWN_TOPIC_ID."""
+    """A partition of an unknown topic id gets UNKNOWN_TOPIC_ID."""
     _refused(probe, _alone, ErrorCode.UNKNOWN_TOPIC_ID, topic=OTHER_TOPIC)
 
 

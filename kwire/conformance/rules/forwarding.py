@@ -183,7 +183,7 @@ def envelope_inside(probe: Probe) -> None:
 
 @FAMILY.rule("version-inside", source="EnvelopeUtils", section="parseForwardedRequest")
 def version_inside(probe: Probe) -> None:
-    """A request inside of a version that there is not is refused with UNSUPPORTED_VERSION."""
+    """A request inside with an unknown version gets UNSUPPORTED_VERSION."""
     header = RequestHeader(
         request_api_key=ApiKey.DELETE_TOPICS,
         request_api_version=99,

@@ -43,7 +43,7 @@ def stored(data_dir: Path, node_id: int = 1) -> StoredFacts:
     return facts
 
 
-def test_standalone(tmp_path: Path) -> None:
+def test_standalone_node_is_formatted_as_the_only_voter(tmp_path: Path) -> None:
     facts = formatted(tmp_path, "--standalone")
     assert (facts["formatted"], facts["cluster.id"], facts["node.id"], facts["voters"]) == (
         True,
@@ -104,7 +104,7 @@ def test_a_static_quorum(tmp_path: Path) -> None:
     assert stored(tmp_path / "data").kraft_versions == ()
 
 
-def test_features(tmp_path: Path) -> None:
+def test_features_of_a_release_are_stored_with_those_given(tmp_path: Path) -> None:
     facts = formatted(
         tmp_path, "-s", "-r", "4.1-IV0", "-f", "group.version=0", "-f", "transaction.version=1"
     )

@@ -12,7 +12,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
-from gateway.page.rows import row_of
+from gateway.page.timeline_rows import row_of
 from gateway.server.sources.metadata_source import SAMPLE
 from kwire.cluster.tree import tree
 from tests.gateway.page.sample_log import changes, state

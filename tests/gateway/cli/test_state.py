@@ -142,7 +142,7 @@ ROOT: dict[str, Any] = {
         (r"/topics/a\**", {"/topics/byName/a*b": 3}),
     ],
 )
-def test_paths(place: str, found: Any) -> None:
+def test_path_selects_the_parts_that_match(place: str, found: Any) -> None:
     assert select(ROOT, place) == found
 
 

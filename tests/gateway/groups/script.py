@@ -21,10 +21,10 @@ from typing import Any
 from gateway.groups import (
     Answer,
     Effect,
+    EventTime,
     Failure,
     GroupCoordinator,
     LimitExceeded,
-    Moment,
     Persist,
     Record,
     Settings,
@@ -60,8 +60,10 @@ class Script:
         self.core.load([], self.moment())
         self._shown: dict[str, str] = {}
 
-    def moment(self) -> Moment:
-        return Moment(START_S + self.ms / 1000, START_MS + self.ms, self.made.to_bytes(16, "big"))
+    def moment(self) -> EventTime:
+        return EventTime(
+            START_S + self.ms / 1000, START_MS + self.ms, self.made.to_bytes(16, "big")
+        )
 
     def play(self, transcript: str) -> None:
         wanted = [line.strip() for line in dedent(transcript).strip().splitlines() if line.strip()]

@@ -286,7 +286,7 @@ def the_members_leave(b: Both) -> None:
     b.ask(LIST, 5)
 
 
-def test_offsets(both: Both) -> None:
+def test_offset_fetch_is_answered_as_by_kafka(both: Both) -> None:
     b = both
     b.commit(9, 7, group_id="offsets")
     for version in range(1, 8):
@@ -385,7 +385,7 @@ def test_static_members(both: Both) -> None:
         )
 
 
-def test_coordinators(both: Both) -> None:
+def test_find_coordinator_is_answered_as_by_kafka(both: Both) -> None:
     for version in range(7):
         keys: dict[str, Any] = {"coordinator_keys": ["g", ""]} if version >= 4 else {"key": "g"}
         both.ask(FIND, version, **keys)

@@ -105,7 +105,7 @@ def test_a_delay_without_newcomers_is_one_delay() -> None:
     )
 
 
-def test_refusals() -> None:
+def test_join_with_a_wrong_field_is_refused() -> None:
     play("""
     > join a group=
     a <- INVALID_GROUP_ID id=

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.groups import Answer, Effect, GroupCoordinator, Moment, Persist, Settings
+from gateway.groups import Answer, Effect, EventTime, GroupCoordinator, Persist, Settings
 from gateway.groups import events as e
 from gateway.groups.group import State
 from kwire.protocol import ErrorCode
@@ -50,8 +50,8 @@ class Coordinator(RuleBasedStateMachine):
         self.core = GroupCoordinator(self.settings)
         self.core.load([], self.moment())
 
-    def moment(self) -> Moment:
-        return Moment(
+    def moment(self) -> EventTime:
+        return EventTime(
             self.now, 1_000_000 + round(self.now * 1000), self.random_bytes.to_bytes(16, "big")
         )
 

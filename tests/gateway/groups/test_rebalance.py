@@ -266,7 +266,7 @@ def test_heartbeat_refusals() -> None:
     """)
 
 
-def test_leaving() -> None:
+def test_group_rebalances_when_a_member_leaves() -> None:
     two_members().play("""
     > leave b id=b-3
     b <- NONE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.groups import Answer, GroupCoordinator, Moment, Settings
+from gateway.groups import Answer, EventTime, GroupCoordinator, Settings
 from gateway.groups import events as e
 from gateway.groups.subscription import ELEMENTS_MAX, subscribed_topics
 from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -18,7 +18,7 @@ COUNT = 4_000
 #: and work on an element makes three or more.
 CALLS_MAX = 2_500 + 2 * COUNT
 NUMBERS = range(COUNT)
-MOMENT = Moment(100.0, 1_700_000_000_000)
+MOMENT = EventTime(100.0, 1_700_000_000_000)
 SETTINGS = Settings(
     groups_max=2 * COUNT, groups_max_per_principal=2 * COUNT, bytes_max_per_group=2**30
 )
@@ -86,8 +86,8 @@ def test_thousands_of_members_that_are_overdue_at_once_yield_between_them() -> N
             member_id_required=False,
             can_skip_assignment=True,
         )
-        made.handle(event, "x", Moment(100.0, 1, number.to_bytes(16, "big")))
-    _, calls = calls_per_step(made.on_timer_in_slices(Moment(1000.0, 1)))
+        made.handle(event, "x", EventTime(100.0, 1, number.to_bytes(16, "big")))
+    _, calls = calls_per_step(made.on_timer_in_slices(EventTime(1000.0, 1)))
     # The removal of cancelled timers from the heap makes four calls for each of them.
     assert calls <= CALLS_MAX + 2 * COUNT
     assert not any(group.members for group in made.groups.values())

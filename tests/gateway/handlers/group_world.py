@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.groups import Answer, GroupCoordinator, Moment, Settings
+from gateway.groups import Answer, EventTime, GroupCoordinator, Settings
 from gateway.groups.events import Event
 from gateway.handlers.apis import join_group, offset_commit, offset_fetch, sync_group
 from gateway.ports.pending_response import PendingResponse
@@ -33,7 +33,7 @@ class CoreGroups:
 
     def submit(self, event: Event, pending: Any) -> None:
         self.asked += 1
-        moment = Moment(100.0, WALL_MS, self.asked.to_bytes(16, "big"))
+        moment = EventTime(100.0, WALL_MS, self.asked.to_bytes(16, "big"))
         for effect in self.core.handle(event, pending, moment):
             if isinstance(effect, Answer):
                 effect.asked.token.complete(effect.result)

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.page import change_index
 from gateway.page.change_index import ChangeIndex
-from gateway.page.rows import (
+from gateway.page.timeline_rows import (
     KIND_NAMES,
     line_of,
     offset_text,

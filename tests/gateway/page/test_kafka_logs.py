@@ -11,7 +11,7 @@ import pytest
 
 from gateway.cli.state_files import load_files
 from gateway.page.change_index import ChangeIndex
-from gateway.page.now import followed
+from gateway.page.snapshot_json import followed
 from gateway.page.state_browser import browse
 from gateway.page.state_fold import StateFold
 from gateway.views import cursor as cursor_module

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.page import tables as tables_module
 from gateway.page.change_index import ChangeIndex
-from gateway.page.tables import BadTable, Tables, Wanted
+from gateway.page.tables import BadTable, TableQuery, Tables
 from kwire.cluster import Image
 from tests.gateway.page.hostile_log import NAMES, write_hostile_log
 from tests.gateway.page.sample_log import ENCODER, index, state
@@ -27,7 +27,7 @@ def pages(read: Any, **wanted: Any) -> list[dict[str, Any]]:
     """The rows of all pages."""
     rows = list[dict[str, Any]]()
     while True:
-        found = read(Wanted(start=len(rows), **wanted))
+        found = read(TableQuery(start=len(rows), **wanted))
         rows += found["rows"]
         if not found["rows"]:
             assert len(rows) == found["total"]
@@ -66,7 +66,7 @@ def test_pages_have_every_topic_once_in_any_order(
 def test_topics_are_found_by_a_part_of_their_name(made: tuple[Tables, Image]) -> None:
     tables, image = made
     name = sorted(image.topic_ids)[3]
-    found = tables.topics(image, Wanted(text=name[2:].upper()))
+    found = tables.topics(image, TableQuery(text=name[2:].upper()))
     assert name in [row["name"] for row in found["rows"]]
     assert found["total"] == sum(name[2:].lower() in one.lower() for one in image.topic_ids)
 
@@ -125,7 +125,7 @@ def test_other_columns_are_refused(made: tuple[Tables, Image]) -> None:
     tables, image = made
     for read in (tables.topics, tables.brokers):
         with pytest.raises(BadTable, match="no column"):
-            read(image, Wanted(sort="secret"))
+            read(image, TableQuery(sort="secret"))
 
 
 def test_topics_of_odd_names_come_and_go(tmp_path: Any) -> None:
@@ -135,5 +135,5 @@ def test_topics_of_odd_names_come_and_go(tmp_path: Any) -> None:
     for piece in pieces(log):
         for change in piece.changes:
             kept.add(change)
-    found = kept.tables.topics(image, Wanted())
+    found = kept.tables.topics(image, TableQuery())
     assert set(NAMES) <= {row["name"] for row in found["rows"]}

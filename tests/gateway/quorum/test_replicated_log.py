@@ -134,7 +134,7 @@ def test_cutting_forgets_epochs() -> None:
     assert (log.epochs, log.last_epoch, log.flushed) == (((1, 0), (3, 5)), 3, 10)
 
 
-def test_cleaning() -> None:
+def test_cleaned_log_starts_later_with_the_epoch_in_force() -> None:
     log = ReplicatedLog(STORED)
     log.add_snapshot(SnapshotId(10, 3))
     log.clean(7, [SnapshotId(10, 3)])
@@ -150,7 +150,7 @@ def test_cleaning_everything() -> None:
     assert (log.epochs, log.last_epoch, log.end) == ((), 6, Position(15, 6))
 
 
-def test_installing() -> None:
+def test_installed_snapshot_replaces_log_and_epochs() -> None:
     log = ReplicatedLog(STORED)
     log.append(1, 18, [(6, 15)])
     log.truncate_to_snapshot(SnapshotId(100, 9))

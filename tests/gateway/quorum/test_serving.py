@@ -97,7 +97,7 @@ def test_cluster_ids() -> None:
         ({"replica": -2}, ErrorCode.NONE),
     ],
 )
-def test_fields(change: dict[str, int], error: ErrorCode) -> None:
+def test_fetch_with_a_wrong_field_is_refused(change: dict[str, int], error: ErrorCode) -> None:
     world, _ = leading(1)
     assert partition(world.request(1, fetch(**change), 18)).error_code == error
 

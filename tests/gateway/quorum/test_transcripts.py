@@ -17,7 +17,7 @@ REWRITE = bool(os.environ.get("KWIRE_REWRITE_TRANSCRIPTS"))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_transcript(path: Path) -> None:
+def test_transcript_is_replayed_unchanged(path: Path) -> None:
     was = path.read_text(encoding="utf-8")
     now = replay(was)
     if REWRITE:

@@ -98,7 +98,7 @@ def test_one_voter_becomes_three_and_one_again() -> None:
         (remove(3, voter_directory_id=Uuid(b"another disk....")), ErrorCode.VOTER_NOT_FOUND),
     ],
 )
-def test_refusals(message: Any, error: ErrorCode) -> None:
+def test_refused_change_appends_nothing(message: Any, error: ErrorCode) -> None:
     world = quorum(1, 2, 3)
     raft = leader_of(world).raft
     assert raft is not None
@@ -267,7 +267,9 @@ def update(node: VoterNode, epoch: int = 1, cluster: str = CLUSTER) -> Any:
     ],
 )
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-def test_updates(message: Any, error: ErrorCode, dynamic: bool) -> None:
+def test_update_of_a_voter_is_checked_in_static_and_dynamic_quorums(
+    message: Any, error: ErrorCode, dynamic: bool
+) -> None:
     """Static quorums take updates too, as every follower of Kafka sends them."""
     if dynamic:
         world = quorum(1, 2, 3)

@@ -96,7 +96,7 @@ ssl.endpoint.identification.algorithm=HTTPS
 """
 
 
-def test_stores(stores: Path) -> None:
+def test_binary_and_pem_stores_give_the_same_certificates(stores: Path) -> None:
     binary, text = load(stores, PKCS12).tls, load(stores, PEM).tls
     assert binary is not None and text is not None
     assert binary.trusted == text.trusted == AUTHORITY.pem
@@ -127,7 +127,7 @@ def test_stores_written_into_the_file(stores: Path) -> None:
     ("mechanism", "module"),
     [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("SCRAM-SHA-512", f"shaded.{SCRAM}")],
 )
-def test_sasl(stores: Path, mechanism: str, module: str) -> None:
+def test_sasl_properties_give_mechanism_and_user(stores: Path, mechanism: str, module: str) -> None:
     security = load(
         stores,
         f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={module}",

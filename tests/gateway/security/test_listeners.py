@@ -60,7 +60,7 @@ def test_plaintext_needs_nothing() -> None:
     }
 
 
-def test_ssl(stores: dict[str, str]) -> None:
+def test_client_auth_of_a_listener_precedes_the_general_one(stores: dict[str, str]) -> None:
     one = read_listeners(config("SSL", stores))["ONE"]
     assert (
         one.tls is not None
@@ -81,7 +81,7 @@ def test_sasl_listener_requests_a_certificate_only_by_its_own_key(
     assert read_listeners(config("SASL_SSL", values))["ONE"].client_auth == "required"
 
 
-def test_sasl() -> None:
+def test_sasl_listener_takes_mechanisms_and_reauthentication_times() -> None:
     more = {
         "connections.max.reauth.ms": "5000",
         "listener.name.one.scram-sha-512.connections.max.reauth.ms": "7000",
@@ -141,7 +141,9 @@ def test_sasl() -> None:
         ),
     ],
 )
-def test_refused(protocol: str, values: dict[str, str], said: str) -> None:
+def test_wrong_listener_is_refused_with_the_reason(
+    protocol: str, values: dict[str, str], said: str
+) -> None:
     assert said in refusal(protocol, values)
 
 

@@ -49,7 +49,7 @@ def log_in(tested: ScramServer, user: str, password: str) -> ScramClient:
     return client
 
 
-def test_plain() -> None:
+def test_plain_server_accepts_the_right_password() -> None:
     tested = PlainServer({"é日": Secret("pä ss")})
     assert tested.evaluate(PlainClient("é日", Secret("pä ss")).first()) == b""
     assert tested.complete and tested.username == "é日"

@@ -188,7 +188,7 @@ def test_any_bytes_are_refused_with_the_one_error(message: bytes, prefixed: bool
         client().respond(b"r=" + NONCE.encode() + message if prefixed else message)
 
 
-def test_plain() -> None:
+def test_plain_client_sends_its_password_and_refuses_a_challenge() -> None:
     us = sasl_client(SaslSettings("PLAIN", "ann", Secret("pässword")), "unused")
     assert isinstance(us, PlainClient)
     assert us.first() == b"\0ann\0" + "pässword".encode()

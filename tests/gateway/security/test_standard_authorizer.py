@@ -101,7 +101,7 @@ def test_alter_configs_implies_describe_configs_when_allowed() -> None:
     )
 
 
-def test_principals() -> None:
+def test_acl_applies_to_its_principal_alone() -> None:
     anybody_reads_not = ("GROUP", "bar", LITERAL, "User:*", "*", "READ", DENY)
     assert ask(foo("READ", ALLOW), "bob", "READ", "TOPIC", "foo_bar")
     assert not ask(foo("READ", ALLOW), "alice", "READ", "TOPIC", "foo_bar")
@@ -184,7 +184,7 @@ def test_many_acls(operation: str, kind: str, name: str, allowed: bool) -> None:
         ("::1", "::2", False),
     ],
 )
-def test_hosts(acl_host: str, host: str, matches: bool) -> None:
+def test_acl_applies_to_its_host_alone(acl_host: str, host: str, matches: bool) -> None:
     row: Row = ("TOPIC", "t", LITERAL, "User:bob", acl_host, "READ", ALLOW)
     assert authorizer(row).allows("User:bob", host, "READ", "TOPIC", "t") is matches
 

@@ -128,7 +128,7 @@ def test_broker_without_heartbeats_is_fenced(
     monkeypatch.setattr(acting_controller, "_CHECK_S", 0.001)
     now_ms = 0
     stage.acting._clock = RunningClock(lambda: now_ms * 1_000_000)
-    stage.acting.not_leading(1)
+    stage.acting.on_resigned(1)
     stage.lead(2)  # with this clock
     commit(stage)
     registered = register(stage)

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.ports.view_topics import CHANGES, VIEWS
 from gateway.views import offsets
-from gateway.views.encode import BATCH_BYTES, ViewEncoder, filler
+from gateway.views.encode import BATCH_BYTES, ViewEncoder, end_marker_batch
 from gateway.views.schemas import connect_schema, json_schema, spark_schema
 from kwire.records import Compression
 from kwire.records.batch import decode_batch
@@ -72,7 +72,7 @@ def test_batch_has_one_epoch() -> None:
 
 
 def test_filler_is_a_control_batch_before_the_end() -> None:
-    batch = decode_batch(filler(offsets.at(7), 3))
+    batch = decode_batch(end_marker_batch(offsets.at(7), 3))
     assert batch.header.is_control and batch.header.next_offset == offsets.at(7)
     assert batch.header.partition_leader_epoch == 3
 
@@ -85,7 +85,9 @@ def test_first_byte_of_the_key_tells_a_control_record_from_a_record(
     """As docs/clients.md tells readers whose client does not hide control records."""
     (one,) = ViewEncoder("c", schemas=schemas).batches(view, changes_of(topic(1)))
     keys = [record.key or b"" for record in decode_batch(one.data).records]
-    control = [record.key or b"" for record in decode_batch(filler(offsets.at(7), 3)).records]
+    control = [
+        record.key or b"" for record in decode_batch(end_marker_batch(offsets.at(7), 3)).records
+    ]
     assert {key[0] for key in keys} == {ord("{")} and {key[0] for key in control} == {0}
 
 

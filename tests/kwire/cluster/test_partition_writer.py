@@ -23,7 +23,9 @@ def topic(rng: random.Random) -> Uuid:
 
 @pytest.mark.parametrize("kept", [5, 1_000])
 @pytest.mark.parametrize("version", [0, 2])
-def test_changes(version: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_are_written_as_by_the_encoder(
+    version: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(partition_writer, "_KEPT", kept)
     rng, writer = random.Random(3), PartitionWriter()
     lists = [None, *LISTS]
@@ -41,7 +43,9 @@ def test_changes(version: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("kept", [5, 1_000])
 @pytest.mark.parametrize("version", [0, 2])
-def test_partitions(version: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_are_written_as_by_the_encoder(
+    version: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(partition_writer, "_KEPT", kept)
     rng, writer = random.Random(4), PartitionWriter()
     for number in range(500):

@@ -121,7 +121,7 @@ def test_the_path_of_the_field_is_named() -> None:
     assert caught.value.path == "SomeRequest.A.Inner"
 
 
-def test_versions() -> None:
+def test_version_ranges_are_parsed_cut_and_shown() -> None:
     assert Versions.parse("3") == Versions(3, 3)
     assert Versions.parse("0-5") == Versions(0, 5)
     assert Versions.parse("2+") == Versions(2, MAX_VERSION)

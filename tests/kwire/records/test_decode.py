@@ -164,7 +164,7 @@ def test_negative_lengths_of_key_and_value_are_null() -> None:
         (write_varint(1) + sized(b"\xed\xa0\x80") + sized(b"v"), "bad-utf8"),
     ],
 )
-def test_headers(headers: bytes, rule: str) -> None:
+def test_wrong_headers_are_refused_with_their_path(headers: bytes, rule: str) -> None:
     error = refused(raw_batch(raw_record(headers=headers), 1))
     assert error.rule == rule
     assert error.path.startswith("records[0].Headers") or error.rule == "truncated"

@@ -111,7 +111,7 @@ def test_errors_name_the_field_and_its_byte() -> None:
     assert caught.value.offset == 3
 
 
-def test_budget() -> None:
+def test_record_beyond_the_element_budget_is_refused() -> None:
     partition = kwire.message_type("PartitionRecord")
     value = encode_metadata_record(partition(replicas=list(range(100)), isr=list(range(100))), 0)  # type: ignore[call-arg]
     assert decode_metadata_record(value, budget=200)[0] == "PARTITION_RECORD"

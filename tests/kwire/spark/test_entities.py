@@ -45,7 +45,7 @@ def test_every_record_type_is_about_something() -> None:
         ("PRODUCER_IDS_RECORD", {"brokerId": 1}, None),
     ],
 )
-def test_keys(name: str, data: dict[str, Any], key: str | None) -> None:
+def test_record_has_the_key_of_its_entity(name: str, data: dict[str, Any], key: str | None) -> None:
     assert key_of(name, data) == key
 
 

@@ -43,7 +43,7 @@ def test_by_pattern_and_by_assignment() -> None:
         ),
     ],
 )
-def test_start(start: Any, name: str, value: str) -> None:
+def test_start_is_translated_to_the_option_of_spark(start: Any, name: str, value: str) -> None:
     assert kafka_options("a:1", start=start)[name] == value
 
 

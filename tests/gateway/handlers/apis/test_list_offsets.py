@@ -127,7 +127,9 @@ def test_an_empty_log() -> None:
         ({"current_leader_epoch": 3}, ErrorCode.NONE),
     ],
 )
-def test_refusals(fields: dict[str, Any], error: ErrorCode) -> None:
+def test_list_offsets_with_a_wrong_field_is_refused(
+    fields: dict[str, Any], error: ErrorCode
+) -> None:
     assert ask(World(), NEWEST, LATEST, **fields).error_code == error
 
 

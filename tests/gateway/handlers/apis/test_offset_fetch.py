@@ -61,7 +61,7 @@ def test_a_group_that_is_not_there_has_committed_nothing(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", WITH_NULL)
-def test_everything(version: int) -> None:
+def test_fetch_of_all_topics_returns_those_that_may_be_described(version: int) -> None:
     world = GroupWorld()
     world.commit(5)
     assert lines(fetch(world, version, None)) == [(name(version), 0, 5, "m", 0)]

@@ -64,7 +64,7 @@ def test_an_empty_log_knows_no_epoch() -> None:
         ({"current_leader_epoch": 9}, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_refusals(fields: dict[str, Any], error: ErrorCode) -> None:
+def test_request_with_a_wrong_field_is_refused(fields: dict[str, Any], error: ErrorCode) -> None:
     found = ask(World(), 4, 3, **fields)
     assert (found.error_code, found.leader_epoch, found.end_offset) == (error, -1, -1)
 

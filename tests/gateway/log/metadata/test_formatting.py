@@ -190,7 +190,7 @@ def _is_formatted(data_dir: Path) -> bool:
     return check_formatted(data_dir, CLUSTER_ID, NODE_ID) is not None
 
 
-def test_a_disk_that_fails_at_any_operation(root: Path) -> None:
+def test_directory_can_be_formatted_again_after_a_failure_of_any_disk_operation(root: Path) -> None:
     whole = FaultyDisk()
     format_directory(root / "whole", formatting(), disk=whole)
     for number in range(whole.count):

@@ -128,7 +128,7 @@ class Stage:
     def lead(self, epoch: int = 1) -> None:
         """Elect this node with a complete image, and commit the activation records."""
         self.driver.raft.leader_id = 1
-        self.acting.leading(epoch, self._end - 1)
+        self.acting.on_elected(epoch, self._end - 1)
         self.loader.read_offset = self._end
         self.acting.image_advanced()
         self.commit()

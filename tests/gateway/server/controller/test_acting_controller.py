@@ -36,7 +36,7 @@ def test_new_leader_decides_nothing_before_the_image_has_the_start_of_its_epoch(
     """KAFKA-15345, 16286, 17333."""
     stage = Stage()
     stage.driver.raft.leader_id = 1
-    stage.acting.leading(3, 10)
+    stage.acting.on_elected(3, 10)
     pending = stage.ask("a")
     for read in (0, 9, 10):
         stage.loader.read_offset = read
@@ -58,7 +58,7 @@ def test_new_leader_decides_nothing_before_the_image_has_the_start_of_its_epoch(
 def test_new_leader_whose_image_is_complete_is_active_at_once() -> None:
     stage = Stage()
     stage.loader.read_offset = 1
-    stage.acting.leading(1, 0)
+    stage.acting.on_elected(1, 0)
     assert (stage.acting.is_active, stage.acting.activations) == (True, 1)
     stage.acting.image_advanced()
     assert stage.acting.activations == 1
@@ -68,7 +68,7 @@ def test_controller_that_fails_to_become_active_resigns() -> None:
     stage = Stage()
     stage.acting._make = _broken
     stage.loader.read_offset = 1
-    stage.acting.leading(4, 0)
+    stage.acting.on_elected(4, 0)
     assert not stage.acting.is_active
     [(epoch, reason)] = stage.driver.resigned
     assert epoch == 4 and "a bug of this server" in reason
@@ -108,7 +108,7 @@ def test_response_waits_until_the_image_has_the_topic() -> None:
     stage.loader.next_offset = between
     stage.acting.image_advanced()
     assert (first.done, second.done) == (True, False)
-    stage.acting.not_leading(1)
+    stage.acting.on_resigned(1)
     assert not second.done, "it is committed, whichever node leads now"
     stage.loader.problem = "a record that nobody can read"
     stage.acting.image_advanced()
@@ -159,7 +159,7 @@ def test_appended_change_of_a_deposed_leader_times_out_with_unknown_outcome() ->
     stage.lead()
     pending = stage.ask("a")
     stage.accept()
-    stage.acting.not_leading(1)
+    stage.acting.on_resigned(1)
     assert error_of(pending) == ErrorCode.REQUEST_TIMED_OUT
     assert "not known" in message_of(pending)
     assert not stage.acting.is_active
@@ -169,7 +169,7 @@ def test_change_that_was_not_appended_is_forwarded_to_the_next_leader() -> None:
     stage = Stage()
     stage.lead()
     pending = stage.ask("a")
-    stage.acting.not_leading(1)
+    stage.acting.on_resigned(1)
     assert not pending.done
     stage.driver.proposed.clear()
     stage.lead(2)
@@ -179,7 +179,7 @@ def test_change_that_was_not_appended_is_forwarded_to_the_next_leader() -> None:
 def test_end_of_another_epoch_changes_nothing() -> None:
     stage = Stage()
     stage.lead(2)
-    stage.acting.not_leading(1)
+    stage.acting.on_resigned(1)
     assert stage.acting.is_active
 
 
@@ -188,7 +188,7 @@ def test_leader_elected_again_decides_on_committed_state_only() -> None:
     stage.lead()
     stage.ask("a")
     stage.accept()
-    stage.acting.not_leading(1)
+    stage.acting.on_resigned(1)
     stage.loader.image = Image(features={"metadata.version": 30})
     stage.lead(2)
     pending = stage.ask("a")
@@ -304,7 +304,7 @@ def test_leadership_is_confirmed_when_a_later_record_is_committed() -> None:
     stage.acting.confirm(lambda: known.append("nobody leads here"))
     assert known.pop()
     stage.driver.raft.leads_until = 1.0
-    stage.acting.leading(1, 0)
+    stage.acting.on_elected(1, 0)
     stage.acting.confirm(lambda: known.append("asked before the controller was active"))
     stage.loader.read_offset = 1
     stage.acting.image_advanced()
@@ -326,11 +326,11 @@ def test_confirmation_ends_when_leadership_is_lost(appended: bool) -> None:
     stage.acting.confirm(lambda: known.append(stage.acting.is_active))
     if appended:
         stage.accept()
-    stage.acting.not_leading(1)
+    stage.acting.on_resigned(1)
     assert known == [False]
-    stage.acting.leading(2, 5)
+    stage.acting.on_elected(2, 5)
     stage.acting.confirm(lambda: known.append(stage.acting.is_active))
-    stage.acting.not_leading(2)
+    stage.acting.on_resigned(2)
     assert known == [False, False]
 
 
@@ -359,7 +359,7 @@ def test_idle_leader_writes_one_no_op_record_at_a_time(monkeypatch: pytest.Monke
             assert len(stage.driver.proposed) == 1, "the one before is not committed yet"
             stage.commit()
             await until_async(lambda: len(stage.driver.proposed) == 1)
-            stage.acting.not_leading(1)
+            stage.acting.on_resigned(1)
             stage.driver.proposed.clear()
             await trio.sleep(0.05)
             assert stage.driver.proposed == []

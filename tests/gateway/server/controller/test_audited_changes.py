@@ -124,7 +124,7 @@ def test_deposed_leader_answers_changes_that_were_committed_before() -> None:
     stage.lead()
     pending = stage.ask("a")
     stage.commit()
-    stage.acting.not_leading(1)
+    stage.acting.on_resigned(1)
     assert not pending.done
     audit.write()
     assert error_of(pending) == 0
@@ -155,7 +155,7 @@ def test_change_committed_by_a_later_leader_has_an_audit_entry(epoch: int, writt
     pending, second = stage.ask("a"), stage.ask("b")
     first = stage._end
     stage.accept()
-    stage.acting.not_leading(1)
+    stage.acting.on_resigned(1)
     stage.epochs = dict.fromkeys(range(first, stage._end), epoch)
     stage.acting.committed(first + 1)
     assert (
@@ -176,7 +176,7 @@ def test_change_that_was_never_appended_has_no_audit_entry() -> None:
     stage = Stage(audit)
     stage.lead()
     stage.ask("a")
-    stage.acting.not_leading(1)
+    stage.acting.on_resigned(1)
     stage.epochs = dict.fromkeys(range(100), 1)
     stage.acting.committed(100)
     assert audit.recorded == []

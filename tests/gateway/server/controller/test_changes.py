@@ -83,7 +83,7 @@ def test_change_is_logged_where_there_is_no_audit_log() -> None:
 def test_proposal_without_an_audited_request_is_no_change(request_: Message | None) -> None:
     stage = Stage()
     stage.committed(proposal(12, request=request_))
-    stage.changes.left([proposal(14, request=request_)], 5)
+    stage.changes.on_leadership_lost([proposal(14, request=request_)], 5)
     stage.epochs = {13: 5}
     stage.committed(below=20)
     assert (stage.told, stage.lines) == (["answered", "answered"], 0)
@@ -98,7 +98,7 @@ def test_deposed_leader_reports_its_changes_that_a_later_leader_commits(
     epoch_there: int, made: bool
 ) -> None:
     stage = Stage()
-    stage.changes.left([proposal(12), proposal(None)], 5)
+    stage.changes.on_leadership_lost([proposal(12), proposal(None)], 5)
     stage.epochs = dict.fromkeys(range(20), epoch_there)
     stage.committed(below=11)
     assert stage.recorded == [], "its last record is not committed"
@@ -109,8 +109,8 @@ def test_deposed_leader_reports_its_changes_that_a_later_leader_commits(
 
 def test_changes_of_several_epochs_are_decided_in_any_order_of_offsets() -> None:
     stage = Stage()
-    stage.changes.left([proposal(30)], 5)
-    stage.changes.left([proposal(20)], 7)
+    stage.changes.on_leadership_lost([proposal(30)], 5)
+    stage.changes.on_leadership_lost([proposal(20)], 7)
     stage.epochs = dict.fromkeys(range(40), 7)
     stage.committed(below=20)
     assert where(stage.recorded) == [(7, 18, 19, 1000)]
@@ -121,7 +121,7 @@ def test_changes_of_several_epochs_are_decided_in_any_order_of_offsets() -> None
 def test_number_of_undecided_changes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_UNDECIDED_MAX", 3)
     stage = Stage()
-    stage.changes.left([proposal(2 * number) for number in range(1, 6)], 5)
+    stage.changes.on_leadership_lost([proposal(2 * number) for number in range(1, 6)], 5)
     stage.epochs = dict.fromkeys(range(40), 5)
     stage.committed(below=40)
     assert [one.offset for one in stage.recorded] == [4, 6, 8]

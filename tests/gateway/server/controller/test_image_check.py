@@ -19,9 +19,9 @@ def test_controller_whose_image_lacks_a_record_is_not_active_and_refuses_what_wa
     assert (stage.acting.is_active, stage.driver.lacks) == (False, [stage.loader.lacks])
     refused = stage.ask("b")
     assert error_of(refused) == ErrorCode.NOT_CONTROLLER and "offset 7" in message_of(refused)
-    stage.acting.leading(2, 0)
+    stage.acting.on_elected(2, 0)
     assert not stage.acting.is_active, "elected before the core knew it"
-    stage.acting.not_leading(2)
+    stage.acting.on_resigned(2)
     stage.loader.lacks = None
     stage.acting.image_advanced()
     assert stage.driver.lacks == ["log, offset 7: no metadata record has number 70", None]

@@ -173,7 +173,7 @@ def test_requests_that_wait_when_the_coordinator_is_given_up_are_told_that_it_mo
             written = submit(driver, commit(1))
             await trio.to_thread.run_sync(disk.entered.wait)
             half, waiting = submit(driver, long_commit(2)), submit(driver, fetch())
-            driver._give_up(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+            driver._unload(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
             for waiter in (written, half):
                 assert set((await waiter.result()).errors) == {ErrorCode.NOT_COORDINATOR}
             assert (await waiting.result()).groups[0].error is ErrorCode.NOT_COORDINATOR

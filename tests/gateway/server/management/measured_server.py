@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from gateway.controller.controller import Controller
 from gateway.groups import Usage
-from gateway.quorum.measures import Latency, Measures
+from gateway.quorum.raft_metrics import Latency, RaftMetrics
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMetrics
 from gateway.server.management.cluster_facts import ClusterFacts
@@ -71,7 +71,7 @@ def everything() -> Facts:
         }
     )
     coming = SnapshotProgress("00000000000000000042-0000000007.checkpoint", 10, 40)
-    measures = Measures(
+    measures = RaftMetrics(
         election=Latency(2, 0.5, 0.4), commit=Latency(4, 0.01, 0.004), appended_records=12
     )
     quorum = quorum_status(

@@ -17,7 +17,7 @@ from gateway.log.files.errors import BelowHighWatermark, DiskFailed, LogFailed, 
 from gateway.log.files.problem import Problem
 from gateway.ports.services import SourceStopped
 from gateway.server.logging.logs import Reports
-from gateway.server.quorum.image_updater import keep_image
+from gateway.server.quorum.image_updater import update_image
 from gateway.server.quorum.log_cleaner import LogCleaner
 from gateway.sources.snapshot_generator import Written
 from kwire.metadata_log.snapshot_id import SnapshotId
@@ -187,9 +187,9 @@ def test_exceptions_and_full_disks_are_reported_and_retried() -> None:
     [
         (
             SyncFailed("sync", "/x.log", OSError(5, "Input/output error"), "the disk fails"),
-            "start again",
+            "restart the process",
         ),
-        (LogFailed("the log cannot be changed"), "start again"),
+        (LogFailed("the log cannot be changed"), "restart the process"),
         (BelowHighWatermark("refused"), "refused"),
     ],
 )
@@ -236,7 +236,7 @@ def test_image_follows_the_log_also_after_exceptions_and_problems() -> None:
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(keep_image, cast(Any, image), cast(Any, source), reports)
+            nursery.start_soon(update_image, cast(Any, image), cast(Any, source), reports)
             await steps(3)
             await trio.sleep(100)
             assert image.decoded == [10] * 3, "nothing is to be done before the log moves"

@@ -160,7 +160,7 @@ def test_failed_disk_stops_the_node_and_acknowledges_nothing(error: Exception) -
             one.log.gate.set()
             await trio.sleep_forever()
 
-    with pytest.raises(SourceStopped, match=f"^{re.escape(str(error))}; start again"):
+    with pytest.raises(SourceStopped, match=f"^{re.escape(str(error))}; restart the process"):
         run(main)
     assert driven[0].answers == []
     assert driven[0].raft.of(Durable) == []
@@ -178,7 +178,7 @@ def test_exception_in_the_log_stops_the_node_and_is_logged() -> None:
 
     with pytest.raises(
         SourceStopped,
-        match=r"a bug of this server, at the log: .*a batch for offset 7.*; start again",
+        match=r"a bug of this server, at the log: .*a batch for offset 7.*; restart the process",
     ):
         run(main)
     assert driven[0].answers == []
@@ -285,7 +285,8 @@ def test_failure_to_store_the_high_watermark_stops_the_node(
             await trio.sleep_forever()
 
     with pytest.raises(
-        SourceStopped, match="cannot write recovery-point: Input/output error; look; start again"
+        SourceStopped,
+        match="cannot write recovery-point: Input/output error; look; restart the process",
     ):
         run(main)
 

@@ -66,7 +66,7 @@ def test_controller_is_notified_in_the_order_of_effects() -> None:
                 ("accepted", 1, 13),
                 ("committed", 13),
                 ("refused", 2, True, "why"),
-                ("not_leading", 3),
+                ("on_resigned", 3),
             ]
             assert driven.log.committed == 13, (
                 "clients see it before those who made it are answered"

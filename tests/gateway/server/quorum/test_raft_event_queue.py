@@ -8,13 +8,13 @@ import pytest
 
 from gateway.base.slices import SLICE_S
 from gateway.quorum.events import Tick
-from gateway.server.quorum.raft_event_queue import EventQueue
+from gateway.server.quorum.raft_event_queue import RaftEventQueue
 
 
 def test_long_events_are_taken_for_the_time_of_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "perf_counter", lambda: now)
-    queue = EventQueue()
+    queue = RaftEventQueue()
     events = [Tick() for _ in range(5)]
     for event in events:
         queue.add(event)

@@ -15,7 +15,7 @@ import trio
 from gateway.ports.services import State
 from gateway.server.logging.logs import Reports, configure, reset
 from gateway.server.sources import file_poller as module
-from gateway.server.sources.file_poller import follow
+from gateway.server.sources.file_poller import poll_files
 from tests.gateway.server.harness import run
 from tests.waiting import until_async
 
@@ -52,14 +52,14 @@ class Source:
 
 
 def following(scenario: Callable[[Source, Reports], Awaitable[object]]) -> list[dict[str, object]]:
-    """Run ``scenario(source, reports)`` beside ``follow``; returns the logged events."""
+    """Run ``scenario(source, reports)`` beside ``poll_files``; returns the logged events."""
     stream = io.StringIO()
     configure("info", "json", stream)
 
     async def main() -> None:
         source, reports = Source(), Reports()
         async with trio.open_nursery() as nursery:
-            await nursery.start(follow, source, reports)
+            await nursery.start(poll_files, source, reports)
             await scenario(source, reports)
             nursery.cancel_scope.cancel()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.server.scheduling.counts import Counts, ViewCounts
-from gateway.server.scheduling.loop_watchdog import Measures
+from gateway.server.scheduling.loop_watchdog import EventLoopStats
 from gateway.server.workers.messages import StatsResponse, decode, encode
 from gateway.server.workers.worker_counts import WorkerCounts, total
 from kwire.frame import SIZE_BYTES
@@ -19,7 +19,7 @@ def counted(requests: int) -> WorkerCounts:
     counts.connections["PLAINTEXT"] += requests
     counts.software["kcat/1"] += requests
     counts.views = ViewCounts(requests, 2 * requests, 3 * requests, 4 * requests)
-    made = WorkerCounts(counts, held=Measures(1, 0.06, 0.06 * requests), cpu_s=1.5)
+    made = WorkerCounts(counts, held=EventLoopStats(1, 0.06, 0.06 * requests), cpu_s=1.5)
     made.events["connection accepted"] += requests
     made.buffered_bytes, made.parked, made.resident_bytes = 7, 2, 1000
     return made
@@ -32,7 +32,7 @@ def test_total_adds_counters_and_gauges() -> None:
     assert (sums.counts.received, sums.counts.sent) == (30, 300)
     assert sums.counts.connections == {"PLAINTEXT": 3}
     assert sums.events["connection accepted"] == 3
-    assert sums.held == Measures(2, 0.12, 0.12)
+    assert sums.held == EventLoopStats(2, 0.12, 0.12)
     assert sums.counts.views == ViewCounts(3, 6, 9, 12)
     assert (sums.buffered_bytes, sums.parked, sums.parked_fetches) == (14, 4, 0)
 

@@ -57,7 +57,7 @@ def test_a_key_of_ones_own() -> None:
     }
 
 
-def test_plain() -> None:
+def test_plain_login_module_gives_name_and_password() -> None:
     found = translated({"kafka.sasl.jaas.config": PLAIN, "kafka.sasl.mechanism": "PLAIN"})
     assert (found["kafka.sasl_plain_username"], found["kafka.sasl_plain_password"]) == (
         "eve",

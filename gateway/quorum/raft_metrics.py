@@ -21,7 +21,7 @@ class Latency:
 
 
 @dataclass(slots=True)
-class Measures:
+class RaftMetrics:
     """The counts of one node since its start. ``protocol_violations``: messages that were
     discarded.
 

@@ -2,8 +2,8 @@
 
 An event is a request to the active controller or to the group coordinator. It is carried out at
 once where no other event is in progress and its own work is short. Longer work goes on in the task
-:meth:`EventQueue.run`. Events wait in a queue meanwhile, so that each of them sees one state: this
-is the single event queue of Kafka's ``QuorumController`` and of a shard of its
+:meth:`SlicedExecutor.run`. Events wait in a queue meanwhile, so that each of them sees one state:
+this is the single event queue of Kafka's ``QuorumController`` and of a shard of its
 ``CoordinatorRuntime``. Other work of the owner, such as periodic tasks, takes its turn between two
 events. The work itself is a generator (``gateway.base.slices``).
 """
@@ -48,7 +48,7 @@ class _Job(Generic[_E]):
         self.spent_s = 0.0
 
 
-class EventQueue(Generic[_E, _R]):
+class SlicedExecutor(Generic[_E, _R]):
     """``begin`` returns the work of an event, or None if no client waits for it. ``complete``
     receives the result of the work and the seconds that it took, ``failed`` the exception that
     ended it.
@@ -106,7 +106,7 @@ class EventQueue(Generic[_E, _R]):
         self._behind = work, failed
         self._wake_up.set()
 
-    def drop(self) -> list[_E]:
+    def cancel_all(self) -> list[_E]:
         """Give up all work, as its state is lost. Returns its events, the first one first."""
         current = None if self._current is None else self._current.event
         dropped = ([] if current is None else [current]) + list(self._queue)

@@ -15,19 +15,19 @@ from gateway.quorum.replicated_log import ReplicatedLog
 from kwire.metadata_log.snapshot_id import SnapshotId
 
 
-class LogHistory:
+class FullHistoryFetch:
     """``below``: the snapshot below which the next Fetch reads, None for an ordinary Fetch.
 
-    ``tried``: a snapshot below which the leader gave nothing that follows the local log. ``found``:
-    one below which it did.
+    ``failed_below``: a snapshot below which the leader gave nothing that follows the local log.
+    ``succeeded_below``: one below which it did.
     """
 
-    __slots__ = ("below", "found", "tried")
+    __slots__ = ("below", "failed_below", "succeeded_below")
 
     def __init__(self) -> None:
         self.below: SnapshotId | None = None
-        self.tried: SnapshotId | None = None
-        self.found: SnapshotId | None = None
+        self.failed_below: SnapshotId | None = None
+        self.succeeded_below: SnapshotId | None = None
 
     def position(self, log: ReplicatedLog) -> Position | None:
         """Return where to fetch from below the snapshot; None for an ordinary Fetch."""
@@ -37,16 +37,16 @@ class LogHistory:
         # holds this offset, which is the first one if it has two records.
         return Position(max(1, log.end_offset), self.below.epoch)
 
-    def may_read(self, instead_of: SnapshotId, log_start_offset: int, committed: int) -> bool:
+    def can_continue(self, instead_of: SnapshotId, log_start_offset: int, committed: int) -> bool:
         """Return whether the leader's log still holds the records from ``committed`` on, and
         reading below ``instead_of`` has not failed.
         """
-        # ``instead_of != self.tried``: the leader would divert the same Fetch again, for ever.
-        return 0 <= log_start_offset <= committed and instead_of != self.tried
+        # After a failure the leader would divert the same Fetch again, for ever.
+        return 0 <= log_start_offset <= committed and instead_of != self.failed_below
 
     def read(self, below: SnapshotId, end: int, leader_high_watermark: int) -> None:
         """Note that batches up to ``end`` came; decide whether to read on below the snapshot."""
         # Such a Fetch does not name the epoch of the last local record, so the leader cannot notice
         # a divergence. Committed records cannot diverge, so the reading ends where they do.
-        self.found = below
+        self.succeeded_below = below
         self.below = below if end < below.end_offset and leader_high_watermark >= end else None

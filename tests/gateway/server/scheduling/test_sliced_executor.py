@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.server.scheduling import event_queue
-from gateway.server.scheduling.event_queue import EventQueue
+from gateway.server.scheduling import sliced_executor
+from gateway.server.scheduling.sliced_executor import SlicedExecutor
 from tests.gateway.server.harness import run
 
 
@@ -27,7 +27,7 @@ class Controller:
 
     def __init__(self) -> None:
         self.log: list[str] = []
-        self.decisions = EventQueue(self._begin, self._complete, self._failed)
+        self.decisions = SlicedExecutor(self._begin, self._complete, self._failed)
 
     def submit(self, name: str, slices: int = 0, *, fails: bool = False) -> Request:
         request = Request(name, slices, fails)
@@ -65,14 +65,14 @@ class Controller:
 def a_slice_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock moves with every look, so that each slice has one step."""
     ticks = iter(range(10**9))
-    monkeypatch.setattr(event_queue, "SLICE_S", 3.5)
+    monkeypatch.setattr(sliced_executor, "SLICE_S", 3.5)
     monkeypatch.setattr(
-        "gateway.server.scheduling.event_queue.time.perf_counter", lambda: next(ticks)
+        "gateway.server.scheduling.sliced_executor.time.perf_counter", lambda: next(ticks)
     )
 
 
 def test_short_decision_is_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_queue, "SLICE_S", 1000)
+    monkeypatch.setattr(sliced_executor, "SLICE_S", 1000)
     controller = Controller()
     controller.submit("a")
     controller.submit("b", fails=True)
@@ -136,8 +136,8 @@ def test_dropped_decisions_are_returned_in_order_and_never_complete() -> None:
     controller = Controller()
     first, second = controller.submit("first", slices=20), controller.submit("second")
     controller.run_periodic()
-    assert controller.decisions.drop() == cast(Any, [first, second])
-    assert controller.decisions.drop() == []
+    assert controller.decisions.cancel_all() == cast(Any, [first, second])
+    assert controller.decisions.cancel_all() == []
     assert controller.log == ["first begins"]
 
 
@@ -164,14 +164,14 @@ def test_failed_periodic_work_calls_its_own_callback_alone() -> None:
     controller = Controller()
     controller.run_periodic(fails=True)
     assert controller.log == ["periodic begins", "'periodic' failed"]
-    assert controller.decisions.drop() == []
+    assert controller.decisions.cancel_all() == []
 
 
 def test_dropped_periodic_work_is_not_among_the_requests() -> None:
     controller = Controller()
     controller.run_periodic(slices=20)
     waiting = controller.submit("waiting")
-    assert controller.decisions.drop() == cast(Any, [waiting])
+    assert controller.decisions.cancel_all() == cast(Any, [waiting])
 
 
 def behind(controller: Controller, slices: int, *, fails: bool = False) -> None:
@@ -218,7 +218,7 @@ async def _work_behind_ends() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert controller.log == ["behind 0", "'behind' failed"]
         behind(controller, 100)
-        controller.decisions.drop()
+        controller.decisions.cancel_all()
         await trio.testing.wait_all_tasks_blocked()
         assert len(controller.log) == 2
         nursery.cancel_scope.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gateway.page.rows import KIND_NAMES, offset_text
+from gateway.page.timeline_rows import KIND_NAMES, offset_text
 from gateway.views import offsets
 from kwire.cluster.entities.settings import release_of
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway.views.cursor import ViewCursor
 
 
-class About(NamedTuple):
+class LogSource(NamedTuple):
     """The server, and where its log comes from. ``node`` is None in a report; ``name`` is what
     people call the cluster.
     """
@@ -36,7 +36,7 @@ class LogEnd(NamedTuple):
 
 
 def now_json(
-    about: About,
+    about: LogSource,
     time_ms: int,
     readiness: Mapping[str, Any],
     log: LogEnd,
