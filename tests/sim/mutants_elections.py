@@ -201,14 +201,14 @@ def half_the_votes_are_enough() -> Context:
             else:
                 self._become_candidate(role.retries)
 
-    take = LeaderRole.take
+    become_leader = LeaderRole.become_leader
 
     def unchecked(self: LeaderRole, candidate: Candidate) -> None:
         for id in self._node.voters.nodes:
             candidate.votes[id] = True
-        take(self, candidate)
+        become_leader(self, candidate)
 
-    return together(patched(Election, _count=count), patched(LeaderRole, take=unchecked))
+    return together(patched(Election, _count=count), patched(LeaderRole, become_leader=unchecked))
 
 
 @mutant("KIP-595")

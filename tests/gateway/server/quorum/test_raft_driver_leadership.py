@@ -62,7 +62,7 @@ def test_controller_is_notified_in_the_order_of_effects() -> None:
             driven.ask()
             await settled()
             assert acting.told == [
-                ("leading", 3, 10),
+                ("on_elected", 3, 10),
                 ("accepted", 1, 13),
                 ("committed", 13),
                 ("refused", 2, True, "why"),

@@ -276,7 +276,7 @@ def test_leader_whose_disk_fails_stops_and_acknowledges_nothing(tmp_path: Path) 
                 nursery.cancel_scope.cancel()
             assert answers in ([], [7]), "no answer, or REQUEST_TIMED_OUT"
             [reason] = leader.stopped
-            assert "Input/output error" in reason and "start again" in reason
+            assert "Input/output error" in reason and "restart the process" in reason
             successor = await three.leader(*others)
             assert await successor.create("after") == 0
 

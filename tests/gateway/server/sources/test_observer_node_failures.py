@@ -124,7 +124,7 @@ def test_failed_sync_stops_the_server_with_advice(
                 config(data_dir, quorum, metadata_log_fsync=True), SourceStopped, fail
             )
             assert "cannot sync" in told and told.endswith(
-                "start again: what is on disk is then looked at anew"
+                "restart the process: it checks the disk when it starts"
             )
             disk.fails_at = -1
             async with gateway(config(data_dir, quorum)) as served:
@@ -153,7 +153,7 @@ def test_failed_sync_before_ready_is_no_configuration_error(
                 config(data_dir, quorum, metadata_log_fsync=True), SourceStopped
             )
             assert told.startswith("cannot sync") and told.endswith(
-                "start again: what is on disk is then looked at anew"
+                "restart the process: it checks the disk when it starts"
             )
 
     run(main)
