@@ -20,7 +20,7 @@ def next_steps(
         *_check(plan),
         *_brokers(source, targets, verdict),
         *_old_disks(targets, verdict),
-        *_more_voters(plan, source),
+        *_more_voters(plan, source, targets),
         *_ghosts(plan, source),
     ]
 
@@ -58,9 +58,9 @@ def _brokers(source: Copy, targets: Sequence[Target], verdict: Judgement) -> Ite
             seen.add(one.copy.identity.node_id)
     seen.add(source.identity.node_id)
     rest = source.contents.broker_ids if source.contents else ()
-    for broker_id in (one for one in rest if one not in seen):
+    if left := [str(one) for one in rest if one not in seen]:
         yield (
-            f"broker {broker_id}, whose copy was not given: nothing, unless it ends with 'The"
+            f"{_named('broker', left)}, not given as a copy: nothing, unless one ends with 'The"
             " leader requested truncation' in its log; then start it again"
         )
 
@@ -79,7 +79,7 @@ def _old_disks(targets: Sequence[Target], verdict: Judgement) -> Iterator[str]:
         )
 
 
-def _more_voters(plan: Plan, source: Copy) -> Iterator[str]:
+def _more_voters(plan: Plan, source: Copy, targets: Sequence[Target]) -> Iterator[str]:
     lost = [str(one) for one in _voters_before(source) if one not in plan.voters]
     if not lost:
         return
@@ -89,12 +89,18 @@ def _more_voters(plan: Plan, source: Copy) -> Iterator[str]:
             "to go back to more controllers without changing all files at once:"
             f" kafka-features --bootstrap-controller {at} upgrade --feature kraft.version=1"
         )
-    cluster = source.identity.cluster_id or "CLUSTER_ID"
+    # A snapshot file does not say whose it is.
+    known = [source.identity, *(one.copy.identity for one in targets)]
+    cluster = next((one.cluster_id for one in known if one.cluster_id), "CLUSTER_ID")
     yield (
-        f"bring back controllers {', '.join(lost)}, one after the other: kafka-storage format"
+        f"bring back {_named('controller', lost)}, one after the other: kafka-storage format"
         f" -t {cluster} -c FILE --no-initial-controllers on an empty disk, start it, then"
         f" kafka-metadata-quorum --bootstrap-controller {at} --command-config FILE add-controller"
     )
+
+
+def _named(what: str, ids: Sequence[str]) -> str:
+    return f"{what}{'s' if len(ids) > 1 else ''} {', '.join(ids)}"
 
 
 def _voters_before(source: Copy) -> Sequence[int]:

@@ -7,6 +7,7 @@ import pytest
 from gateway.quorum.voter_set import VoterSet
 from gateway.rescue.next_steps import next_steps
 from gateway.rescue.plan import Plan
+from gateway.rescue.refusals import Target
 from gateway.rescue.verdict import judge
 from tests.gateway.rescue.copies import a_copy, voters
 
@@ -33,4 +34,12 @@ def test_voters_that_only_moved_leave_none_to_bring_back(static: tuple[int, ...]
 
 
 def test_a_broker_whose_copy_was_not_given_is_named() -> None:
-    assert "broker 4, whose copy was not given: nothing, unless it ends" in steps(ONE)
+    assert "broker 4, not given as a copy: nothing, unless one ends" in steps(ONE)
+
+
+def test_the_cluster_of_a_snapshot_file_is_that_of_the_directory_written_to() -> None:
+    source, target = a_copy(None, 100, of=THREE), a_copy(1, 0)
+    source.identity.cluster_id = None
+    plan = Plan(1003, 101, ONE, False, b"", ())
+    said = next_steps(plan, source, [Target("to", 1, target, False)], judge([source]))
+    assert any("format -t cluster -c FILE" in one for one in said)
