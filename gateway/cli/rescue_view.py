@@ -276,7 +276,7 @@ def job_lines(job: Job, is_written: bool) -> Iterator[str]:
     yield from _changes(job)
     loss = job.verdict.loss
     if loss is not None and loss.is_excluded:
-        yield f"  nothing can be missing: {loss.reason}"
+        yield f"  nothing {'else ' if job.dropped else ''}can be missing: {loss.reason}"
     elif loss is not None:
         yield f"  ACCEPTED: records from offset {loss.from_offset} on may be missing: {loss.reason}"
     for one in job.targets:

@@ -14,6 +14,7 @@ import crc32c
 
 from gateway.base.sizes import MIB
 from kwire.errors import DecodeError
+from kwire.metadata_log.reader import BATCH_BYTES_MAX
 from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD, Buffer
 
 #: Bytes read at once from a file.
@@ -116,7 +117,9 @@ def check_file(file: Readable, position: int, size: int, tail: Tail) -> Iterator
         if not checked.batches and checked.fault is None and len(data) == length:
             length = max(length, _size_of(data))  # one batch that is larger than a chunk
             if length > len(data) and position + length <= size:
-                continue
+                if length <= BATCH_BYTES_MAX:
+                    continue
+                checked = checked._replace(fault=_too_large(length, position))
         yield checked
         if not checked.batches or checked.fault is not None:
             return
@@ -133,6 +136,11 @@ def bad_header(magic: int, length: int, position: int) -> DecodeError:
         reason = f"unknown batch format (magic) {magic}; a metadata log has 2"
         return DecodeError(reason, path="Magic", offset=position, rule="batch-magic")
     reason = f"a batch of length {length}, too short for its header"
+    return DecodeError(reason, path="BatchLength", offset=position, rule="batch-length")
+
+
+def _too_large(size: int, position: int) -> DecodeError:
+    reason = f"a batch of {size} bytes, more than the {BATCH_BYTES_MAX} allowed"
     return DecodeError(reason, path="BatchLength", offset=position, rule="batch-length")
 
 

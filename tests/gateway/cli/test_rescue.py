@@ -238,6 +238,7 @@ def test_records_from_an_offset_on_are_dropped_counted_and_shown(node: Path) -> 
     assert sum(found["dropped"].values()) > 100 and found["changes"]
     text = run("write", *arguments, "--cut-at", 200, "--accept-loss", "--no-ask", "-o", "text")
     assert "dropped records:" in text.stdout and "the state changes:" in text.stdout
+    assert "nothing else can be missing" in text.stdout
     assert written(*arguments, "--cut-at", end + 1)[0] == 1
 
 

@@ -96,3 +96,21 @@ def test_a_fault_in_a_file_names_the_place_in_the_file() -> None:
     assert last.fault is not None
     assert last.fault.offset == len(good)
     assert last.end == len(good)
+
+
+def test_a_batch_larger_than_any_node_writes_is_damage_and_not_read_whole() -> None:
+    """A header in a sparse file can name 2 GiB."""
+
+    class Sparse:
+        largest = 0
+
+        def read(self, position: int, length: int) -> bytes:
+            self.largest = max(self.largest, length)
+            return (header + bytes(length))[position : position + length]
+
+    header = struct.pack(">qiibI", 0, (1 << 31) - 1, 0, 2, 0)
+    file = Sparse()
+    [checked] = check_file(file, 0, 1 << 40, Tail(0, 0))
+    assert not checked.batches and checked.fault is not None
+    assert checked.fault.rule == "batch-length" and "more than" in str(checked.fault)
+    assert file.largest <= 1 << 20
