@@ -262,24 +262,29 @@ def _say(job: Job, is_written: bool) -> None:
 
 @command.command(
     "check",
-    short_help="Try a rescued directory without starting a node.",
+    short_help="Try rescued directories without starting a node.",
     epilog="""\b
 Examples:
   kwire rescue check /var/lib/kafka/metadata
   kwire rescue check controller3 --from broker4
+  kwire rescue check c1 c2 c3 --from broker4
   kwire rescue check controller3 --with-kafka /opt/kafka
 
-Exit status: 1 where the node would not lead, or the state differs.""",
+Exit status: 1 where no node would lead, or the state differs.""",
 )
 @click.argument(
-    "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
+    "directories",
+    metavar="DIR...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
 @click.option(
     "--from",
     "source",
     metavar="DIR",
     type=click.Path(exists=True, path_type=Path),
-    help="The copy that it was made from. [default: DIR itself]",
+    help="The copy that they were made from. [default: DIR itself]",
 )
 @click.option(
     "--with-kafka",
@@ -298,17 +303,24 @@ Exit status: 1 where the node would not lead, or the state differs.""",
 )
 @output_option
 def check(
-    directory: Path, source: Path | None, kafka: Path | None, timeout: float, output: str
+    directories: tuple[Path, ...],
+    source: Path | None,
+    kafka: Path | None,
+    timeout: float,
+    output: str,
 ) -> None:
-    """Open a copy of a rescued directory as a voter of kwire's own quorum does, let it elect itself
-    in virtual time, and compare the state of the cluster with that of the source.
+    """Open copies of the rescued directories as the voters of kwire's own quorum do, let them elect
+    a leader in virtual time, and compare the state of the cluster with that of the source.
 
-    DIR is not changed: do it before the controller starts.
+    Give the directory of each voter that was written. None is changed: do it before the controllers
+    start.
     """
+    if kafka is not None and len(directories) > 1:
+        raise click.UsageError("--with-kafka starts one controller: give the DIR of the only voter")
     from gateway.cli import rescue_check as checking
     from gateway.cli.rescue_view import printable_lines
 
-    checked = checking.check(directory, source, kafka, timeout)
+    checked = checking.check(directories, source, kafka, timeout)
     if wants_json(output):
         click.echo(json_line(checking.check_json(checked)))
     else:

@@ -301,6 +301,44 @@ def test_a_survivor_of_four_leads_only_after_a_rescue(logs: Any, tmp_path: Path)
     assert status == 0 and found["ledEpoch"] == epoch + 1
 
 
+@pytest.fixture
+def three(node: Path, tmp_path: Path) -> list[Path]:
+    """The rescued directories of three voters."""
+    directories = [node, tmp_path / "two", tmp_path / "three"]
+    arguments: list[object] = ["--from", node]
+    for number, directory in enumerate(directories, 1):
+        arguments += ["--to", directory, "--voter", f"{number}@new{number}:9093"]
+    assert written(*arguments, "--yes")[0] == 0
+    return directories
+
+
+def test_rescued_voters_elect_a_leader_among_them(three: list[Path]) -> None:
+    before = [hashes(one) for one in three]
+    status, found = checked(*three, "--from", SAMPLE)
+    assert status == 0 and found["passed"] and found["changed"] == []
+    assert found["ledEpoch"] == 1004 and found["leaderId"] in (1, 2, 3)
+    text = run("check", *three, "-o", "text").stdout
+    assert f"nodes 1, 2, 3 elected node {found['leaderId']} in epoch 1004" in text
+    assert [hashes(one) for one in three] == before
+
+
+def test_a_majority_of_rescued_voters_elects_and_fewer_do_not(three: list[Path]) -> None:
+    assert checked(*three[1:])[0] == 0
+    status, found = checked(three[1])
+    assert status == 1 and "node 2 cannot lead alone: its voters are 1, 2, 3" in found["faults"][0]
+
+
+def test_two_directories_of_one_node_fail_the_check(node: Path, tmp_path: Path) -> None:
+    again = Path(shutil.copytree(node, tmp_path / "again"))
+    status, found = checked(node, again)
+    assert status == 1 and f"{again} is a directory of node 1" in found["faults"][0]
+
+
+def test_kafka_is_started_for_one_directory_alone(three: list[Path], tmp_path: Path) -> None:
+    result = run("check", *three, "--with-kafka", tmp_path)
+    assert result.exit_code == 2 and "give the DIR of the only voter" in result.output
+
+
 @needs_shared
 def test_a_static_quorums_directory_elects_itself_too(logs: Any, tmp_path: Path) -> None:
     node = Path(shutil.copytree(logs("p-one-segments") / "nodes" / "7", tmp_path / "seven"))
