@@ -83,7 +83,7 @@ class Drill:
 
     def rescue(self, copies: Sequence[Path], targets: Sequence[Node], *how: str) -> None:
         """Inspect the copies, try the write, write from the best one into the targets' directories,
-        and check the directory. Raises ProcessError.
+        and check the directories. Raises ProcessError.
         """
         self.inspected = kwire("inspect", *copies)["verdict"]
         best = self.inspected["best"]
@@ -101,8 +101,7 @@ class Drill:
         self.written = kwire("write", *options, "--yes", *([] if excluded else ["--accept-loss"]))
         if not self.written["written"]:
             raise ProcessError(f"kwire rescue write: {self.written}")
-        if len(targets) == 1:  # a voter of several cannot lead alone
-            self._check(targets[0], best, differs="--drop-controllers" in how)
+        self._check(targets, best, differs="--drop-controllers" in how)
 
     def start(self, nodes: Sequence[Node]) -> None:
         """Start the rescued controllers, and return when the brokers serve under them: the times of
@@ -174,11 +173,11 @@ class Drill:
             version=self.cluster.version,
         )
 
-    def _check(self, node: Node, source: str, *, differs: bool) -> None:
+    def _check(self, nodes: Sequence[Node], source: str, *, differs: bool) -> None:
         against = [] if differs else ["--from", source]
         if self.kafka_home is not None:
             against += ["--with-kafka", str(self.kafka_home)]
-        checked = kwire("check", node.log_dir, *against)
+        checked = kwire("check", *(one.log_dir for one in nodes), *against)
         if not checked["passed"]:
             raise ProcessError(f"kwire rescue check: {checked}")
 
