@@ -68,17 +68,18 @@ def inspect(places: tuple[Path, ...], output: str) -> None:
     directory, or a snapshot file (.checkpoint). Give every copy that can be read: each counts for
     the proof, and for the epoch. Nothing is changed, and the nodes may run.
     """
-    from gateway.cli import rescue_view as view
+    from gateway.cli.rescue_json import inspect_json
+    from gateway.cli.rescue_view import print_copies, verdict_text
     from gateway.rescue.read_copy import read_copy
     from gateway.rescue.verdict import judge
 
     copies = [read_copy(one) for one in dict.fromkeys(places)]
     verdict = judge(copies)
     if wants_json(output):
-        click.echo(json_line(view.inspect_json(copies, verdict)))
+        click.echo(json_line(inspect_json(copies, verdict)))
     else:
-        view.print_copies(copies, verdict)
-        click.echo(view.verdict_text(verdict))
+        print_copies(copies, verdict)
+        click.echo(verdict_text(verdict))
     is_good = verdict.loss is not None and verdict.loss.is_excluded and not verdict.objections
     raise SystemExit(0 if is_good else 1)
 

@@ -16,7 +16,7 @@ import click
 
 from gateway.base.address import Address
 from gateway.base.version import installed_version
-from gateway.cli.rescue_view import verdict_json, voters_json
+from gateway.cli.rescue_json import verdict_json, voters_json
 from gateway.cli.state import path_text
 from gateway.log.files import meta_properties
 from gateway.log.files.directory_lock import FILE_NAME as LOCK
