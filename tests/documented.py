@@ -37,6 +37,10 @@ def blocks() -> list[Block]:
     return found
 
 
+#: A variable of the environment before a command.
+_VARIABLE: Final = re.compile(r"[A-Z_]+=")
+
+
 def commands(block: Block) -> Iterator[list[str]]:
     """The words of each command of a block in shell language; none of other blocks."""
     if block.language not in _SHELL:
@@ -53,7 +57,8 @@ def _words(line: str) -> list[str]:
     for word in lexer:
         if set(word) <= set("|;&<>"):
             break
-        words.append(word)
+        if words or not _VARIABLE.match(word):
+            words.append(word)
     if words and Path(words[0]).name in ("kwire", "python"):
         words[0] = Path(words[0]).name
     return words

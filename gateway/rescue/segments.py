@@ -51,9 +51,8 @@ def read_segments(copy: Copy, directory: Path, listing: Listing) -> None:
                 f"{path}: ends inside a batch at byte {fault.offset}: being written, or cut off"
             )
         else:
-            _damaged(
-                copy, path, fault.offset, _LENGTH if fault.rule == "truncated" else fault.reason
-            )
+            is_length = fault.rule == "truncated" and behind is not None
+            _damaged(copy, path, fault.offset, _LENGTH if is_length else fault.reason)
             _look_behind(copy, path, behind)
         return
 
