@@ -1,5 +1,5 @@
-"""Shows copies of a metadata log, their verdict and a rescue as text; ``rescue_json`` makes JSON. It
-reads no copy.
+"""Shows copies of a metadata log, the verdict on them and a rescue as text. It reads no copy, and
+makes no JSON: ``rescue_json`` does.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def test_stopped_observer_leaves_no_descriptors_and_connections(data_dir: Path) 
     async def main() -> None:
         async with loopback_quorum() as quorum:
             quorum.write(2)
-            # What the first server imports stays, and it finds no log to open.
+            # The first server finds no log to open, and its imports stay.
             for _ in range(3):
                 before = descriptors()
                 async with gateway(config(data_dir, quorum)) as served:
