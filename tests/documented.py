@@ -53,7 +53,7 @@ def commands(block: Block) -> Iterator[list[str]]:
 def _words(line: str) -> list[str]:
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&<>")
     lexer.whitespace_split = True
-    words = []
+    words: list[str] = []
     for word in lexer:
         if set(word) <= set("|;&<>"):
             break
