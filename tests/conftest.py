@@ -18,6 +18,7 @@ import pytest
 from gateway.handlers.table import controller_handlers, handlers
 from gateway.server.logging.logs import Reports
 from tests.shared import logs
+from tools.process import PATIENCE
 
 __all__ = ["event_loop_is_not_held", "logs"]
 
@@ -74,17 +75,13 @@ def _fix_environment() -> None:
         os.environ.pop(name, None)
     os.environ.update(_SET)
     # A test waits for several conditions.
-    os.environ.setdefault("PYTEST_TIMEOUT", f"{300 * _patience():.0f}")
+    os.environ.setdefault("PYTEST_TIMEOUT", f"{300 * PATIENCE:.0f}")
     # A server that is given no directory must not write into the home of the person who runs the
     # tests.
     home = tempfile.mkdtemp(prefix="kwire-tests-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     os.environ.update(XDG_STATE_HOME=f"{home}/state", XDG_DATA_HOME=f"{home}/data")
     time.tzset()
-
-
-def _patience() -> float:
-    return float(os.environ.get("KWIRE_PATIENCE", "1"))
 
 
 #: Variables of the tests themselves, not keys of the server.
@@ -135,7 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     for item in items:
         if mark := item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(mark.args[0] * _patience()), append=False)
+            item.add_marker(pytest.mark.timeout(mark.args[0] * PATIENCE), append=False)
     if "KWIRE_SPEED" not in os.environ:
         measuring = [item for item in items if item.get_closest_marker("speed")]
         config.hook.pytest_deselected(items=measuring)

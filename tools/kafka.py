@@ -8,7 +8,6 @@ failure the directory stays, and its path is printed. It knows nothing of kwire.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import sys
 import tempfile
@@ -176,7 +175,7 @@ class Cluster:
                 and node.node_id not in self._paused
             ):
                 with contextlib.suppress(OSError, ValueError):
-                    states.append(json.loads((node.metadata_log_dir / "quorum-state").read_text()))
+                    states.append(node.quorum_state())
         newest = max(
             states,
             key=lambda state: (state["leaderEpoch"], state["leaderId"]),

@@ -5,11 +5,13 @@ directory. It starts no server.
 from __future__ import annotations
 
 import base64
+import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 from tools import java, java_tools
@@ -73,6 +75,11 @@ class Node:
     @property
     def pid(self) -> int:
         return self.running_process().pid
+
+    def quorum_state(self) -> dict[str, Any]:
+        """The content of its quorum-state. Raises OSError, ValueError."""
+        found: dict[str, Any] = json.loads((self.metadata_log_dir / "quorum-state").read_text())
+        return found
 
     def running_process(self) -> Process:
         """Its process. Raises ProcessError when it is not started."""

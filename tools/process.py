@@ -17,8 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+#: How many times as long as alone a test or tool may take, because others run beside it.
+PATIENCE: Final = float(os.environ.get("KWIRE_PATIENCE", "1"))
 #: How long a process may take to do what is waited for, s: far more than a busy machine needs.
-PATIENCE_S: Final = 60 * float(os.environ.get("KWIRE_PATIENCE", "1"))
+PATIENCE_S: Final = 60 * PATIENCE
 _GIVING, _GIVEN = threading.Lock(), set[int]()
 
 

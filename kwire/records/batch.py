@@ -127,9 +127,12 @@ def decode_records(
     return records
 
 
-def decode_pieces(data: Buffer, position: int = 0) -> tuple[BatchHeader, list[Piece]]:
+def decode_pieces(
+    data: Buffer, position: int = 0, *, crc_checked: bool = False
+) -> tuple[BatchHeader, list[Piece]]:
     """The header and the records of the batch of format 2 at ``position``, which must be whole, in
-    runs where they have any (:mod:`kwire.records.runs`). The CRC is checked.
+    runs where they have any (:mod:`kwire.records.runs`). The CRC is checked, unless
+    ``crc_checked``: the caller has done so.
 
     Timestamps are those that the producer wrote. Bounds and errors are those of
     :func:`decode_batch`.
@@ -137,7 +140,8 @@ def decode_pieces(data: Buffer, position: int = 0) -> tuple[BatchHeader, list[Pi
     header = read_header(data, position)
     if header.size > len(data) - position:
         raise DecodeError("the batch is not whole", offset=position, rule="truncated")
-    verify_crc(data, header)
+    if not crc_checked:
+        verify_crc(data, header)
     return header, _section(data, header, DECOMPRESSED_BYTES_MAX, BATCH_ELEMENTS_MAX, read_pieces)
 
 

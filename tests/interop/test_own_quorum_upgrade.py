@@ -119,14 +119,6 @@ def directory_of(node: Node) -> str:
     return dict(line.split("=", 1) for line in lines if "=" in line)["directory.id"]
 
 
-def election(node: Node) -> dict[str, object]:
-    """The node's quorum-state."""
-    found: dict[str, object] = json.loads(
-        (node.metadata_log_dir / "quorum-state").read_text(encoding="utf-8")
-    )
-    return found
-
-
 def restart(cluster: OwnCluster, node: Node) -> None:
     """``kill -9``, then a configuration without voters."""
     cluster.kill_node(node)
@@ -184,7 +176,7 @@ def test_static_voters_are_put_into_the_log(three: OwnCluster) -> None:
     for node in list(three.nodes):
         restart(three, node)
     assert voters(three) == ids
-    assert {election(node)["data_version"] for node in three.nodes} == {1}
+    assert {node.quorum_state()["data_version"] for node in three.nodes} == {1}
     node, config = newcomer(three)
     retried(lambda: quorum(three, "add-controller", config=config))
     gone = three.wait_for_leader()
@@ -281,7 +273,7 @@ def test_non_electable_kwire_voter_follows_the_upgrade_of_kafka_controllers(tmp_
         wait_for_segments(other, files_of(leader)[-1].last_offset + 1)
         cluster.kill_node(leader)
         assert cluster.wait_for_leader() is other
-        assert election(cluster.non_electable)["data_version"] == 1
+        assert cluster.non_electable.quorum_state()["data_version"] == 1
         wait_for_segments(cluster.non_electable, files_of(other)[-1].last_offset + 1)
 
 

@@ -4,7 +4,6 @@ processor time, and the wait of another client.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -281,8 +280,7 @@ class Bench:
 
     def _epoch(self) -> int:
         """The leader's epoch, from its file: the step may keep its listener from answering."""
-        state = json.loads((self.leader.metadata_log_dir / "quorum-state").read_text())
-        return int(state["leaderEpoch"])
+        return int(self.leader.quorum_state()["leaderEpoch"])
 
 
 def _create(names: list[str], partitions: int, replicas: int) -> Message:

@@ -5,7 +5,6 @@ compares the answers.
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -69,7 +68,7 @@ class Watch:
             for node in controllers:
                 # A file may be replaced at any moment, and is missing while a node gets a new disk.
                 with contextlib.suppress(OSError, ValueError):
-                    state = json.loads((node.metadata_log_dir / "quorum-state").read_text())
+                    state = node.quorum_state()
                     said = state["leaderEpoch"], state["leaderId"]
                     if self._files.get(node.node_id) != said:
                         self._files[node.node_id] = said

@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 from tools.gateway_process import gateway
 from tools.kafka import Node
 from tools.kafka_files import write_properties
+from tools.loss.watch import leader_end
 from tools.process import lasting_ports
 from tools.rescue_drill.cluster import Drill, voter
-from tools.rescue_drill.lag import high_watermark, observing, served
+from tools.rescue_drill.lag import observing, served
 from tools.rescue_drill.traffic import wait
 
 
@@ -57,7 +58,7 @@ def observer(drill: Drill) -> None:
         data_dir = Path(scratch) / "gateway"
         with gateway(*observing(drill.cluster, data_dir)) as server:
             wait(
-                lambda: served(server) >= high_watermark(drill.cluster),
+                lambda: served(server) >= leader_end(drill.cluster.wait_for_leader()),
                 "the gateway has a whole copy",
             )
             drill.strike(drill.controllers, drill.controllers)

@@ -188,7 +188,7 @@ class Drill:
         process = node.running_process()
         if not process.running():
             raise ProcessError(f"{process.name} ended:\n{process.said()}")
-        state = quorum_state(node)
+        state = node.quorum_state()
         is_new = state["leaderEpoch"] > self.written["epoch"]
         return is_new and bool(state["leaderId"] == node.node_id)
 
@@ -204,7 +204,7 @@ class Drill:
         if not node.running_process().running():
             self.restarted.append(node.node_id)
             self.cluster.start_node(node)
-        return bool(quorum_state(node)["leaderEpoch"] > self.written["epoch"])
+        return bool(node.quorum_state()["leaderEpoch"] > self.written["epoch"])
 
 
 @contextlib.contextmanager
@@ -245,12 +245,6 @@ def kwire(*words: object) -> dict[str, Any]:
 def voter(node: Node) -> str:
     """``ID@HOST:PORT``."""
     return f"{node.node_id}@{node.controller_address}"
-
-
-def quorum_state(node: Node) -> dict[str, Any]:
-    """Return the quorum-state of the node. Raises OSError, ValueError."""
-    found: dict[str, Any] = json.loads((node.metadata_log_dir / "quorum-state").read_text())
-    return found
 
 
 def _with_logins(node: Node, port: int) -> dict[str, str]:

@@ -10,22 +10,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from kwire.messages.describe_quorum_request import DescribeQuorumRequest
-from kwire.messages.describe_quorum_request import PartitionData as Asked
-from kwire.messages.describe_quorum_request import TopicData as AskedTopic
-from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tools.admin import Admin
 from tools.consume import LATEST, offset
 from tools.gateway_process import Gateway, gateway
 from tools.kafka import Cluster, kafka
+from tools.loss.watch import leader_end
 from tools.wire_client import WireClient
 
 _PAUSE_S: Final = 0.002
 _PARTITIONS: Final = 10
-_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,7 @@ def measure(version: str, writes: int) -> Lag:
             admin.send(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
             acknowledged = time.monotonic()
             has = offset(reader, LATEST)
-            committed = high_watermark(cluster)
+            committed = leader_end(cluster.wait_for_leader())
             records.append(max(committed - has, 0))
             while has < committed:
                 time.sleep(_PAUSE_S)
@@ -84,15 +80,3 @@ def served(server: Gateway) -> int:
     """The offset up to which the gateway serves its copy. Raises OSError, ConsumeError."""
     with WireClient(server.bootstrap) as client:
         return offset(client, LATEST)
-
-
-def high_watermark(cluster: Cluster) -> int:
-    """The end of what is committed, by the leader. Raises OSError, ProcessError."""
-    request = DescribeQuorumRequest(
-        topics=[
-            AskedTopic(topic_name=CLUSTER_METADATA_TOPIC, partitions=[Asked(partition_index=0)])
-        ]
-    )
-    with WireClient(cluster.wait_for_leader().controller_address) as client:
-        answer = cast(Any, client.call(request, _VERSION))
-    return int(answer.topics[0].partitions[0].high_watermark)

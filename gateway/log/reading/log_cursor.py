@@ -49,9 +49,9 @@ class LogCursor:
         """Return whole batches that end at or before offset ``below``: about ``max_bytes``, but at
         least one if there is one.
 
-        Empty if the log ends before that. Every CRC is checked; records below ``next_offset`` are
-        left out. Raises LogGap; OSError; and DecodeError with file and byte position for damage,
-        after the batches before it were returned.
+        Empty if the log ends before that. The CRC of each batch in a file is checked; records below
+        ``next_offset`` are left out. Raises LogGap; OSError; and DecodeError with file and byte
+        position for damage, after the batches before it were returned.
         """
         batches: list[Batch] = []
         while self.next_offset < below and not batches:
@@ -155,7 +155,8 @@ class LogCursor:
         before ``below``.
         """
         data = file.read(self._position, max(max_bytes, BATCH_OVERHEAD))
-        at = 0
+        # The CRC of an append was checked or computed on its way in.
+        in_memory, at = isinstance(file, AppendedBatches), 0
         # Bytes above ``below`` may change while they are read, so a fault in them means nothing.
         while len(data) - at >= BATCH_OVERHEAD and self.next_offset < below:
             try:
@@ -171,7 +172,7 @@ class LogCursor:
                     data = self._whole(file, header)
                 # The index points to a batch before the one that is asked for.
                 if header.next_offset > self.next_offset:
-                    batches.append(self._decode(data, at, header))
+                    batches.append(self._decode(data, at, header, crc_checked=in_memory))
                     self.next_offset = header.next_offset
             except DecodeError as error:
                 if batches:
@@ -193,7 +194,7 @@ class LogCursor:
             )
         return file.read(self._position, header.size)
 
-    def _decode(self, data: bytes, at: int, header: BatchHeader) -> Batch:
+    def _decode(self, data: bytes, at: int, header: BatchHeader, *, crc_checked: bool) -> Batch:
         # A gap: cleaning removes whole segments, so within one it is damage.
         if header.base_offset > self.next_offset:
             reason = (
@@ -201,7 +202,7 @@ class LogCursor:
                 f"{self.next_offset} must follow"
             )
             raise DecodeError(reason, rule="batch-offset")
-        _, pieces = decode_pieces(data, at)
+        _, pieces = decode_pieces(data, at, crc_checked=crc_checked)
         # The caller may ask for an offset in the middle of a batch.
         if header.base_offset < self.next_offset:
             records = records_of(pieces)

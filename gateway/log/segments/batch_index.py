@@ -2,10 +2,12 @@
 Decodes no record.
 
 One entry is a *block*: the batches that begin within 4 KiB of each other, as many as one small read
-returns. A log of a million records written at idle times takes some hundred kilobytes of memory.
-Arrays only grow at their end, so one thread may scan while readers use the entries that were there
-before; whatever shortens an index makes a new one. Kafka's ``OffsetIndex`` and ``TimeIndex`` files
-are not used: they may be missing or behind, and they are in no snapshot.
+returns: a lookup by offset, position or timestamp reads a block's headers again, so it never gives
+a batch that is no longer in the file. A log of a million records written at idle times takes some
+hundred kilobytes of memory. Arrays only grow at their end, so one thread may scan while readers use
+the entries that were there before; whatever shortens an index makes a new one. Kafka's
+``OffsetIndex`` and ``TimeIndex`` files are not used: they may be missing or behind, and they are in
+no snapshot. Follows ``OffsetIndex.lookup`` and ``FileRecords.searchForOffsetFromPosition``.
 """
 
 from __future__ import annotations
@@ -15,16 +17,14 @@ import enum
 import struct
 import time
 from array import array
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 import crc32c
 
 from gateway.base.sizes import KIB
 from gateway.log.files.problem import Problem
 from gateway.log.segments.batch_check import HEADER, Tail, bad_header, misplaced, wrong_crc
-from gateway.log.segments.indexed_blocks import BLOCK_BYTES as BLOCK_BYTES
-from gateway.log.segments.indexed_blocks import IndexedBlocks
-from gateway.log.segments.indexed_blocks import Slot as Slot
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile
 from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD
@@ -44,6 +44,23 @@ _UNSETTLED: Final = (-1, -1)
 TICK_NS: Final = 20_000_000
 
 
+#: Bytes of batch starts that one entry covers (the default of ``index.interval.bytes``).
+BLOCK_BYTES: Final = 4096
+_SLOT: Final = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
+_SPAN: Final = struct.Struct(">qi11xi")  # base offset, length, last offset delta
+_LENGTH: Final = struct.Struct(">8xi")
+
+
+class Slot(NamedTuple):
+    """One batch: its position, size and offsets as in the file."""
+
+    position: int
+    size: int
+    offset: int
+    next_offset: int
+    max_timestamp: int
+
+
 class Status(enum.Enum):
     """How far a scan came."""
 
@@ -53,7 +70,7 @@ class Status(enum.Enum):
     CORRUPT = "corrupt"  #: a damaged batch; nothing behind it is read
 
 
-class BatchIndex(IndexedBlocks):
+class BatchIndex:
     """The index of one file. Offsets are those in the file.
 
     ``base_offset`` is the offset that the first batch must have (None: any). Batches wholly below
@@ -65,15 +82,27 @@ class BatchIndex(IndexedBlocks):
         "_last",
         "_seen",
         "base_offset",
+        "block_max",
         "end",
+        "epochs",
+        "file",
         "floor",
         "next_offset",
+        "offsets",
+        "positions",
         "problem",
+        "running_max",
         "status",
     )
 
     def __init__(self, file: OpenFile, base_offset: int | None, floor: int = 0) -> None:
-        super().__init__(file)
+        self.file = file
+        # Arrays of machine integers: a list of Python integers takes about eight times as much.
+        self.offsets = array("q")  #: first offset of each block
+        self.positions = array("Q")  #: its position
+        self.block_max = array("q")  #: its largest timestamp
+        self.running_max = array("q")  #: the largest timestamp up to its end
+        self.epochs: list[tuple[int, int]] = []  #: (epoch, first indexed offset of it)
         self.base_offset = base_offset
         self.floor = floor
         self.status = Status.BEHIND
@@ -373,6 +402,90 @@ class BatchIndex(IndexedBlocks):
         for one in other.block_max[start:stop]:
             largest = max(largest, one)
             self.running_max.append(largest)
+
+    # --- reading blocks
+    # ---------------------------------------------------------------------------------------------
+
+    def epoch_at(self, offset: int) -> int:
+        """Return the epoch of the batch that holds ``offset``; -1 below the first."""
+        at = bisect.bisect_right(self.epochs, offset, key=lambda entry: entry[1])
+        return self.epochs[at - 1][0] if at else -1
+
+    def slots(self, block: int, end: int) -> list[Slot]:
+        """Return the batches of one block that end at or before ``end``, with one read of at most 4
+        KiB and a header.
+
+        Shorter, possibly empty, where the file no longer holds what was indexed. Raises OSError.
+        """
+        return [Slot._make(row) for row in self.walk(block, end)]
+
+    def walk(self, block: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield the rows of :meth:`slots` as plain tuples."""
+        start, data, left = self._block(block, end)
+        position, last = 0, len(data) - BATCH_OVERHEAD
+        while position <= last and position < left:
+            offset, length, delta, max_timestamp = _SLOT.unpack_from(data, position)
+            size = LOG_OVERHEAD + length
+            # The file was truncated or rewritten since: the rows before are still right.
+            if size < BATCH_OVERHEAD or position + size > left:
+                break
+            yield start + position, size, offset, offset + delta + 1, max_timestamp
+            position += size
+
+    def slot_of(self, offset: int, block: int, end: int) -> Slot | None:
+        """Return the batch of a block that holds ``offset``; None if none does. Fetch calls it for
+        every request. Raises OSError.
+        """
+        start, data, left = self._block(block, end)
+        span, position, last = _SPAN.unpack_from, 0, len(data) - BATCH_OVERHEAD
+        while position <= last:
+            first, length, delta = span(data, position)
+            behind = position + LOG_OVERHEAD + length
+            if length < BATCH_OVERHEAD - LOG_OVERHEAD or behind > left:
+                break
+            if first + delta >= offset:
+                return Slot(
+                    start + position,
+                    behind - position,
+                    first,
+                    first + delta + 1,
+                    _SLOT.unpack_from(data, position)[3],
+                )
+            position = behind
+        return None
+
+    def boundary(self, limit: int, block: int, end: int) -> int:
+        """Return the end of the last batch of a block that ends at or before position ``limit``;
+        else the block's start. Raises OSError.
+        """
+        start, data, left = self._block(block, end)
+        length_at, position, last, most = (
+            _LENGTH.unpack_from,
+            0,
+            len(data) - BATCH_OVERHEAD,
+            min(left, limit - start),
+        )
+        while position <= last:
+            (length,) = length_at(data, position)
+            behind = position + LOG_OVERHEAD + length
+            if length < BATCH_OVERHEAD - LOG_OVERHEAD or behind > most:
+                break
+            position = behind
+        return start + position
+
+    def _block(self, block: int, end: int) -> tuple[int, bytes, int]:
+        """Return where a block starts, the bytes with the headers of its batches, and its size up
+        to ``end``.
+        """
+        start = self.positions[block]
+        stop = min(self.positions[block + 1], end) if block + 1 < len(self.positions) else end
+        return (
+            start,
+            # All batches of a block begin within its first 4 KiB; the last header may end behind
+            # that.
+            self.file.read(start, min(stop - start, BLOCK_BYTES + BATCH_OVERHEAD)),
+            stop - start,
+        )
 
 
 def _epochs_from(epochs: list[tuple[int, int]], offset: int) -> list[tuple[int, int]]:

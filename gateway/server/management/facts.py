@@ -16,6 +16,7 @@ import trio
 from gateway.groups import Usage
 from gateway.ports.services import State
 from gateway.server.management.cluster_facts import ClusterFacts
+from gateway.server.quorum.observer_watch import LOST_AFTER_S
 from gateway.server.workers.worker_counts import WorkerCounts, of_clients
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class Facts:
     controlling: ControllerFacts | None = None  #: of the controller that this node may be
     kept_answer_bytes: Callable[[], int] = lambda: 0  #: of topics, encoded for Metadata
     stopping: Callable[[], bool] = lambda: False
-    stale_after_s: float = 10.0  #: a quorum that is silent for longer makes the server not ready
+    stale_after_s: float = (
+        LOST_AFTER_S  #: a quorum that is silent for longer makes the server not ready
+    )
     clock: Callable[[], float] = trio.current_time
     wall: Callable[[], float] = time.time
     #: The further processes that serve clients; None without any.

@@ -4,9 +4,14 @@ no file.
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.log.files.errors import DiskFailed, LogError, LogFailed, SyncFailed
 from gateway.ports.services import SourceStopped
 from gateway.sources.quorum_log import BatchesRefused
+
+#: Advice for the operator where a restart, which reads the disk again, can help.
+RESTART: Final = "restart the process: it checks the disk when it starts"
 
 
 def may_pass(error: LogError) -> bool:
@@ -19,12 +24,6 @@ def may_pass(error: LogError) -> bool:
 
 
 def stopped_by(error: LogError) -> SourceStopped:
-    """The SourceStopped for ``error``, with advice if a restart, which reads the disk again, can
-    help.
-    """
-    again = (
-        "; restart the process: it checks the disk when it starts"
-        if isinstance(error, SyncFailed | LogFailed)
-        else ""
-    )
+    """The SourceStopped for ``error``, with advice if a restart can help."""
+    again = f"; {RESTART}" if isinstance(error, SyncFailed | LogFailed) else ""
     return SourceStopped(f"{error}{again}")

@@ -47,7 +47,7 @@ from gateway.quorum.events import (
 )
 from gateway.server.logging.logs import ERROR_MAX, escape
 from gateway.server.quorum.leadership import Leadership, notify
-from gateway.server.quorum.log_failures import may_pass, stopped_by
+from gateway.server.quorum.log_failures import RESTART, may_pass, stopped_by
 from gateway.server.quorum.observer_watch import check_leader
 from gateway.server.quorum.raft_driver_metrics import RaftDriverMetrics
 from gateway.server.quorum.raft_event_queue import RaftEventQueue
@@ -73,7 +73,6 @@ _REMEMBER_S: Final = 1.0
 _CHECK_S: Final = 0.25
 #: Delay before an observer makes a new core after a failure of the disk, or a bug, s.
 _RESTART_DELAY_S: Final = 1.0
-_AGAIN: Final = "restart the process: it checks the disk when it starts"
 
 
 class _CoreFailed(Exception):
@@ -233,7 +232,7 @@ class RaftDriver:
         SourceStopped for any other.
         """
         if self._restart is None:
-            raise SourceStopped(f"{error}; {_AGAIN}") from None
+            raise SourceStopped(f"{error}; {RESTART}") from None
         if not may_pass(error):
             raise stopped_by(error) from None
         refused = isinstance(error, BatchesRefused)
@@ -280,7 +279,7 @@ class RaftDriver:
                 self.measures.problem = f"a bug of this server: {error!r}"
                 raise _CoreFailed(self.measures.problem) from error
             raise SourceStopped(
-                f"a bug of this server, at {happened}: {error!r}; {_AGAIN}"
+                f"a bug of this server, at {happened}: {error!r}; {RESTART}"
             ) from error
 
     # --- effects
@@ -360,7 +359,7 @@ class RaftDriver:
                     self._drop_core()
                     return
                 raise SourceStopped(
-                    f"a bug of this server, at the log: {error!r}; {_AGAIN}"
+                    f"a bug of this server, at the log: {error!r}; {RESTART}"
                 ) from error
             self._writes.written(effects)
             for event in outcome:
@@ -399,4 +398,4 @@ class RaftDriver:
                     async with self.disk:
                         await trio.to_thread.run_sync(self._log.write_high_watermark)
                 except LogError as error:
-                    raise SourceStopped(f"{error}; {_AGAIN}") from None
+                    raise SourceStopped(f"{error}; {RESTART}") from None
