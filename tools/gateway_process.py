@@ -66,13 +66,13 @@ def gateway(*arguments: str, timeout_s: float = PATIENCE_S) -> Iterator[Gateway]
             running = process.running()
         except BaseException:
             process.kill()
-            print(process.said(), file=sys.stderr)
+            print(process.output_end(), file=sys.stderr)
             raise
         status = process.stop()
         if status != 0 or not running:
             raise ProcessError(
                 f"kwire serve ended with {status}, not by itself with 0 after"
-                f" SIGTERM:\n{process.said()}"
+                f" SIGTERM:\n{process.output_end()}"
             )
 
 

@@ -116,7 +116,8 @@ class Cluster:
         process = node.running_process()
         port = node.broker_port if node.is_broker() else node.controller_port
         process.wait_until(
-            lambda: _STARTED in process.said(sys.maxsize) and accepts("127.0.0.1", port), timeout_s
+            lambda: _STARTED in process.output_end(sys.maxsize) and accepts("127.0.0.1", port),
+            timeout_s,
         )
 
     def stop_node(self, node: Node, timeout_s: float = 30) -> None:

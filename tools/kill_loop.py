@@ -20,10 +20,10 @@ from typing import Any
 
 import click
 
+from tools.consistency_checker.checker import Minimum
+from tools.consistency_checker.faults import APPENDS, KILLS
+from tools.consistency_checker.run import Result, judge, under_load
 from tools.kafka import Cluster, kafka
-from tools.loss.checker import Minimum
-from tools.loss.faults import APPENDS, KILLS
-from tools.loss.run import Result, judge, under_load
 from tools.own_quorum import QUICK, own_quorum
 
 _NODES = 3
@@ -110,7 +110,7 @@ def kill(kinds: Sequence[str], rng: random.Random, peer: str, journal: Path) -> 
             run.writers.wait_for(APPENDS)
             for kind in kinds:
                 KILLS[kind][0](run, rng)
-                run.harmed(kind)
+                run.fault_began(kind)
         for node in cluster.nodes:
             cluster.wait_for_node(node)
         return judge(

@@ -112,7 +112,7 @@ class OwnCluster(Cluster):
                 f" {done.returncode}:\n{done.stdout}{done.stderr}"
             )
 
-    def said(self) -> str:
+    def output_end(self) -> str:
         """The output of all processes of all nodes, the newest last."""
         return "".join(self.said_by(node) for node in self.nodes)
 
@@ -211,7 +211,7 @@ def own_quorum(
             yield cluster
         except BaseException:
             cluster.stop(kill=True)
-            output = cluster.said()[-8000:]
+            output = cluster.output_end()[-8000:]
             print(f"{output}\nlogs and directories are kept in {scratch}", file=sys.stderr)
             raise
         cluster.stop(kill=kill_at_end)

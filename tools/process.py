@@ -52,7 +52,7 @@ class Process:
     def running(self) -> bool:
         return self._child.poll() is None
 
-    def said(self, limit: int = 4000) -> str:
+    def output_end(self, limit: int = 4000) -> str:
         """Return the end of the child's output so far."""
         return self.log.read_text(errors="replace")[-limit:]
 
@@ -66,11 +66,11 @@ class Process:
         while not ready():
             if not self.running():
                 raise ProcessError(
-                    f"{self.name} ended with {self._child.returncode}:\n{self.said()}"
+                    f"{self.name} ended with {self._child.returncode}:\n{self.output_end()}"
                 )
             if time.monotonic() > deadline:
                 raise ProcessError(
-                    f"{self.name} was not ready after {timeout_s:.0f} s:\n{self.said()}"
+                    f"{self.name} was not ready after {timeout_s:.0f} s:\n{self.output_end()}"
                 )
             time.sleep(interval_s)
 

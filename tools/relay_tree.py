@@ -108,7 +108,7 @@ def relay_chain(controllers: str, levels: int, *arguments: str) -> Iterator[list
     except BaseException:
         for relay in relays:
             if relay.process is not None:
-                print(f"--- {relay.directory.name}\n{relay.process.said()}", file=sys.stderr)
+                print(f"--- {relay.directory.name}\n{relay.process.output_end()}", file=sys.stderr)
                 relay.kill()
         print(f"directories are kept in {scratch}", file=sys.stderr)
         raise

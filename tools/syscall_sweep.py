@@ -24,9 +24,9 @@ from typing import Any
 import click
 
 from tools.admin import AdminError
+from tools.consistency_checker.checker import Minimum
+from tools.consistency_checker.run import judge, under_load
 from tools.kafka_files import Node
-from tools.loss.checker import Minimum
-from tools.loss.run import judge, under_load
 from tools.own_quorum import OwnCluster, own_quorum
 from tools.process import PATIENCE_S, ProcessError
 
@@ -46,7 +46,7 @@ _APPENDS = 60
 
 
 @dataclass(frozen=True)
-class Struck:
+class InjectedFault:
     """The result of one position: whether the fault was injected there, the exit status of the
     process (None: it continued), and the checker's violations.
     """
@@ -82,7 +82,7 @@ def available() -> str:
     return "" if done.returncode == 0 else f"strace may not trace here: {done.stderr.strip()}"
 
 
-def strike(position: int, fault: str, scratch: Path) -> Struck:
+def strike(position: int, fault: str, scratch: Path) -> InjectedFault:
     """Run a quorum of one node in ``scratch`` with the fault at the ``position``-th call of a
     thread, start the node again, and check it.
 
@@ -124,7 +124,7 @@ def strike(position: int, fault: str, scratch: Path) -> Struck:
             run.writers.wait_for(3)
         result = judge(run, Minimum(acknowledged=3))
     told = [f"{one.rule}: {one.text}" for one in result.violations]
-    return Struck(position, fault, struck, status, result.facts["acknowledged"], told)
+    return InjectedFault(position, fault, struck, status, result.facts["acknowledged"], told)
 
 
 def was_struck(trace: str) -> bool:
@@ -159,7 +159,8 @@ def _until_struck(cluster: OwnCluster, wait_for: Any) -> int | None:
                 return process.stop()
             if time.monotonic() > deadline:
                 raise ProcessError(
-                    f"the node neither ended nor answered for {PATIENCE_S:.0f} s:\n{process.said()}"
+                    f"the node neither ended nor answered for {PATIENCE_S:.0f} s:\n"
+                    f"{process.output_end()}"
                 ) from None
     return None if process.running() else process.stop()
 

@@ -225,13 +225,13 @@ def _run(address: Address, rules: Sequence[Rule], wanted: ConformOptions) -> Rep
     from gateway.cli.conform_progress import progress
     from kwire.conformance.opening import open_session
     from kwire.conformance.runner import Options, run_rules
-    from kwire.conformance.session import CannotTry
+    from kwire.conformance.session import CannotConnect
 
     security = client_security(wanted.config)
     _return_large_blocks()
     try:
         session = open_session(target_of(address, security), wanted.timeout or _TIMEOUT_S)
-    except CannotTry as error:
+    except CannotConnect as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     options = Options(wanted.workers or _WORKERS, wanted.destructive, _allowed(wanted.allow))

@@ -34,14 +34,14 @@ def grade(
     from kwire.conformance.client.opening import open_client
     from kwire.conformance.client.program import Command
     from kwire.conformance.runner import Options, run_rules
-    from kwire.conformance.session import CannotTry
+    from kwire.conformance.session import CannotConnect
 
     if not words:
         raise click.UsageError("give the command behind --, such as -- kcat -b {bootstrap} ...")
     with _terminated_as_interrupted():
         try:
             session = open_client(Command(words, topic), timeout_s, expects_records=expects_records)
-        except CannotTry as error:
+        except CannotConnect as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(2)
         with progress(len(rules)) as told:

@@ -259,7 +259,7 @@ def _frames(data: bytes, wanted: DissectOptions) -> Iterator[Dissection]:
     for number, (start, end) in enumerate(bounds or [(0, len(data))], 1):
         budget = Budget.for_bytes(end - start)
         tree = reader(data[start:end], budget)
-        tree.shift(start)
+        tree.move(start)
         yield Dissection(tree, data, budget)
         broken = broken + 1 if tree.failure() is not None else 0
         if broken == BROKEN_FRAMES_MAX and number < len(bounds):
@@ -319,8 +319,8 @@ def _whole(message: Reference) -> Callable[[bytes, Budget], Node]:
 def _capture(file: Any, wanted: DissectOptions) -> Iterator[Dissection]:
     from kwire.errors import DecodeError
     from kwire.reference.capture import packets
-    from kwire.reference.conversation import conversation
     from kwire.reference.facts import name_by_key
+    from kwire.reference.request_matching import match_requests
     from kwire.reference.tcp import segments
 
     api = (
@@ -329,7 +329,7 @@ def _capture(file: Any, wanted: DissectOptions) -> Iterator[Dissection]:
         else None
     )
     try:
-        for one in conversation(segments(packets(file)), wanted.ports):
+        for one in match_requests(segments(packets(file)), wanted.ports):
             if (api is None or one.api == api) and (wanted.kind is None or one.kind == wanted.kind):
                 about = {
                     "time": one.time,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kwire.reference.trail import Budget, Node
+    from kwire.reference.parse_trace import Budget, Node
 
 
 @dataclass(frozen=True)

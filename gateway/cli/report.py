@@ -70,7 +70,7 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes], list[str]]
     from gateway.sources import open_log
     from gateway.views.cursor import ViewCursor
     from gateway.views.encode import ViewEncoder
-    from kwire.cluster.tree import tree
+    from kwire.cluster.shell_view import shell_view
 
     log = open_log(directory)
     log.refresh()
@@ -95,7 +95,11 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes], list[str]]
         followed(cursor, changes, 0),
         latest=None if newest is None else newest.timestamp,
     )
-    return facts, _texts(cursor, changes, tree(cursor.image)), [str(one) for one in log.problems]
+    return (
+        facts,
+        _texts(cursor, changes, shell_view(cursor.image)),
+        [str(one) for one in log.problems],
+    )
 
 
 def _fold(log: LogPartition, cursor: ViewCursor, changes: ChangeIndex) -> None:

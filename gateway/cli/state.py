@@ -98,12 +98,12 @@ def command(
     without * ? [] prints one value, another one an object of all matches by their paths.
     /topics/orders is short for /topics/byName/orders.
     """
-    from kwire.cluster.tree import tree
+    from kwire.cluster.shell_view import shell_view
 
     state = _load(sources, servers, config, at or At())
     for note in state.notes:
         tell(note)
-    root = tree(state.image, show_secrets=show_secrets, time=state.time)
+    root = shell_view(state.image, show_secrets=show_secrets, time=state.time)
     if output == "lines":
         lines = entity_lines(*select_all(root, place)[0])
     else:

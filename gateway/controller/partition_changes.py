@@ -19,7 +19,7 @@ from gateway.controller.request_context import ControllerRequestContext
 from gateway.java.text import equals_ignore_case, parse_integer, trim
 from kwire.cluster.entities.partitions import merge
 from kwire.cluster.image import TOPIC_RESOURCE
-from kwire.cluster.sharing import change_twin
+from kwire.cluster.interned_lists import copy_partition_change
 from kwire.message import Message
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
@@ -159,7 +159,7 @@ class PartitionChanges:
             if record is not None and len(self._alike) < _ALIKE_MAX:
                 self._alike[key] = partition, record
             return record
-        record = change_twin(same[1])
+        record = copy_partition_change(same[1])
         record.partition_id, record.topic_id = partition.partition_id, partition.topic_id
         return record
 

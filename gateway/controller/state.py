@@ -17,7 +17,7 @@ from gateway.controller.partition_index import PartitionIndex
 from gateway.controller.token_index import TokenIndex
 from kwire.cluster import Image, apply
 from kwire.cluster.image import BROKER_RESOURCE
-from kwire.cluster.sharing import share
+from kwire.cluster.interned_lists import share
 from kwire.message import Message
 from kwire.messages.access_control_entry_record import AccessControlEntryRecord
 from kwire.messages.config_record import ConfigRecord

@@ -24,8 +24,8 @@ from kwire.records.header import batch_size
 from kwire.records.redact import is_secret_config
 from kwire.records.secret_table import SECRET_FIELDS
 from kwire.reference.frames import dissect_metadata_record, dissect_request
+from kwire.reference.parse_trace import Budget, Node
 from kwire.reference.primitives import Refused
-from kwire.reference.trail import Budget, Node
 from kwire.varint import read_varint, read_varlong
 
 #: Types of nodes whose bytes may hold any record of the metadata log, and its secrets.
@@ -76,7 +76,7 @@ def open_records(tree: Node, budget: Budget) -> None:
             _open_batches(node, node.value, node.end - len(node.value), budget)
         elif node.name == "RequestData" and node.type == "bytes" and node.value:
             inner = dissect_request(node.value, budget)
-            inner.shift(node.end - len(node.value))
+            inner.move(node.end - len(node.value))
             node.children.append(inner)
 
 
@@ -212,7 +212,7 @@ def _value(value: bytes | None, place: int | None, budget: Budget) -> Node:
     if place is None:
         tree.detached = True
     else:
-        tree.shift(place)
+        tree.move(place)
     return tree
 
 

@@ -8,7 +8,7 @@ from kwire.records.redact import REDACTED
 from kwire.reference.tree_text import plain_value
 
 if TYPE_CHECKING:
-    from kwire.reference.trail import Node
+    from kwire.reference.parse_trace import Node
 
 
 def node_json(node: Node) -> dict[str, Any]:

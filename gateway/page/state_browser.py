@@ -1,7 +1,7 @@
 """Shows one level of the tree of ``kwire state``, and the difference of two states, in parts.
 
 A state may have a million partitions: only the entities below the path are made, by an image that
-has no others. Values and their places are those of ``kwire.cluster.tree``.
+has no others. Values and their places are those of ``kwire.cluster.shell_view``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from gateway.base.slices import in_order, run
 from kwire.cluster import Image
 from kwire.cluster.difference import Change, difference
-from kwire.cluster.tree import tree
+from kwire.cluster.shell_view import shell_view
 from kwire.uuid import Uuid
 
 #: Entries of one response.
@@ -65,7 +65,7 @@ def _topics(image: Image, place: tuple[str, ...]) -> list[list[Any]]:
 
 
 def _members(image: Image, place: tuple[str, ...], time: str | None) -> list[list[Any]]:
-    node: Any = tree(_below(image, place), time=time)
+    node: Any = shell_view(_below(image, place), time=time)
     for depth, name in enumerate(place):
         if not isinstance(node, dict) or name not in node:
             raise NoSuchPath(f"/{'/'.join(place[:depth])} has no {name}")

@@ -18,12 +18,12 @@ from kwire.errors import DecodeError, UnknownApi, UnsupportedVersion
 from kwire.protocol import ApiKey
 from kwire.reference import valid_versions
 from kwire.reference.capture import is_capture, packets
-from kwire.reference.conversation import conversation
 from kwire.reference.declare import spans
 from kwire.reference.facts import facts, name_by_key
 from kwire.reference.frames import dissect_metadata_record, dissect_request, dissect_response
+from kwire.reference.parse_trace import Budget, Node
+from kwire.reference.request_matching import match_requests
 from kwire.reference.tcp import segments
-from kwire.reference.trail import Budget, Node
 
 #: Bytes that the page dissects: a tree takes some hundred times as many.
 BYTES_MAX: Final = 32 * KIB
@@ -70,7 +70,7 @@ def captured(data: bytes) -> dict[str, Any]:
         raise BadInput("That is no packet capture (pcap or pcapng).")
     frames, budget = list[dict[str, Any]](), Budget(NODES_MAX, DECOMPRESSED_BYTES_MAX)
     try:
-        for one in conversation(segments(packets(io.BytesIO(data))), budget=lambda _: budget):
+        for one in match_requests(segments(packets(io.BytesIO(data))), budget=lambda _: budget):
             open_records(one.tree, budget)
             hide_secrets(one.tree)
             if len(frames) == FRAMES_MAX or budget.spent:

@@ -171,7 +171,7 @@ class ClusterCounter:
 
 def _alike(partitions: _Partitions) -> Iterable[tuple[PartitionRecord, int]]:
     """Return one of the partitions that are the same for the counts, and how many there are, for
-    each such kind: records share their lists (``kwire.cluster.sharing``).
+    each such kind: records share their lists (``kwire.cluster.interned_lists``).
     """
     kinds: dict[tuple[int, ...], PartitionRecord] = {}
     numbers: dict[tuple[int, ...], int] = {}

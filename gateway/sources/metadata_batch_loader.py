@@ -28,7 +28,7 @@ from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.messages.voters_record import VotersRecord
 from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import BatchHeader, Record, decode_control_record, decode_metadata_record
-from kwire.records.runs import FRAME_BYTES, Piece, Run
+from kwire.records.uniform_records import FRAME_BYTES, RecordChunk, UniformRecords
 
 #: Reasons for skipping a record.
 UNKNOWN_TYPE: Final = "unknown type"
@@ -121,17 +121,17 @@ class MetadataBatchLoader:
         level = unknown_level(self.image.features)
         return None if level is None else f"{level}: {_UPGRADE}"
 
-    def take_log(self, header: BatchHeader, pieces: Sequence[Piece]) -> None:
+    def take_log(self, header: BatchHeader, chunks: Sequence[RecordChunk]) -> None:
         """Fold one batch of the log."""
-        self._fold("log", header, pieces, self.records)
+        self._fold("log", header, chunks, self.records)
         self._timestamp = header.max_timestamp
         self._settle(header.next_offset, header.partition_leader_epoch)
 
-    def take_snapshot(self, file: str, header: BatchHeader, pieces: Sequence[Piece]) -> None:
+    def take_snapshot(self, file: str, header: BatchHeader, chunks: Sequence[RecordChunk]) -> None:
         """Fold one batch of the snapshot in ``file``; in order, and then call
         ``finish_snapshot``.
         """
-        self._fold(file, header, pieces, Counter())
+        self._fold(file, header, chunks, Counter())
 
     def finish_snapshot(self, snapshot: SnapshotId) -> None:
         """Move to the snapshot's end: its records replace everything below it."""
@@ -149,20 +149,20 @@ class MetadataBatchLoader:
             self.notices.append(sentence)
 
     def _fold(
-        self, place: str, header: BatchHeader, pieces: Sequence[Piece], counts: Counter[str]
+        self, place: str, header: BatchHeader, chunks: Sequence[RecordChunk], counts: Counter[str]
     ) -> None:
         epoch, is_control = header.partition_leader_epoch, header.is_control
-        for piece in pieces:
-            if isinstance(piece, Record):
-                self._fold_record(place, piece, epoch, is_control, counts)
-            elif not is_control and self._fold_run(piece, epoch):
-                counts[_PARTITION] += piece.length
-                self.taken += piece.length
+        for chunk in chunks:
+            if isinstance(chunk, Record):
+                self._fold_record(place, chunk, epoch, is_control, counts)
+            elif not is_control and self._fold_run(chunk, epoch):
+                counts[_PARTITION] += chunk.length
+                self.taken += chunk.length
             else:
-                for record in piece.records():
+                for record in chunk.records():
                     self._fold_record(place, record, epoch, is_control, counts)
 
-    def _fold_run(self, run: Run, epoch: int) -> bool:
+    def _fold_run(self, run: UniformRecords, epoch: int) -> bool:
         """Fold a run of PartitionRecords; False, and nothing is folded, if it has others, or one
         that has to be counted or held back.
         """

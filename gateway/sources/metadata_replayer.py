@@ -17,7 +17,7 @@ from gateway.log.reading.log_cursor import Batch, LogCursor
 from gateway.log.reading.recent_batches import RecentBatches
 from gateway.sources.metadata_batch_loader import MetadataBatchLoader
 from kwire.errors import DecodeError
-from kwire.metadata_log.reader import read_pieces_of_file
+from kwire.metadata_log.reader import read_chunks_of_file
 from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: Record bytes that one step folds: some 50 ms of a thread's work, less where there are runs.
@@ -88,7 +88,7 @@ class MetadataReplayer:
             if self.snapshot is None:
                 self._cursor = LogCursor(self.directory, 0, self._recent)
                 return
-            self._snapshot_batches = read_pieces_of_file(
+            self._snapshot_batches = read_chunks_of_file(
                 os.path.join(self.directory, self.snapshot.file_name)
             )
         assert self.snapshot is not None

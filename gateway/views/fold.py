@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 
 from gateway.views import offsets
 from kwire.cluster import FoldError, Image, Loader, apply
+from kwire.cluster.affected_entities import affected_entities
 from kwire.cluster.entities import BY_KIND, KINDS
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.cluster.kind import Key, Kind, State
-from kwire.cluster.touch import touched
 from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
@@ -247,7 +247,7 @@ def _places(image: Image, record: Message) -> list[tuple[Kind, Key]]:
     """Return the entities that ``record`` may change, each once."""
     places = {
         (kind, key[: _KEY_LENGTH[kind]] if kind in _KEY_LENGTH else key): None
-        for kind, key in touched(image, record)
+        for kind, key in affected_entities(image, record)
     }
     return [(BY_KIND[kind], key) for kind, key in places]
 

@@ -30,7 +30,7 @@ class Delta:
 
     def __init__(self, base: Image) -> None:
         self._base = base
-        layers: dict[str, Any] = {name: Layer(getattr(base, name)) for name in _MAPS}
+        layers: dict[str, Any] = {name: OverlayDict(getattr(base, name)) for name in _MAPS}
         self.image = Image(
             next_offset=base.next_offset,
             epoch=base.epoch,
@@ -40,11 +40,11 @@ class Delta:
 
     def changes(self, name: str) -> bool:
         """True if the mapping of that name has changes."""
-        return bool(cast(Layer[Any, Any], getattr(self.image, name)).is_changed)
+        return bool(cast(OverlayDict[Any, Any], getattr(self.image, name)).is_changed)
 
     def changed_keys(self, name: str) -> list[Any]:
         """Return the keys of the mapping of that name that were set or removed."""
-        return cast(Layer[Any, Any], getattr(self.image, name)).changed_keys()
+        return cast(OverlayDict[Any, Any], getattr(self.image, name)).changed_keys()
 
     def changed_topics(self) -> list[str]:
         """Return the names of the topics that were created, deleted or changed, once this is
@@ -58,7 +58,7 @@ class Delta:
         """Return a view of the mapping of that name with its changes, to read: unlike that of
         ``image`` it copies nothing, and reading is no change.
         """
-        return Peeked(cast(Layer[Any, Any], getattr(self.image, name)))
+        return Peeked(cast(OverlayDict[Any, Any], getattr(self.image, name)))
 
     def commit(self) -> list[Any]:
         """Apply the changes to ``base``. The delta then only tells what was changed.
@@ -69,7 +69,7 @@ class Delta:
         base, image = self._base, self.image
         replaced: list[Any] = []
         for name in _MAPS:
-            cast(Layer[Any, Any], getattr(image, name)).commit(replaced)
+            cast(OverlayDict[Any, Any], getattr(image, name)).commit(replaced)
         base.next_offset, base.epoch, base.next_producer_id = (
             image.next_offset,
             image.epoch,
@@ -81,7 +81,7 @@ class Delta:
 class Peeked(Mapping[K, V]):
     """A mapping with its changes, to read only."""
 
-    def __init__(self, layer: Layer[K, V]) -> None:
+    def __init__(self, layer: OverlayDict[K, V]) -> None:
         self._layer = layer
 
     def __getitem__(self, key: K) -> V:
@@ -94,7 +94,7 @@ class Peeked(Mapping[K, V]):
         return len(self._layer)
 
 
-class Layer(MutableMapping[K, V]):
+class OverlayDict(MutableMapping[K, V]):
     """A mapping with changes on top of ``below``. It copies a dictionary among its values before a
     reader gets it.
     """

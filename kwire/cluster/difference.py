@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kwire.cluster.image import Image
 from kwire.cluster.kind import Fields, Place
-from kwire.cluster.tree import entities, without_secrets
+from kwire.cluster.shell_view import entities, without_secrets
 
 ADDED: Final = "added"
 REMOVED: Final = "removed"

@@ -11,12 +11,12 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeVar
 
-from kwire.cluster.sharing import change_twin, share, twin
+from kwire.cluster.interned_lists import copy_partition, copy_partition_change, share
 from kwire.message import bare
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.records.metadata import decode_metadata_record
-from kwire.records.runs import Run
+from kwire.records.uniform_records import UniformRecords
 from kwire.uuid import ZERO_UUID, Uuid
 
 _T = TypeVar("_T")
@@ -60,7 +60,7 @@ class PartitionReader:
         same = known.get(rest)
         if same is None:
             return self._read_first(value, known, rest)
-        record = twin(same)
+        record = copy_partition(same)
         [record.partition_id] = _number(value, _FRAME)
         record.topic_id = self._topic(value)
         return record
@@ -68,7 +68,7 @@ class PartitionReader:
     def read_change(self, value: bytes) -> PartitionChangeRecord:
         """Decode a value that begins with one of :data:`CHANGE_FRAMES`. Raises DecodeError."""
         _, number, same = self.read_shared_change(value)
-        change = change_twin(same)
+        change = copy_partition_change(same)
         change.partition_id = number
         change.topic_id = self._topic(value)
         return change
@@ -86,7 +86,7 @@ class PartitionReader:
             _keep(known, rest, change)
         return value[_TOPIC:_REST], _number(value, _FRAME)[0], change
 
-    def read_run(self, run: Run) -> list[tuple[Uuid, dict[int, PartitionRecord]]]:
+    def read_run(self, run: UniformRecords) -> list[tuple[Uuid, dict[int, PartitionRecord]]]:
         """Decode the values of ``run``, which begin with one of :data:`PARTITION_FRAMES`: the
         partitions of each topic by number, in the order of the records. Raises DecodeError.
         """
@@ -101,7 +101,7 @@ class PartitionReader:
             if same is None:
                 value = frame + _pack(number, topic) + rest
                 same = self._read_first(value, known, rest)
-            # A twin of ``same``, written out: a million of them are made here.
+            # A copy of ``same``, written out: a million of them are made here.
             record = new()
             record.partition_id = number
             record.topic_id = topic_id

@@ -1,8 +1,8 @@
 """Writes the values of PartitionRecords and PartitionChangeRecords faster than one by one.
 
-The records of an image share their lists (``kwire.cluster.sharing``), and most differ in topic and
-number alone. The bytes behind these two are encoded once for all records that have the same lists,
-by identity, and the same numbers.
+The records of an image share their lists (``kwire.cluster.interned_lists``), and most differ in
+topic and number alone. The bytes behind these two are encoded once for all records that have the
+same lists, by identity, and the same numbers.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Member:
     answer: Any
 
 
-def a_group(probe: Probe) -> str:
+def new_group(probe: Probe) -> str:
     """Return the name of a new group that the server coordinates. It is deleted at the end.
 
     Ends the check as not applicable if no name leads to this server.
@@ -142,7 +142,7 @@ def join(probe: Probe, group: str, member_id: str, version: int | None = None, *
 
 def join_alone(probe: Probe) -> Member:
     """Return the only member of a new group. It is the leader and has not synchronized."""
-    group = a_group(probe)
+    group = new_group(probe)
     answer = join(probe, group, "")
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         answer = join(probe, group, answer.member_id)

@@ -8,7 +8,7 @@ import time
 from kwire.conformance.connection import Connection, PeerClosed
 from kwire.conformance.outcome import CheckEnd
 from kwire.conformance.probe import Probe
-from kwire.conformance.session import CLIENT_ID, CannotTry, Session, Target
+from kwire.conformance.session import CLIENT_ID, CannotConnect, Session, Target
 from kwire.errors import WireError
 from kwire.header import decode_response_header, encode_request_header
 from kwire.messages.api_versions_request import ApiVersionsRequest
@@ -17,7 +17,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 
 def open_session(target: Target, timeout_s: float) -> Session:
-    """Ask the server for its versions. Raises CannotTry, with the reason.
+    """Ask the server for its versions. Raises CannotConnect, with the reason.
 
     A server that has no ApiVersions 3, or whose answer to it cannot be read, is asked in version 0;
     rules of ``api-versions`` judge the answer to version 3.
@@ -28,17 +28,19 @@ def open_session(target: Target, timeout_s: float) -> Session:
     except (PeerClosed, WireError):
         answer = None
     except (CheckEnd, OSError, UnicodeError) as error:
-        raise CannotTry(f"{target.name}: {error}") from None
+        raise CannotConnect(f"{target.name}: {error}") from None
     try:
         if answer is None or answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             answer = _ask(target, 0, deadline)
     except (PeerClosed, CheckEnd, OSError, WireError) as error:
-        raise CannotTry(f"{target.name}: ApiVersions is not answered: {error}") from None
+        raise CannotConnect(f"{target.name}: ApiVersions is not answered: {error}") from None
     if answer.error_code:
-        raise CannotTry(f"{target.name}: ApiVersions is answered with error {answer.error_code}")
+        raise CannotConnect(
+            f"{target.name}: ApiVersions is answered with error {answer.error_code}"
+        )
     offered = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
     if not offered:
-        raise CannotTry(f"{target.name}: offers no API")
+        raise CannotConnect(f"{target.name}: offers no API")
     return Session(target, offered, timeout_s, Probe)
 
 

@@ -193,14 +193,14 @@ class _Run:
 
     def _opened(self) -> Session:
         from kwire.conformance.opening import open_session
-        from kwire.conformance.session import CannotTry
+        from kwire.conformance.session import CannotConnect
 
         if self._session is None:
             address = self._config.getoption("conform_bootstrap")
             target = self._config.hook.pytest_conform_target(address=address) or _plain(address)
             try:
                 self._session = open_session(target, self._config.getoption("conform_timeout"))
-            except CannotTry as error:
+            except CannotConnect as error:
                 pytest.exit(str(error), returncode=pytest.ExitCode.INTERRUPTED)
         return self._session
 

@@ -59,23 +59,23 @@ class Quorum:
     voters: tuple[int, ...]
 
 
-def the_quorum(probe: Probe) -> Quorum:
+def find_quorum(probe: Probe) -> Quorum:
     """Return the quorum once it has a leader. Raises ProbeTimeout."""
     found: Quorum = probe.until(lambda: _look(probe), "a leader of the quorum")
     return found
 
 
-def led_here(probe: Probe) -> Quorum:
-    """As :func:`the_quorum`; the rule is not applicable to a node that does not lead."""
-    quorum = the_quorum(probe)
+def require_leader(probe: Probe) -> Quorum:
+    """As :func:`find_quorum`; the rule is not applicable to a node that does not lead."""
+    quorum = find_quorum(probe)
     if not quorum.leads:
         probe.not_applicable(f"node {quorum.leader_id} leads the quorum, not this server")
     return quorum
 
 
-def not_led_here(probe: Probe) -> Quorum:
-    """As :func:`the_quorum`; the rule is not applicable to the leader."""
-    quorum = the_quorum(probe)
+def require_follower(probe: Probe) -> Quorum:
+    """As :func:`find_quorum`; the rule is not applicable to the leader."""
+    quorum = find_quorum(probe)
     if quorum.leads:
         probe.not_applicable("this server leads the quorum")
     return quorum

@@ -28,7 +28,7 @@ CLIENT_ID: Final = "kwire-conform"
 PREFIX: Final = "kwire-conform-"
 
 
-class CannotTry(Exception):
+class CannotConnect(Exception):
     """The server cannot be tested at all: it does not answer, or is no Kafka server."""
 
 

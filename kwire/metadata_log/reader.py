@@ -12,10 +12,10 @@ from typing import Final, TypeVar
 
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile
-from kwire.records.batch import decode_batch, decode_pieces
+from kwire.records.batch import decode_batch, decode_chunks
 from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
 from kwire.records.record import Record
-from kwire.records.runs import Piece
+from kwire.records.uniform_records import RecordChunk
 
 _T = TypeVar("_T")
 
@@ -39,11 +39,13 @@ def read_log_file(
         yield header, batch.records
 
 
-def read_pieces_of_file(path: str | os.PathLike[str]) -> Iterator[tuple[BatchHeader, list[Piece]]]:
-    """As :func:`read_log_file`, with runs of records as one piece each
-    (:mod:`kwire.records.runs`).
+def read_chunks_of_file(
+    path: str | os.PathLike[str],
+) -> Iterator[tuple[BatchHeader, list[RecordChunk]]]:
+    """As :func:`read_log_file`, with runs of records as one chunk each
+    (:mod:`kwire.records.uniform_records`).
     """
-    for header, batch in _batches(path, BATCH_BYTES_MAX, decode_pieces):
+    for header, batch in _batches(path, BATCH_BYTES_MAX, decode_chunks):
         yield header, batch[1]
 
 
@@ -69,7 +71,7 @@ def _batches(
                     rule="batch-length",
                 )
             if size > len(data) - at:
-                # From the batch's own position, so that its bytes are in one piece.
+                # From the batch's own position, so that its bytes are in one chunk.
                 start, at, data = start + at, 0, file.read(start + at, max(size, _CHUNK_BYTES))
             batch = decode(data, at)
         except DecodeError as error:

@@ -22,7 +22,7 @@ from kwire.records.header import (
 )
 from kwire.records.legacy import read_message
 from kwire.records.record import Compression, Record, TimestampType
-from kwire.records.runs import Piece, read_pieces
+from kwire.records.uniform_records import RecordChunk, read_chunks
 
 _T = TypeVar("_T")
 
@@ -127,11 +127,11 @@ def decode_records(
     return records
 
 
-def decode_pieces(
+def decode_chunks(
     data: Buffer, position: int = 0, *, crc_checked: bool = False
-) -> tuple[BatchHeader, list[Piece]]:
+) -> tuple[BatchHeader, list[RecordChunk]]:
     """The header and the records of the batch of format 2 at ``position``, which must be whole, in
-    runs where they have any (:mod:`kwire.records.runs`). The CRC is checked, unless
+    runs where they have any (:mod:`kwire.records.uniform_records`). The CRC is checked, unless
     ``crc_checked``: the caller has done so.
 
     Timestamps are those that the producer wrote. Bounds and errors are those of
@@ -142,7 +142,7 @@ def decode_pieces(
         raise DecodeError("the batch is not whole", offset=position, rule="truncated")
     if not crc_checked:
         verify_crc(data, header)
-    return header, _section(data, header, DECOMPRESSED_BYTES_MAX, BATCH_ELEMENTS_MAX, read_pieces)
+    return header, _section(data, header, DECOMPRESSED_BYTES_MAX, BATCH_ELEMENTS_MAX, read_chunks)
 
 
 def decode_slices(data: Buffer, position: int = 0, *, size: int) -> Iterator[list[Record]]:

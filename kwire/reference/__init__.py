@@ -22,11 +22,19 @@ from construct import ConstructError
 from kwire.errors import DecodeError, EncodeError, UnsupportedVersion
 from kwire.reference.declare import declare, span
 from kwire.reference.facts import KAFKA, facts
+from kwire.reference.parse_trace import Budget, Node, ParseTrace, ParseTree
 from kwire.reference.primitives import Refused
 from kwire.reference.structs import UNKNOWN_TAGS
-from kwire.reference.trail import Budget, Node, Trail, Tree
 
-__all__ = ["UNKNOWN_TAGS", "Budget", "Node", "Reference", "Tree", "reference", "valid_versions"]
+__all__ = [
+    "UNKNOWN_TAGS",
+    "Budget",
+    "Node",
+    "ParseTree",
+    "Reference",
+    "reference",
+    "valid_versions",
+]
 
 
 @functools.cache
@@ -76,13 +84,13 @@ class Reference:
         """Read a message that starts at byte ``at``: the value and the position after it. Raises
         DecodeError.
         """
-        return self._read(data, at, Trail())
+        return self._read(data, at, ParseTrace())
 
     def build(self, value: Mapping[str, Any]) -> bytes:
         """Return the bytes of a value. Missing fields get their defaults. Raises EncodeError, which
         names the field.
         """
-        trail = Trail()
+        trail = ParseTrace()
         try:
             built: bytes = self.declaration.build(value, trail=trail)
         except Refused as error:
@@ -101,7 +109,7 @@ class Reference:
         """Return the tree of a message that starts at byte ``at``. Invalid bytes do not raise:
         their node has ``error``. It ends likewise where ``budget`` does.
         """
-        tree = Tree(self.name, f"version {self.version}", at, budget)
+        tree = ParseTree(self.name, f"version {self.version}", at, budget)
         try:
             value, end = self._read(data, at, tree)
         except DecodeError as error:
@@ -115,7 +123,7 @@ class Reference:
             return root
         return tree.finish(end, value, None)
 
-    def _read(self, data: bytes, at: int, trail: Trail) -> tuple[dict[str, Any], int]:
+    def _read(self, data: bytes, at: int, trail: ParseTrace) -> tuple[dict[str, Any], int]:
         stream = io.BytesIO(data)
         stream.seek(at)
         try:

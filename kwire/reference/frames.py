@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kwire.errors import DecodeError, UnknownApi, UnsupportedVersion
-from kwire.reference import Budget, Node, Reference, Tree, reference, valid_versions
+from kwire.reference import Budget, Node, ParseTree, Reference, reference, valid_versions
 from kwire.reference.declare import span
 from kwire.reference.facts import facts, name_by_key
 from kwire.reference.primitives import Refused, UnsignedVarint
@@ -126,7 +126,7 @@ def dissect_metadata_record(value: bytes, budget: Budget | None = None) -> Node:
     stream = io.BytesIO(value)
     prefix = []
     for name in ("frame version", "type", "version"):
-        tree = Tree(name, "varint", stream.tell(), budget)
+        tree = ParseTree(name, "varint", stream.tell(), budget)
         try:
             number = UnsignedVarint.parse_stream(stream)
             _metadata_rule(name, number)

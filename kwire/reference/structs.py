@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from construct import Construct, stream_write
 
+from kwire.reference.parse_trace import ParseTrace
 from kwire.reference.primitives import HIGHEST_INT, Refused, UnsignedVarint, remaining, take
-from kwire.reference.trail import Trail
 
 #: The key of a list of (tag number, bytes). No field can have this name.
 UNKNOWN_TAGS: Final = "_unknown_tags"
@@ -32,14 +32,14 @@ class Field(Construct):  # type: ignore[misc]
         self.name, self.label, self.wire, self.default = name, label, wire, default
 
     def _parse(self, stream: io.BytesIO, context: Any, path: str) -> Any:
-        trail: Trail = context._params.trail
+        trail: ParseTrace = context._params.trail
         trail.enter(self.name, self.label, stream.tell())
         value = self.wire._parsereport(stream, context, path)
         trail.leave(stream.tell(), value)
         return value
 
     def _build(self, obj: Any, stream: io.BytesIO, context: Any, path: str) -> Any:
-        trail: Trail = context._params.trail
+        trail: ParseTrace = context._params.trail
         trail.enter(self.name, self.label, stream.tell())
         self.wire._build(obj, stream, context, path)
         trail.leave(stream.tell(), obj)
@@ -53,7 +53,7 @@ class Field(Construct):  # type: ignore[misc]
         if default is None or value is None:
             return default is value
         # A struct may be given without its defaults: what it builds to tells.
-        return bool(value == default) or built == self.wire.build(default, trail=Trail())
+        return bool(value == default) or built == self.wire.build(default, trail=ParseTrace())
 
 
 class Absent:
@@ -84,7 +84,7 @@ class TagSection(Construct):  # type: ignore[misc]
         self.known, self.foreign = dict(known), frozenset(foreign)
 
     def _parse(self, stream: io.BytesIO, context: Any, path: str) -> dict[str, Any]:
-        trail: Trail = context._params.trail
+        trail: ParseTrace = context._params.trail
         number = UnsignedVarint._parse
         count = trail.note("tagged fields", "count", stream, lambda: number(stream, context, path))
         if count > remaining(stream):

@@ -2,7 +2,7 @@
 
 It supports Ethernet (VLANs too), Linux cooked, loopback and raw links, IPv4 and IPv6,
 retransmissions and segments out of order. It skips IP fragments. A segment that was not captured
-leaves a gap, which ends that direction.
+leaves a gap, which ends that stream.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _tcp(packet: Packet, source: bytes, target: bytes, at: int, end: int) -> Seg
     )  # fmt: skip
 
 
-class Direction:
+class TcpStream:
     """One direction of a connection: bytes in order of sequence numbers.
 
     ``lost`` becomes true when more than ``WAITING_BYTES_MAX`` bytes wait behind a gap: then no more

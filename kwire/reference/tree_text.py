@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kwire.printable import json_text, printable
-from kwire.reference.trail import Node
+from kwire.reference.parse_trace import Node
 from kwire.uuid import Uuid
 
 #: Limits of a line of text: bytes of a value, its characters, its elements.

@@ -26,7 +26,7 @@ from gateway.ports.view_topics import VIEW_TOPICS
 from gateway.security.delegation_tokens import token_hmac
 from gateway.security.secret import Secret
 from kwire.cluster.image import Image
-from kwire.cluster.tree import tree
+from kwire.cluster.shell_view import shell_view
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.create_delegation_token_request import CreateDelegationTokenRequest
@@ -369,5 +369,5 @@ def test_no_secret_is_in_the_tree_of_an_image() -> None:
     for kind, name, value in UNKNOWN_CONFIGS:
         image.configs[kind, "1"] = {name: value}
     secrets = [value.encode() for _, _, value in UNKNOWN_CONFIGS]
-    assert not found_in(json.dumps(tree(image)), secrets)
-    assert found_in(json.dumps(tree(image, show_secrets=True)), secrets) == secrets
+    assert not found_in(json.dumps(shell_view(image)), secrets)
+    assert found_in(json.dumps(shell_view(image, show_secrets=True)), secrets) == secrets

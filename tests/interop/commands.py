@@ -47,7 +47,7 @@ class CommandReader(Reader):
         if child.poll() is None:
             child.terminate()
 
-    def said(self) -> str:
+    def output_end(self) -> str:
         return Path(self._errors.name).read_text(errors="replace")[-2000:]
 
 

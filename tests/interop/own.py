@@ -10,8 +10,8 @@ from tests.interop.conftest import FIGURES
 from tests.interop.quorum import files_of, records_of
 from tests.interop.reading import Record
 from tools import java, java_tools
+from tools.consistency_checker.run import Result
 from tools.kafka_files import Node
-from tools.loss.run import Result
 
 
 def passed(what: str, result: Result) -> None:

@@ -150,7 +150,7 @@ def scraping(scratch: Path, *instances: str, down: Sequence[str] = ()) -> Iterat
 
 def _listening(process: Process) -> str | None:
     """The address in Prometheus's log once it answers requests; the system picks its port."""
-    said = process.said(limit=100_000)
+    said = process.output_end(limit=100_000)
     found = re.search(r'msg="Listening on" address=(127\.0\.0\.1:\d+)', said)
     return found[1] if found and "Server is ready to receive web requests" in said else None
 

@@ -63,7 +63,7 @@ class Reader(ABC):
             if len(self.records) < count and not self._thread.is_alive():
                 how = "ended" if self._failure is None else f"failed: {self._failure!r}"
                 pytest.fail(
-                    f"{self.client} {how}, after {len(self.records)} records: {self.said()}"
+                    f"{self.client} {how}, after {len(self.records)} records: {self.output_end()}"
                 )
             return len(self.records)
 
@@ -77,7 +77,7 @@ class Reader(ABC):
         self.interrupt()
         self._thread.join(timeout_s)
         assert not self._thread.is_alive(), (
-            f"{self.client} did not stop within {timeout_s:.0f} s: {self.said()}"
+            f"{self.client} did not stop within {timeout_s:.0f} s: {self.output_end()}"
         )
         assert self._failure is None, f"{self.client} failed: {self._failure!r}"
 
@@ -94,7 +94,7 @@ class Reader(ABC):
     def interrupt(self) -> None:  # noqa: B027 - most readers look at `stopping`
         """Called after ``stopping`` was set, for readers that do not look at it."""
 
-    def said(self) -> str:
+    def output_end(self) -> str:
         """The end of the client's own log, for error messages."""
         return ""
 

@@ -44,7 +44,7 @@ class Restarted:
             self._kills.join()
         if self._process is not None:
             if error is not None:
-                print(self.said()[-20_000:])
+                print(self.output_end()[-20_000:])
             self._process.kill()
 
     def start(self, timeout_s: float = 30) -> Gateway:
@@ -60,7 +60,7 @@ class Restarted:
         self._process.kill()
         self.kills += 1
 
-    def said(self) -> str:
+    def output_end(self) -> str:
         """The output of all its processes."""
         return "".join(path.read_text(errors="replace") for path in self._outputs)
 
@@ -74,7 +74,9 @@ class Restarted:
                 for _ in range(times):
                     time.sleep(rand.uniform(0.05, longest_s))
                     assert self._process is not None
-                    assert self._process.running(), f"it ended by itself:\n{self._process.said()}"
+                    assert self._process.running(), (
+                        f"it ended by itself:\n{self._process.output_end()}"
+                    )
                     self.kill()
                     self._launch()
             except BaseException as error:

@@ -215,7 +215,7 @@ def has_read_its_log(node: Node) -> bool:
     """True once a Kafka controller answers admin clients (KIP-919). Before that it logs an error
     for each of their requests.
     """
-    return "initializing ControllerRegistrationsPublisher" in node.running_process().said(
+    return "initializing ControllerRegistrationsPublisher" in node.running_process().output_end(
         sys.maxsize
     )
 

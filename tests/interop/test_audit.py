@@ -29,12 +29,12 @@ from tests.interop.session import read_with_every_client
 from tests.kwire.spark.session import spark_session
 from tests.shared import mistyped
 from tests.waiting import PATIENCE_S, until
+from tools.consistency_checker import faults
+from tools.consistency_checker.history import Outcome
+from tools.consistency_checker.journal import read_journal
+from tools.consistency_checker.run import under_load
+from tools.consistency_checker.writers import id_of
 from tools.gateway_process import KWIRE
-from tools.loss import faults
-from tools.loss.history import Outcome
-from tools.loss.journal import read_journal
-from tools.loss.run import under_load
-from tools.loss.writers import id_of
 from tools.own_quorum import QUICK, OwnCluster, own_quorum
 from tools.wire_client import WireClient
 

@@ -14,7 +14,7 @@ from kwire.conformance.runner import Options, run_rules
 from tests.interop.clients import need_clients
 from tests.interop.conftest import FIGURES
 from tools import java
-from tools.cards.client_explained import EXPLAINED
+from tools.conformance_reports.client_explained import EXPLAINED
 
 pytestmark = pytest.mark.interop
 
@@ -22,7 +22,7 @@ _TIMEOUT_S = 60.0
 _KCAT = ["kcat", "-E", "-q", "-b", "{bootstrap}", "-u", "-f", "%s\\n", "-C", "-t", "{topic}",
          "-p", "0", "-o", "beginning"]  # fmt: skip
 #: Few, as each costs the start of a virtual machine. The page of cards has all of them
-#: (tools.cards).
+#: (tools.conformance_reports).
 _OF_JAVA = (
     "client-answers.split-every-byte",
     "client-answers.unknown-tags-in-structs",

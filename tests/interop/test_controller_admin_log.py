@@ -22,7 +22,7 @@ from tests.interop.own_kafka import complaints, observed_by_kafka
 from tests.interop.quorum import clipped, files_of, first_unequal, wait_for_segments
 from tests.interop.test_controller_admin_answers import AUTHORIZER
 from tests.interop.test_controller_token_answers import SECRET
-from tools.loss.watch import leader_end
+from tools.consistency_checker.watch import leader_end
 from tools.own_quorum import QUICK, own_quorum
 from tools.wire_client import WireClient
 

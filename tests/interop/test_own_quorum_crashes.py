@@ -13,8 +13,8 @@ from tests.interop.clients import missing
 from tests.interop.conftest import FIGURES
 from tests.interop.own import passed
 from tools import syscall_sweep
-from tools.loss.checker import Minimum
-from tools.loss.run import judge, under_load
+from tools.consistency_checker.checker import Minimum
+from tools.consistency_checker.run import judge, under_load
 from tools.own_quorum import own_quorum
 
 _KILLS = 10
@@ -42,7 +42,7 @@ def test_kill_at_any_moment_loses_no_acknowledged_record(tmp_path: Path) -> None
                 cluster.start_node(node)
                 if number % 3:
                     load.recovered(since, 5)
-                load.harmed("kill")
+                load.fault_began("kill")
             load.writers.wait_for(20)
         passed("quorum of one killed at random", judge(load, Minimum(acknowledged=40, epochs=4)))
 
@@ -62,7 +62,7 @@ def test_kill_or_failure_at_a_disk_call_loses_no_acknowledged_record(tmp_path: P
     assert sum(one.struck for one in struck) > len(struck) / 2
 
 
-def strike(position: int, fault: str, scratch: Path) -> syscall_sweep.Struck:
+def strike(position: int, fault: str, scratch: Path) -> syscall_sweep.InjectedFault:
     own = scratch / f"{position}-{fault}"
     own.mkdir()
     return syscall_sweep.strike(position, fault, own)

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.interop.own import passed
+from tools.consistency_checker import faults
+from tools.consistency_checker.checker import Minimum
+from tools.consistency_checker.run import Result, judge, under_load
 from tools.kill_loop import kill
-from tools.loss import faults
-from tools.loss.checker import Minimum
-from tools.loss.run import Result, judge, under_load
 from tools.own_quorum import QUICK, own_quorum
 
 _CYCLES = 15

@@ -19,10 +19,10 @@ from tests.interop.own_kafka import (
     with_non_electable,
 )
 from tests.interop.quorum import clipped, files_of, first_unequal, wait_for_segments
-from tools.loss.checker import Minimum
-from tools.loss.faults import APPENDS
-from tools.loss.run import Run, judge, under_load
-from tools.loss.watch import leader_end
+from tools.consistency_checker.checker import Minimum
+from tools.consistency_checker.faults import APPENDS
+from tools.consistency_checker.run import Run, judge, under_load
+from tools.consistency_checker.watch import leader_end
 from tools.own_quorum import QUICK, own_quorum
 
 #: One leader is killed before the kwire voter is killed, one after it has restarted.
@@ -101,6 +101,6 @@ def kill_real_leader(cluster: Mixed, run: Run) -> None:
         since = time.monotonic()
         cluster.kill_node(leader)
     run.recovered(since, APPENDS)
-    run.harmed("leader")
+    run.fault_began("leader")
     cluster.start_node(leader)
     cluster.wait_for_node(leader)

@@ -28,9 +28,9 @@ from tests.interop.test_own_snapshots_live import image_of_snapshot, snapshots
 from tests.kwire.cluster.kafka_state import state_of
 from tests.waiting import until
 from tools import java
+from tools.consistency_checker.watch import leader_end
 from tools.kafka import FAST_START, Cluster
 from tools.kafka_files import Node, Shape, write_properties
-from tools.loss.watch import leader_end
 from tools.own_quorum import QUICK, OwnCluster, own_quorum
 from tools.wire_client import WireClient
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.cli.state_files import load_files
-from kwire.cluster.tree import tree
+from kwire.cluster.shell_view import shell_view
 from kwire.metadata_log.at import At
 from tests.gateway.cli.test_report import report
 from tests.gateway.page.hostile_log import NAMES, write_hostile_log
@@ -130,7 +130,7 @@ def test_a_report_shows_a_log_without_a_server(
     names = chromium.evaluate(
         "[...document.querySelectorAll('#tree > ul > li > button')].map(one => one.textContent)"
     )
-    assert names == [name for name, value in tree(image).items() if isinstance(value, dict)]
+    assert names == [name for name, value in shell_view(image).items() if isinstance(value, dict)]
     assert chromium.errors == []
 
 

@@ -63,13 +63,13 @@ def test_brokers_under_kwire_controllers_lose_no_acknowledged_record(tmp_path: P
         assert problems == [], "\n".join(problems)
         assert (
             '"api": "CreateTopics", "principal": "User:ANONYMOUS", "host": "127.0.0.1", '
-            '"client_id": "admin' in own.said()
+            '"client_id": "admin' in own.output_end()
         )
 
 
 def errors(own: OwnCluster) -> list[str]:
     """The errors in the logs of the kwire nodes."""
-    return [line for line in own.said().splitlines() if '"level": "error"' in line]
+    return [line for line in own.output_end().splitlines() if '"level": "error"' in line]
 
 
 def a_broker_is_killed(brokers: Cluster, own: OwnCluster, everybody: frozenset[int]) -> None:

@@ -269,7 +269,7 @@ def test_typed_columns_equal_kafka_dump_log(spark: SparkSession, whole: Served) 
 
 
 def _printed(job: Process, line: str) -> bool:
-    return line in job.said(_EVERYTHING)
+    return line in job.output_end(_EVERYTHING)
 
 
 def example(name: str) -> Any:
@@ -355,7 +355,9 @@ def test_running_stream_prints_a_topic_created_on_kafka(
             "spark_stream.py", [server.bootstrap, str(tmp_path / "checkpoint")], tmp_path
         ) as job,
     ):
-        job.wait_until(lambda: "FEATURE_LEVEL_RECORD" in job.said(_EVERYTHING), 2 * PATIENCE_S)
+        job.wait_until(
+            lambda: "FEATURE_LEVEL_RECORD" in job.output_end(_EVERYTHING), 2 * PATIENCE_S
+        )
         admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
         for name in ("first-of-two", "second-of-two"):
             admin.create_topics({name: {"num_partitions": 3, "replication_factor": 1}})

@@ -114,7 +114,7 @@ def sunk(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
             worker.wait_until(
                 lambda: all(len(lines(files[one])) >= expected[one] for one in files), _WITHIN_S
             )
-            failures = re.findall(r"^.*ERROR.*$", worker.said(100_000), re.MULTILINE)
+            failures = re.findall(r"^.*ERROR.*$", worker.output_end(100_000), re.MULTILINE)
     assert not failures
     yield Sunk({view: lines(files[view]) for view in _TEXT}, lines(files["typed"]))
 

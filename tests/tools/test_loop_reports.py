@@ -24,7 +24,7 @@ def test_report_in_the_log_of_a_running_process_is_taken_once(tmp_path: Path) ->
     reports = LoopReports()
     reports.watch(process)
     try:
-        until(lambda: "held" in process.said(), "the line in the log")
+        until(lambda: "held" in process.output_end(), "the line in the log")
         assert reports.take() == ["kwire serve: 12:00 event loop held milliseconds=70"]
         assert reports.take() == []
     finally:

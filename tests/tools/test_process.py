@@ -30,7 +30,7 @@ def child(program: str, tmp_path: Path) -> Process:
 
 def test_ready_then_stopped(tmp_path: Path) -> None:
     process = child(_OBEDIENT, tmp_path)
-    process.wait_until(lambda: "up" in process.said(), PATIENCE_S)
+    process.wait_until(lambda: "up" in process.output_end(), PATIENCE_S)
     assert process.running()
     assert memory_mib(process.pid) > 1
     assert process.stop() == -signal.SIGTERM
@@ -43,14 +43,14 @@ def test_processor_time_of_a_child_is_what_it_used(tmp_path: Path) -> None:
         "print(time.process_time(), flush=True)\ntime.sleep(600)"
     )
     process = child(busy, tmp_path)
-    until(lambda: process.said().endswith("\n"), "the child has used some processor time")
-    assert cpu_seconds(process.pid) == pytest.approx(float(process.said()), abs=0.1)
+    until(lambda: process.output_end().endswith("\n"), "the child has used some processor time")
+    assert cpu_seconds(process.pid) == pytest.approx(float(process.output_end()), abs=0.1)
     process.stop()
 
 
 def test_child_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     process = child(_STUBBORN, tmp_path)
-    process.wait_until(lambda: "up" in process.said(), PATIENCE_S)
+    process.wait_until(lambda: "up" in process.output_end(), PATIENCE_S)
     assert process.stop(timeout_s=0.2) == -signal.SIGKILL
 
 
@@ -94,13 +94,13 @@ def test_paused_child_prints_nothing_until_it_resumes_and_can_be_stopped(tmp_pat
     process = child(
         "import time\nwhile True: print('tick', flush=True); time.sleep(0.01)", tmp_path
     )
-    process.wait_until(lambda: "tick" in process.said(), PATIENCE_S)
+    process.wait_until(lambda: "tick" in process.output_end(), PATIENCE_S)
     process.pause()
     until(lambda: _state(process) == "T", "the child is paused")
-    said = len(process.said())
-    assert _state(process) == "T" and len(process.said()) == said
+    said = len(process.output_end())
+    assert _state(process) == "T" and len(process.output_end()) == said
     process.resume()
-    until(lambda: len(process.said()) > said, "the child goes on")
+    until(lambda: len(process.output_end()) > said, "the child goes on")
     process.pause()
     assert process.stop() == -signal.SIGTERM
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def apart(*servers: int) -> Iterator[None]:
+def pin_processors(*servers: int) -> Iterator[None]:
     """Run this process and its new children on the first processor, the ``servers`` (process ids)
     on the second.
 

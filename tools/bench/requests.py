@@ -5,8 +5,8 @@ Every server gets the same frames at the newest version that all of them offer. 
 that of the whole process, from /proc, so a slow client does not distort it. Clients and server run
 on one processor each (see ``processors``). Each server is warmed up, so that Kafka runs compiled.
 
-For ApiVersions there are two more peers, ``tools.peers.empty_server``, which decode nothing: they
-show how much of kwire's time sockets and the event loop take.
+For ApiVersions there are two more peers, ``tools.other_servers.empty_server``, which decode
+nothing: they show how much of kwire's time sockets and the event loop take.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from tools.bench.request_load import load
 from tools.gateway_process import gateway
 from tools.java import KAFKA_VERSION, TOPICS
 from tools.kafka import FULL_SPEED, kafka
-from tools.peers.build import BuildError, go_program
-from tools.peers.servers import empty_server, kfake, mock_cluster
+from tools.other_servers.build import BuildError, go_program
+from tools.other_servers.servers import empty_server, kfake, mock_cluster
 from tools.process import ProcessError, cpu_seconds
 from tools.wire_client import WireClient
 
@@ -133,7 +133,7 @@ def run() -> list[dict[str, Any]]:
             _prepare(server)
         answer = _answer(servers[0], _frame(servers[0], servers, _api_versions))
         loops = [stack.enter_context(_loop(name, answer)) for name in ("trio", "epoll")]
-        with processors.apart(*(server.pid for server in [*servers, *loops])):
+        with processors.pin_processors(*(server.pid for server in [*servers, *loops])):
             for server in servers:
                 for _, _, make in _APIS:
                     _measure(server, servers, make, 10, 20, _FIRST_WARM_UP_S, 0.0)

@@ -114,7 +114,7 @@ def _rates(long_log: Path, batches: Sequence[largelog.Batch]) -> Iterator[dict[s
         fill(cluster, batches)
         own = (server.bootstrap, CLUSTER_METADATA_TOPIC, server.pid)
         kafkas = (cluster.bootstrap, TOPIC, cluster.nodes[0].pid)
-        with processors.apart(own[2], kafkas[2]):
+        with processors.pin_processors(own[2], kafkas[2]):
             for name, client, rounds in _CLIENTS:
                 yield from _compare(name, client, rounds, (own, kafkas), count, megabytes)
         yield {

@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from tools.consistency_checker.watch import leader_end
 from tools.gateway_process import gateway
 from tools.kafka import Node
 from tools.kafka_files import write_properties
-from tools.loss.watch import leader_end
 from tools.process import lasting_ports
 from tools.rescue_drill.cluster import Drill, voter
 from tools.rescue_drill.lag import observing, served

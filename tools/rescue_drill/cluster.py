@@ -187,7 +187,7 @@ class Drill:
     def _leads(self, node: Node) -> bool:
         process = node.running_process()
         if not process.running():
-            raise ProcessError(f"{process.name} ended:\n{process.said()}")
+            raise ProcessError(f"{process.name} ended:\n{process.output_end()}")
         state = node.quorum_state()
         is_new = state["leaderEpoch"] > self.written["epoch"]
         return is_new and bool(state["leaderId"] == node.node_id)

@@ -14,10 +14,10 @@ from typing import Final
 
 from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from tools.admin import Admin
+from tools.consistency_checker.watch import leader_end
 from tools.consume import LATEST, offset
 from tools.gateway_process import Gateway, gateway
 from tools.kafka import Cluster, kafka
-from tools.loss.watch import leader_end
 from tools.wire_client import WireClient
 
 _PAUSE_S: Final = 0.002

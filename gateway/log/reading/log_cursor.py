@@ -1,4 +1,4 @@
-"""Reads the log of a directory forward from an offset, up to a limit, one piece at a time.
+"""Reads the log of a directory forward from an offset, up to a limit, one chunk at a time.
 
 Blocking; builds no index. Batches that this process appended a moment ago come from its memory
 (``recent_batches``), all others from the files. It is made for a reader that stays below the high
@@ -18,11 +18,11 @@ from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import OpenFile
 from kwire.metadata_log.reader import BATCH_BYTES_MAX
-from kwire.records.batch import decode_pieces
+from kwire.records.batch import decode_chunks
 from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header
-from kwire.records.runs import Piece, records_of
+from kwire.records.uniform_records import RecordChunk, records_of
 
-Batch = tuple[BatchHeader, Sequence[Piece]]
+Batch = tuple[BatchHeader, Sequence[RecordChunk]]
 _Readable = OpenFile | AppendedBatches
 
 
@@ -151,7 +151,7 @@ class LogCursor:
         return bool(pending)
 
     def _take(self, file: _Readable, below: int, max_bytes: int, batches: list[Batch]) -> bool:
-        """Read one piece of the file into ``batches``; False if no further batch ends at or
+        """Read one chunk of the file into ``batches``; False if no further batch ends at or
         before ``below``.
         """
         data = file.read(self._position, max(max_bytes, BATCH_OVERHEAD))
@@ -165,7 +165,7 @@ class LogCursor:
                 if header.next_offset > below:
                     break
                 if header.size > len(data) - at:
-                    # Only where it is the first of the piece: the caller asked for about
+                    # Only where it is the first of the chunk: the caller asked for about
                     # ``max_bytes``.
                     if batches or at:
                         break
@@ -186,7 +186,7 @@ class LogCursor:
         return at > 0
 
     def _whole(self, file: _Readable, header: BatchHeader) -> bytes:
-        """Return the bytes of a batch that is larger than a piece."""
+        """Return the bytes of a batch that is larger than a chunk."""
         if header.size > BATCH_BYTES_MAX:
             raise DecodeError(
                 f"a batch of {header.size} bytes, more than the {BATCH_BYTES_MAX} allowed",
@@ -202,9 +202,9 @@ class LogCursor:
                 f"{self.next_offset} must follow"
             )
             raise DecodeError(reason, rule="batch-offset")
-        _, pieces = decode_pieces(data, at, crc_checked=crc_checked)
+        _, chunks = decode_chunks(data, at, crc_checked=crc_checked)
         # The caller may ask for an offset in the middle of a batch.
         if header.base_offset < self.next_offset:
-            records = records_of(pieces)
+            records = records_of(chunks)
             return header, [record for record in records if record.offset >= self.next_offset]
-        return header, pieces
+        return header, chunks

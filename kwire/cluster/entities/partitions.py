@@ -10,8 +10,8 @@ from typing import Any, Final
 from kwire.cluster.entities.nodes import texts
 from kwire.cluster.field_types import INT32, INTS, STRING, TEXTS
 from kwire.cluster.image import Image
+from kwire.cluster.interned_lists import copy_partition, shared_ids, shared_numbers
 from kwire.cluster.kind import Fields, FoldError, Key, Kind, RecordType, State
-from kwire.cluster.sharing import shared_ids, shared_numbers, twin
 from kwire.message import Message, bare
 from kwire.messages.clear_elr_record import ClearElrRecord
 from kwire.messages.partition_change_record import PartitionChangeRecord
@@ -70,7 +70,7 @@ def merge(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRe
     """The partition after ``change`` (``PartitionRegistration.merge``): partition epoch + 1; leader
     epoch + 1 where a leader is named, even the same one.
     """
-    after = twin(before)
+    after = copy_partition(before)
     after.partition_epoch = before.partition_epoch + 1
     # Each by name: whole logs come by here.
     if change.isr is not None:

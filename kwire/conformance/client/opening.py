@@ -11,7 +11,7 @@ from kwire.conformance.client.probe import ClientProbe
 from kwire.conformance.client.program import Command
 from kwire.conformance.client.session import ClientSession
 from kwire.conformance.outcome import CheckEnd
-from kwire.conformance.session import CannotTry
+from kwire.conformance.session import CannotConnect
 from kwire.protocol import ApiKey
 
 #: How long the first run waits for the first commit of a group, s: clients commit every 5 s.
@@ -21,9 +21,9 @@ _SILENT_S: Final = 1.5
 
 
 def open_client(command: Command, timeout_s: float, *, expects_records: bool) -> ClientSession:
-    """Run the program once. Raises CannotTry, with the reason, if it neither reads nor writes."""
+    """Run the program once. Raises CannotConnect, with the reason, if it is silent."""
     if problem := command.problem():
-        raise CannotTry(problem)
+        raise CannotConnect(problem)
     session = ClientSession(command, timeout_s, ClientProbe, expects_records)
     probe = ClientProbe(session)
     try:
@@ -33,7 +33,7 @@ def open_client(command: Command, timeout_s: float, *, expects_records: bool) ->
         probe.check_cluster()
         session.used = _used(probe)
         if not session.consumes and not session.produces:
-            raise CannotTry(f"the program neither fetches nor produces{probe.said()}")
+            raise CannotConnect(f"the program neither fetches nor produces{probe.said()}")
         if session.consumes:
             probe.reads_all()
         probe.stop()
@@ -41,7 +41,7 @@ def open_client(command: Command, timeout_s: float, *, expects_records: bool) ->
         session.used = _used(probe)
         session.written = tuple(probe.state.written)
     except CheckEnd as end:
-        raise CannotTry(f"against a cluster that behaves: {end}") from None
+        raise CannotConnect(f"against a cluster that behaves: {end}") from None
     finally:
         probe.close()
     return session

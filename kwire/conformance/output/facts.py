@@ -8,7 +8,7 @@ from typing import Final
 from kwire.conformance.outcome import Outcome, Report, RoundTrip
 from kwire.protocol import ApiKey
 from kwire.reference.frames import dissect_request, dissect_response
-from kwire.reference.trail import Node
+from kwire.reference.parse_trace import Node
 
 #: From the outcome that matters most to the one that matters least.
 ORDER: Final = (

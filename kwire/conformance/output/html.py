@@ -14,7 +14,7 @@ from typing import Any, Final
 from kwire.conformance.outcome import Outcome, Report, Result, RoundTrip
 from kwire.conformance.output.facts import ORDER, api_title, matrix, trees
 from kwire.conformance.rule import Role
-from kwire.reference.trail import Node
+from kwire.reference.parse_trace import Node
 from kwire.uuid import Uuid
 
 #: Limits of one card, so that a file with many failures can be opened.

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kwire.conformance import brokers
 from kwire.conformance.brokers import Broker
 from kwire.conformance.probe import Probe
-from kwire.conformance.quorum import OTHER_TOPIC, Quorum, led_here, not_led_here
+from kwire.conformance.quorum import OTHER_TOPIC, Quorum, require_follower, require_leader
 from kwire.conformance.requests import NO_NODE
 from kwire.conformance.rule import CONTROLLER, Changes, Family
 from kwire.messages.alter_partition_request import (
@@ -59,7 +59,7 @@ class _Partition:
 
 
 def _partition(probe: Probe) -> _Partition:
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     leader, follower = brokers.serving(probe, quorum), brokers.serving(probe, quorum)
     fenced = brokers.registered(probe, quorum)
     made = brokers.create_topic(probe, [leader.id, follower.id, fenced.id])
@@ -118,7 +118,7 @@ def unknown_broker(probe: Probe) -> None:
     STALE_BROKER_EPOCH.
     """
     unknown = Broker(id=NO_NODE, epoch=1)
-    at = _Partition(led_here(probe), unknown, unknown, unknown, OTHER_TOPIC)
+    at = _Partition(require_leader(probe), unknown, unknown, unknown, OTHER_TOPIC)
     answer = _alter(probe, at, [unknown])
     probe.expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH)
 
@@ -135,7 +135,7 @@ def empty(probe: Probe) -> None:
     """A request without a partition is answered without an error, also to a broker that is not
     registered.
     """
-    led_here(probe)
+    require_leader(probe)
     answer = probe.call(AlterPartitionRequest(broker_id=NO_NODE, broker_epoch=1))
     probe.expect_error(answer.error_code, ErrorCode.NONE)
 
@@ -150,7 +150,7 @@ def empty(probe: Probe) -> None:
 )
 def not_controller(probe: Probe) -> None:
     """A controller that is not the active one refuses a change with NOT_CONTROLLER."""
-    quorum = not_led_here(probe)
+    quorum = require_follower(probe)
     at = _Partition(quorum, Broker(), Broker(), Broker(), OTHER_TOPIC)
     answer = _alter(probe, at, [at.leader], broker_epoch=1)
     probe.expect_error(answer.error_code, ErrorCode.NOT_CONTROLLER)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kwire.conformance import brokers
 from kwire.conformance.brokers import ALL_READ, NOTHING_READ, Broker
 from kwire.conformance.probe import Probe
-from kwire.conformance.quorum import Quorum, led_here
+from kwire.conformance.quorum import Quorum, require_leader
 from kwire.conformance.rule import CONTROLLER, Changes, Family
 from kwire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kwire.messages.fence_broker_record import FenceBrokerRecord
@@ -53,7 +53,7 @@ def _answered(probe: Probe, answer: Any, **values: bool) -> None:
 )
 def unknown_broker(probe: Probe) -> None:
     """The heartbeat of a broker that is not registered is refused with STALE_BROKER_EPOCH."""
-    led_here(probe)
+    require_leader(probe)
     answer = brokers.heartbeat(probe, Broker(epoch=1))
     probe.expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH)
 
@@ -63,7 +63,7 @@ def other_epoch(probe: Probe) -> None:
     """A heartbeat with another broker epoch than that of the registration, lower or higher, is
     refused with STALE_BROKER_EPOCH.
     """
-    broker = brokers.registered(probe, led_here(probe))
+    broker = brokers.registered(probe, require_leader(probe))
     for more in (-1, 1):
         answer = brokers.heartbeat(probe, broker, broker_epoch=broker.epoch + more)
         probe.expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH)
@@ -74,7 +74,7 @@ def after_unregister(probe: Probe) -> None:
     """A broker that was unregistered has no registration to keep: its heartbeat is refused with
     STALE_BROKER_EPOCH.
     """
-    broker = brokers.registered(probe, led_here(probe))
+    broker = brokers.registered(probe, require_leader(probe))
     probe.expect_error(brokers.unregister(probe, broker.id), ErrorCode.NONE)
     answer = brokers.heartbeat(probe, broker)
     probe.expect_error(answer.error_code, ErrorCode.STALE_BROKER_EPOCH)
@@ -83,7 +83,7 @@ def after_unregister(probe: Probe) -> None:
 @FAMILY.rule("starts-fenced", source="KIP-631", section=_FENCING)
 def starts_fenced(probe: Probe) -> None:
     """A broker that has registered and wants to be fenced is fenced."""
-    broker = brokers.registered(probe, led_here(probe))
+    broker = brokers.registered(probe, require_leader(probe))
     answer = brokers.heartbeat(probe, broker, ALL_READ, want_fence=True)
     _answered(probe, answer, is_fenced=True, is_caught_up=True)
 
@@ -91,7 +91,7 @@ def starts_fenced(probe: Probe) -> None:
 @FAMILY.rule("behind-stays-fenced", source="KIP-631", section="Broker Startup")
 def behind_stays_fenced(probe: Probe) -> None:
     """A broker that has not read its own registration is not caught up, and stays fenced."""
-    broker = brokers.registered(probe, led_here(probe))
+    broker = brokers.registered(probe, require_leader(probe))
     answer = brokers.heartbeat(probe, broker, NOTHING_READ)
     _answered(probe, answer, is_fenced=True, is_caught_up=False)
 
@@ -101,7 +101,7 @@ def unfenced(probe: Probe) -> None:
     """A broker that has caught up and wants to serve is told that it is not fenced, and the log
     has it.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.registered(probe, quorum)
     end = brokers.log_end(probe, quorum)
     answer = brokers.heartbeat(probe, broker)
@@ -114,7 +114,7 @@ def unfenced(probe: Probe) -> None:
 @FAMILY.rule("fenced-on-demand", source="KIP-631", section=_FENCING)
 def fenced_on_demand(probe: Probe) -> None:
     """A broker that serves and wants to be fenced is fenced, and the log has it."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.serving(probe, quorum)
     end = brokers.log_end(probe, quorum)
     answer = brokers.heartbeat(probe, broker, want_fence=True)
@@ -129,7 +129,7 @@ def fenced_on_demand(probe: Probe) -> None:
 )
 def no_record_without_change(probe: Probe) -> None:
     """A heartbeat of a broker whose state stays writes no record about it."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.serving(probe, quorum)
     end = brokers.log_end(probe, quorum)
     _answered(probe, brokers.heartbeat(probe, broker), is_fenced=False)
@@ -140,7 +140,7 @@ def no_record_without_change(probe: Probe) -> None:
 @FAMILY.rule("fenced-shuts-down", source="KIP-631", section="Controlled Shutdown")
 def fenced_shuts_down(probe: Probe) -> None:
     """A fenced broker that wants to shut down may do so at once: it leads nothing."""
-    broker = brokers.registered(probe, led_here(probe))
+    broker = brokers.registered(probe, require_leader(probe))
     answer = brokers.heartbeat(probe, broker, want_shut_down=True)
     _answered(probe, answer, should_shut_down=True)
 
@@ -150,7 +150,7 @@ def shuts_down_without_leaders(probe: Probe) -> None:
     """A broker that serves, leads no partition and wants to shut down is told to do so, and is
     fenced.
     """
-    broker = brokers.serving(probe, led_here(probe))
+    broker = brokers.serving(probe, require_leader(probe))
     answer = brokers.heartbeat(probe, broker, want_shut_down=True)
     _answered(probe, answer, should_shut_down=True, is_fenced=True)
 
@@ -162,7 +162,7 @@ def leaders_move_first(probe: Probe) -> None:
     """A broker that leads a partition and wants to shut down waits until another replica leads it,
     and may then shut down.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     leaver, other = brokers.serving(probe, quorum), brokers.serving(probe, quorum)
     topic = brokers.create_topic(probe, [leaver.id, other.id])
     end = brokers.log_end(probe, quorum)
@@ -187,7 +187,7 @@ def session_ends(probe: Probe) -> None:
     """A broker that sends no heartbeat for the time of its session is fenced."""
     if probe.session.timeout_s < _SESSION_S:
         probe.not_applicable(f"a probe shorter than {_SESSION_S:g} s cannot wait for it")
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.serving(probe, quorum)
     end = brokers.log_end(probe, quorum)
     moves = probe.until(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kwire.conformance import quorum as requests
 from kwire.conformance.probe import Probe
-from kwire.conformance.quorum import describe_quorum, led_here, not_led_here
+from kwire.conformance.quorum import describe_quorum, require_follower, require_leader
 from kwire.conformance.rule import CONTROLLER, Family
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
 from kwire.uuid import Uuid
@@ -35,7 +35,7 @@ def _described(probe: Probe, version: int | None = None) -> Any:
         return None if one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER else answer
 
     if ApiKey.VOTE in probe.session.offered:
-        led_here(probe)  # a controller that does not lead does not pass the request on
+        require_leader(probe)  # a controller that does not lead does not pass the request on
     return probe.until(asked, "an answer of the leader")
 
 
@@ -199,7 +199,7 @@ def nodes_of_voters(probe: Probe) -> None:
 @FAMILY.rule("not-leader", source="KIP-595", section=_HANDLING, roles=CONTROLLER, apis=_RAFT)
 def not_leader(probe: Probe) -> None:
     """A controller that does not lead answers with NOT_LEADER_OR_FOLLOWER."""
-    not_led_here(probe)
+    require_follower(probe)
     partition = requests.only_partition(probe, probe.call(describe_quorum()))
     probe.expect_error(partition.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -213,7 +213,7 @@ def not_leader(probe: Probe) -> None:
 )
 def epoch_of_fetch(probe: Probe) -> None:
     """DescribeQuorum names the same leader and epoch as the answer to a Fetch."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     found = _partition(probe)
     told = requests.leader_in(requests.fetched(probe, quorum))
     probe.expect(
@@ -235,7 +235,7 @@ def observer(probe: Probe) -> None:
     """A replica that has fetched and is no voter is an observer in the answer, with its fetch
     offset as the end of its log and the time of its Fetch.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     _, end = requests.end_of_epoch(probe, quorum, quorum.epoch)
     fields: dict[str, Any] = {"offset": end, "last_epoch": quorum.epoch, "replica_id": _OBSERVER}
     if probe.newest(ApiKey.FETCH) >= 17:

@@ -11,7 +11,7 @@ import struct
 from typing import Any, Final
 
 from kwire.conformance.probe import Probe, api_of
-from kwire.conformance.quorum import led_here, not_led_here
+from kwire.conformance.quorum import require_follower, require_leader
 from kwire.conformance.requests import CHANGING, NO_NAME, small_request
 from kwire.conformance.rule import BROKER, CONTROLLER, Family, Rule
 from kwire.conformance.rules.schema import error_codes
@@ -80,7 +80,7 @@ def _no_topic(version: int = 6) -> bytes:
 
 def _send(probe: Probe, data: bytes, **fields: Any) -> Any:
     """Send ``data`` in an Envelope to the active controller, and return the answer."""
-    led_here(probe)
+    require_leader(probe)
     values = {"request_principal": _PRINCIPAL, "client_host_address": _ADDRESS, **fields}
     return probe.call(EnvelopeRequest(request_data=data, **values), 0)
 
@@ -199,7 +199,7 @@ def not_controller(probe: Probe) -> None:
     """A controller that is not the active one refuses the Envelope of a change with
     NOT_CONTROLLER, in the Envelope.
     """
-    not_led_here(probe)
+    require_follower(probe)
     # Not DeleteTopics: Kafka looks for the topic before it looks for the active controller.
     inner = _inner(_NAMED[ApiKey.CREATE_TOPICS], probe.newest(ApiKey.CREATE_TOPICS))
     request = EnvelopeRequest(

@@ -9,11 +9,11 @@ from kwire.conformance.group_fixtures import (
     MEMBERS,
     SUBSCRIPTION,
     Member,
-    a_group,
     described,
     join,
     join_alone,
     join_request,
+    new_group,
     sync,
 )
 from kwire.conformance.probe import Probe
@@ -58,7 +58,7 @@ def member_id_required(probe: Probe) -> None:
     and the id to join with.
     """
     version = probe.need(ApiKey.JOIN_GROUP, *range(4, 10))
-    answer = join(probe, a_group(probe), "", version=version)
+    answer = join(probe, new_group(probe), "", version=version)
     probe.expect_error(answer.error_code, ErrorCode.MEMBER_ID_REQUIRED)
     probe.expect(bool(answer.member_id), "the answer has no member id")
 
@@ -138,7 +138,7 @@ def heartbeat_of_no_member(probe: Probe) -> None:
 @FAMILY.rule("heartbeat-of-no-group", source="GroupCoordinator", section="handleHeartbeat")
 def heartbeat_of_no_group(probe: Probe) -> None:
     """A heartbeat to a group that does not exist has error UNKNOWN_MEMBER_ID."""
-    code = _heartbeat(probe, a_group(probe), _NO_MEMBER, 1)
+    code = _heartbeat(probe, new_group(probe), _NO_MEMBER, 1)
     probe.expect_error(code, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
@@ -187,7 +187,7 @@ def empty_group_id(probe: Probe) -> None:
 )
 def session_timeout_too_short(probe: Probe) -> None:
     """A session timeout of 1 ms has error INVALID_SESSION_TIMEOUT."""
-    answer = join(probe, a_group(probe), "", session_timeout_ms=1)
+    answer = join(probe, new_group(probe), "", session_timeout_ms=1)
     probe.expect_error(answer.error_code, ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
@@ -213,7 +213,7 @@ def no_protocol_in_common(probe: Probe) -> None:
 def no_protocols(probe: Probe) -> None:
     """A first member without any protocol has error INCONSISTENT_GROUP_PROTOCOL."""
     answer = join(
-        probe, a_group(probe), "", protocols=[], version=probe.need(ApiKey.JOIN_GROUP, 2, 3)
+        probe, new_group(probe), "", protocols=[], version=probe.need(ApiKey.JOIN_GROUP, 2, 3)
     )
     probe.expect_error(answer.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
@@ -267,7 +267,7 @@ def _send_join(probe: Probe, group: str, member_id: str) -> tuple[Connection, in
 def static_member(probe: Probe) -> None:
     """A member with a group instance id joins at once, without MEMBER_ID_REQUIRED."""
     version = probe.need(ApiKey.JOIN_GROUP, *range(5, 10))
-    answer = join(probe, a_group(probe), "", version=version, group_instance_id="static-1")
+    answer = join(probe, new_group(probe), "", version=version, group_instance_id="static-1")
     probe.expect_error(answer.error_code, ErrorCode.NONE)
     found = [one.group_instance_id for one in answer.members]
     probe.expect(found == ["static-1"], f"the members have instance ids {found}")
@@ -277,7 +277,7 @@ def static_member(probe: Probe) -> None:
 def static_member_fenced(probe: Probe) -> None:
     """A heartbeat with a known instance id and another member id has error FENCED_INSTANCE_ID."""
     version = probe.need(ApiKey.JOIN_GROUP, *range(5, 10))
-    group = a_group(probe)
+    group = new_group(probe)
     answer = join(probe, group, "", version=version, group_instance_id="static-1")
     probe.expect_error(answer.error_code, ErrorCode.NONE)
     code = _heartbeat(probe, group, _NO_MEMBER, answer.generation_id, group_instance_id="static-1")
@@ -310,7 +310,7 @@ def unknown_group_described(probe: Probe) -> None:
     """A group that does not exist is described as Dead; from version 6 on with error
     GROUP_ID_NOT_FOUND.
     """
-    group = described(probe, a_group(probe))
+    group = described(probe, new_group(probe))
     wanted = (
         ErrorCode.GROUP_ID_NOT_FOUND
         if probe.newest(ApiKey.DESCRIBE_GROUPS) >= 6
@@ -397,4 +397,4 @@ def delete_empty(probe: Probe) -> None:
 )
 def delete_unknown(probe: Probe) -> None:
     """A group that does not exist is not deleted: GROUP_ID_NOT_FOUND."""
-    probe.expect_error(_delete(probe, a_group(probe)), ErrorCode.GROUP_ID_NOT_FOUND)
+    probe.expect_error(_delete(probe, new_group(probe)), ErrorCode.GROUP_ID_NOT_FOUND)

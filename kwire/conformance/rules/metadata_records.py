@@ -10,7 +10,7 @@ from typing import Any, Final
 from kwire.conformance import brokers
 from kwire.conformance import quorum as requests
 from kwire.conformance.probe import Probe
-from kwire.conformance.quorum import Quorum, led_here
+from kwire.conformance.quorum import Quorum, require_leader
 from kwire.conformance.rule import CONTROLLER, Changes, Family
 from kwire.errors import DecodeError
 from kwire.message import Message
@@ -80,7 +80,7 @@ def decode(probe: Probe) -> None:
     """Every record has the frame of metadata records, a type and version of Kafka's, and no byte
     too many.
     """
-    _, batches = _batches(probe, led_here(probe))
+    _, batches = _batches(probe, require_leader(probe))
     for _, record in _data(batches):
         _decoded(probe, record)
 
@@ -88,7 +88,7 @@ def decode(probe: Probe) -> None:
 @FAMILY.rule("without-keys", source="MetadataRecordSerde", section="write")
 def without_keys(probe: Probe) -> None:
     """A metadata record has no key and no headers."""
-    _, batches = _batches(probe, led_here(probe))
+    _, batches = _batches(probe, require_leader(probe))
     for _, record in _data(batches):
         probe.expect(record.key is None, f"the record at offset {record.offset} has a key")
         probe.expect(not record.headers, f"the record at offset {record.offset} has headers")
@@ -97,7 +97,7 @@ def without_keys(probe: Probe) -> None:
 @FAMILY.rule("no-producer", source="BatchBuilder", section="writeDefaultBatchHeader")
 def no_producer(probe: Probe) -> None:
     """The batches of the metadata log have no producer, and are not transactional."""
-    _, batches = _batches(probe, led_here(probe))
+    _, batches = _batches(probe, require_leader(probe))
     for header in (batch.header for batch in batches):
         probe.expect(
             header.producer_id == -1 and not header.is_transactional,
@@ -110,7 +110,7 @@ def metadata_version_first(probe: Probe) -> None:
     """The first record of the log, apart from the beginning of a transaction, is the level of
     metadata.version: how records are read depends on it.
     """
-    start, batches = _batches(probe, led_here(probe))
+    start, batches = _batches(probe, require_leader(probe))
     if start:
         probe.not_applicable("the start of the log is in a snapshot")
     records = [_decoded(probe, record) for _, record in _data(batches)]
@@ -146,7 +146,7 @@ def topic_then_partitions(probe: Probe) -> None:
     """A new topic is in the log as a TopicRecord with its name and id, then a PartitionRecord for
     each partition, in one batch.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.serving(probe, quorum)
     end = brokers.log_end(probe, quorum)
     topic = brokers.create_topic(probe, [broker.id], [broker.id])
@@ -172,7 +172,7 @@ def partition(probe: Probe) -> None:
     """A new partition is in the log with its replicas in the order of preference; the first one
     leads, in leader epoch 0, and those that are not fenced are in sync.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     first, second = brokers.serving(probe, quorum), brokers.serving(probe, quorum)
     fenced = brokers.registered(probe, quorum)
     end = brokers.log_end(probe, quorum)
@@ -197,7 +197,7 @@ def partition(probe: Probe) -> None:
 )
 def remove_topic(probe: Probe) -> None:
     """A topic that is deleted is removed in the log by its id, in one record."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.serving(probe, quorum)
     topic = brokers.create_topic(probe, [broker.id])
     end = brokers.log_end(probe, quorum)
@@ -217,7 +217,7 @@ def remove_topic(probe: Probe) -> None:
 )
 def config(probe: Probe) -> None:
     """A configuration that is set is in the log with resource, name and value."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.serving(probe, quorum)
     topic = brokers.create_topic(probe, [broker.id])
     end = brokers.log_end(probe, quorum)

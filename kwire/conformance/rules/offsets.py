@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kwire.conformance.fixtures import metadata, readable
-from kwire.conformance.group_fixtures import MEMBERS, a_group, join_alone, sync
+from kwire.conformance.group_fixtures import MEMBERS, join_alone, new_group, sync
 from kwire.conformance.probe import Probe
 from kwire.conformance.requests import NO_NAME
 from kwire.conformance.rule import BROKER, Changes, Family, Level
@@ -82,7 +82,7 @@ def _one(probe: Probe, group: Any) -> Any:
 @FAMILY.rule("commit-and-fetch", source="OffsetCommitRequest.json", section="Topics")
 def commit_and_fetch(probe: Probe) -> None:
     """A committed offset is fetched with its metadata."""
-    where, group = readable(probe), a_group(probe)
+    where, group = readable(probe), new_group(probe)
     code = _commit(probe, group, where.topic, index=where.index, offset=3, note="ü note")
     probe.expect_error(code, ErrorCode.NONE)
     one = _one(probe, _fetched(probe, group, where.topic, where.index))
@@ -93,7 +93,7 @@ def commit_and_fetch(probe: Probe) -> None:
 @FAMILY.rule("last-commit-counts", source="OffsetCommitRequest.json", section="CommittedOffset")
 def last_commit_counts(probe: Probe) -> None:
     """The last commit counts, a lower offset too."""
-    where, group = readable(probe), a_group(probe)
+    where, group = readable(probe), new_group(probe)
     for offset in (5, 2):
         _commit(probe, group, where.topic, index=where.index, offset=offset)
     found = _one(probe, _fetched(probe, group, where.topic, where.index)).committed_offset
@@ -104,7 +104,7 @@ def last_commit_counts(probe: Probe) -> None:
 def leader_epoch(probe: Probe) -> None:
     """The leader epoch of a commit is kept; it is -1 where none was given."""
     version = probe.need(ApiKey.OFFSET_COMMIT, 6, 7, 8, 9)
-    where, group = readable(probe), a_group(probe)
+    where, group = readable(probe), new_group(probe)
     partition = OffsetCommitRequestPartition(
         partition_index=where.index, committed_offset=1, committed_leader_epoch=4
     )
@@ -128,7 +128,7 @@ def leader_epoch(probe: Probe) -> None:
 )
 def null_metadata(probe: Probe) -> None:
     """A commit without metadata is fetched with empty metadata."""
-    where, group = readable(probe), a_group(probe)
+    where, group = readable(probe), new_group(probe)
     code = _commit(probe, group, where.topic, index=where.index, note=None)
     probe.expect_error(code, ErrorCode.NONE)
     found = _one(probe, _fetched(probe, group, where.topic, where.index)).metadata
@@ -143,7 +143,7 @@ def null_metadata(probe: Probe) -> None:
 )
 def metadata_too_large(probe: Probe) -> None:
     """Metadata of 100,000 bytes has error OFFSET_METADATA_TOO_LARGE."""
-    where, group = readable(probe), a_group(probe)
+    where, group = readable(probe), new_group(probe)
     version = probe.need(ApiKey.OFFSET_COMMIT, 8, 9)
     note = _METADATA_TOO_LONG[:32767]
     code = _commit(probe, group, where.topic, index=where.index, note=note, version=version)
@@ -153,7 +153,7 @@ def metadata_too_large(probe: Probe) -> None:
 @FAMILY.rule("nothing-committed", source="OffsetFetchResponse.json", section="CommittedOffset")
 def nothing_committed(probe: Probe) -> None:
     """A partition without a commit has offset -1, epoch -1, empty metadata and no error."""
-    where, group = readable(probe), a_group(probe)
+    where, group = readable(probe), new_group(probe)
     one = _one(probe, _fetched(probe, group, where.topic, where.index))
     probe.expect_error(one.error_code, ErrorCode.NONE)
     found = (one.committed_offset, one.committed_leader_epoch, one.metadata)
@@ -163,7 +163,7 @@ def nothing_committed(probe: Probe) -> None:
 @FAMILY.rule("all-topics", source="OffsetFetchRequest.json", section="Topics", since="0.10.2")
 def all_topics(probe: Probe) -> None:
     """A null list of topics fetches every committed offset of the group; a new group has none."""
-    where, group = readable(probe), a_group(probe)
+    where, group = readable(probe), new_group(probe)
     probe.expect(not _fetched(probe, group, None).topics, "a new group has committed offsets")
     _commit(probe, group, where.topic, index=where.index, offset=4)
     one = _one(probe, _fetched(probe, group, None))
@@ -175,7 +175,7 @@ def several_groups(probe: Probe) -> None:
     """From version 8 on one request fetches the offsets of several groups, each its own."""
     version = probe.need(ApiKey.OFFSET_FETCH, 8, 9)
     where = readable(probe)
-    groups = [a_group(probe), a_group(probe)]
+    groups = [new_group(probe), new_group(probe)]
     for offset, group in enumerate(groups):
         _commit(probe, group, where.topic, index=where.index, offset=offset)
     request = OffsetFetchRequest(
@@ -190,7 +190,7 @@ def several_groups(probe: Probe) -> None:
 @FAMILY.rule("unknown-topic", source="KafkaApis", section="handleOffsetCommitRequest")
 def unknown_topic(probe: Probe) -> None:
     """A commit for a topic that does not exist has error UNKNOWN_TOPIC_OR_PARTITION."""
-    code = _commit(probe, a_group(probe), NO_NAME)
+    code = _commit(probe, new_group(probe), NO_NAME)
     probe.expect_error(code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -201,7 +201,7 @@ def unknown_topic_id(probe: Probe) -> None:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topic = OffsetCommitRequestTopic(topic_id=_NO_ID, partitions=[partition])
     request = OffsetCommitRequest(
-        group_id=a_group(probe), topics=[topic], generation_id_or_member_epoch=-1, member_id=""
+        group_id=new_group(probe), topics=[topic], generation_id_or_member_epoch=-1, member_id=""
     )
     [found] = probe.call(request, version).topics
     probe.expect_error(found.partitions[0].error_code, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -245,7 +245,7 @@ def commit_of_member(probe: Probe) -> None:
 @FAMILY.rule("same-in-all-versions", source="OffsetCommitRequest.json", section="Topics")
 def same_in_all_versions(probe: Probe) -> None:
     """A commit of every version is kept."""
-    where, group = readable(probe), a_group(probe)
+    where, group = readable(probe), new_group(probe)
     for version in probe.session.versions(ApiKey.OFFSET_COMMIT):
         if version <= 9:
             _commit(probe, group, where.topic, index=where.index, offset=version, version=version)
@@ -267,7 +267,7 @@ def same_in_all_versions(probe: Probe) -> None:
 )
 def coordinator_is_a_broker(probe: Probe) -> None:
     """The coordinator of a group is one of the brokers that Metadata names, at the same address."""
-    group = a_group(probe)
+    group = new_group(probe)
     version = probe.newest(ApiKey.FIND_COORDINATOR, at_most=3)
     one = probe.call(FindCoordinatorRequest(key=group), version)
     probe.expect_error(one.error_code, ErrorCode.NONE)
@@ -288,7 +288,7 @@ def coordinator_is_a_broker(probe: Probe) -> None:
 def several_coordinators(probe: Probe) -> None:
     """From version 4 on one request finds the coordinators of several groups."""
     version = probe.need(ApiKey.FIND_COORDINATOR, 4, 5, 6)
-    groups = [a_group(probe), a_group(probe)]
+    groups = [new_group(probe), new_group(probe)]
     answer = probe.call(FindCoordinatorRequest(coordinator_keys=groups), version)
     found = sorted(one.key for one in answer.coordinators)
     probe.expect(found == sorted(groups), f"two groups are answered with {found}")

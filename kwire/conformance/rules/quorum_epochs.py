@@ -14,10 +14,10 @@ from kwire.conformance.probe import Probe
 from kwire.conformance.quorum import (
     OTHER_DIRECTORY,
     Quorum,
+    find_quorum,
     leader_in,
-    led_here,
-    not_led_here,
-    the_quorum,
+    require_follower,
+    require_leader,
 )
 from kwire.conformance.requests import NO_NODE
 from kwire.conformance.rule import CONTROLLER, Changes, Family
@@ -55,14 +55,14 @@ def begin_again(probe: Probe) -> None:
     """A BeginQuorumEpoch of the leader and epoch that the node knows is accepted: its epoch is not
     smaller, and it contradicts nothing.
     """
-    partition = _begin(probe, the_quorum(probe))
+    partition = _begin(probe, find_quorum(probe))
     probe.expect_error(partition.error_code, ErrorCode.NONE)
 
 
 @FAMILY.rule("begin-names-leader", source="KIP-595", section="Leader Election and Data Replication")
 def begin_names_leader(probe: Probe) -> None:
     """A BeginQuorumEpoch that is accepted is answered with that leader and epoch."""
-    quorum = the_quorum(probe)
+    quorum = find_quorum(probe)
     told = leader_in(_begin(probe, quorum))
     probe.expect(
         told == (quorum.leader_id, quorum.epoch),
@@ -74,14 +74,14 @@ def begin_names_leader(probe: Probe) -> None:
 @FAMILY.rule("begin-leader-negative", source="KafkaRaftClient", section="validateVoterOnlyRequest")
 def begin_leader_negative(probe: Probe) -> None:
     """A BeginQuorumEpoch of a leader with a negative id is refused with INVALID_REQUEST."""
-    partition = _begin(probe, the_quorum(probe), leader_id=-1)
+    partition = _begin(probe, find_quorum(probe), leader_id=-1)
     probe.expect_error(partition.error_code, ErrorCode.INVALID_REQUEST)
 
 
 @FAMILY.rule("begin-other-voter", source="KIP-853", section="BeginQuorumEpoch", since="3.9")
 def begin_other_voter(probe: Probe) -> None:
     """A BeginQuorumEpoch that is meant for another node id is refused with INVALID_VOTER_KEY."""
-    partition = _begin(probe, the_quorum(probe), 1, voter_id=NO_NODE)
+    partition = _begin(probe, find_quorum(probe), 1, voter_id=NO_NODE)
     probe.expect_error(partition.error_code, ErrorCode.INVALID_VOTER_KEY)
 
 
@@ -90,7 +90,7 @@ def begin_other_directory(probe: Probe) -> None:
     """A BeginQuorumEpoch that is meant for the node's id with another directory id is refused with
     INVALID_VOTER_KEY.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     partition = _begin(
         probe, quorum, 1, voter_id=quorum.leader_id, voter_directory_id=OTHER_DIRECTORY
     )
@@ -100,7 +100,7 @@ def begin_other_directory(probe: Probe) -> None:
 @FAMILY.rule("begin-changes-nothing", source="KIP-595", section="BeginQuorumEpoch Request Handling")
 def begin_changes_nothing(probe: Probe) -> None:
     """A BeginQuorumEpoch that is refused for its epoch changes neither leader nor epoch."""
-    quorum = the_quorum(probe)
+    quorum = find_quorum(probe)
     partition = _begin(probe, quorum, epoch=quorum.epoch - 1, leader_id=NO_NODE)
     probe.expect_error(partition.error_code, ErrorCode.FENCED_LEADER_EPOCH)
     _unchanged(probe, quorum)
@@ -111,7 +111,7 @@ def begin_changes_nothing(probe: Probe) -> None:
 )
 def end_leader_negative(probe: Probe) -> None:
     """An EndQuorumEpoch of a leader with a negative id is refused with INVALID_REQUEST."""
-    partition = _end(probe, the_quorum(probe), leader_id=-1)
+    partition = _end(probe, find_quorum(probe), leader_id=-1)
     probe.expect_error(partition.error_code, ErrorCode.INVALID_REQUEST)
 
 
@@ -120,7 +120,7 @@ def end_leader_negative(probe: Probe) -> None:
 )
 def end_changes_nothing(probe: Probe) -> None:
     """An EndQuorumEpoch that is refused for its epoch changes neither leader nor epoch."""
-    quorum = the_quorum(probe)
+    quorum = find_quorum(probe)
     partition = _end(probe, quorum, epoch=quorum.epoch - 1)
     probe.expect_error(partition.error_code, ErrorCode.FENCED_LEADER_EPOCH)
     _unchanged(probe, quorum)
@@ -138,7 +138,7 @@ def end_at_leader(probe: Probe) -> None:
     """A leader that gets an EndQuorumEpoch of its own epoch leads on: the request is for
     followers.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     partition = _end(probe, quorum)
     probe.expect_error(partition.error_code, ErrorCode.NONE)
     _unchanged(probe, quorum)
@@ -156,17 +156,17 @@ def end_at_follower(probe: Probe) -> None:
     """A follower accepts the EndQuorumEpoch of its leader, and the quorum has a leader after
     it.
     """
-    quorum = not_led_here(probe)
+    quorum = require_follower(probe)
     partition = _end(probe, quorum)
     probe.expect_error(partition.error_code, ErrorCode.NONE)
-    after = the_quorum(probe)
+    after = find_quorum(probe)
     probe.expect(
         after.epoch >= quorum.epoch, f"the epoch fell from {quorum.epoch} to {after.epoch}"
     )
 
 
 def _unchanged(probe: Probe, quorum: Quorum) -> None:
-    after = the_quorum(probe)
+    after = find_quorum(probe)
     probe.expect(
         (after.leader_id, after.epoch) == (quorum.leader_id, quorum.epoch),
         f"node {quorum.leader_id} led epoch {quorum.epoch}; now node {after.leader_id} leads epoch "

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kwire.conformance import quorum as requests
 from kwire.conformance.probe import Probe
-from kwire.conformance.quorum import OTHER_CLUSTER, OTHER_TOPIC, Quorum, leader_in, the_quorum
+from kwire.conformance.quorum import OTHER_CLUSTER, OTHER_TOPIC, Quorum, find_quorum, leader_in
 from kwire.conformance.rule import CONTROLLER, Family, Rule
 from kwire.protocol import ApiKey, ErrorCode
 
@@ -59,7 +59,7 @@ def _ask(
     probe: Probe, api: ApiKey, change: Callable[[Quorum, Any], None] | None, **how: Any
 ) -> Any:
     """Return the answer to a request that ``change`` has changed."""
-    quorum, version = the_quorum(probe), _version(probe, api)
+    quorum, version = find_quorum(probe), _version(probe, api)
     cluster = how.pop("cluster", quorum.cluster_id)
     request = _request(api, quorum, version, cluster, **how)
     if change is not None:
@@ -142,7 +142,7 @@ def _refused(probe: Probe, answer: Any) -> None:
 
 def old_epoch(api: ApiKey, probe: Probe) -> None:
     """Name the epoch before the present one."""
-    quorum, version = the_quorum(probe), _version(probe, api)
+    quorum, version = find_quorum(probe), _version(probe, api)
     request = _request(api, quorum, version, quorum.cluster_id, quorum.epoch - 1)
     partition = requests.only_partition(probe, probe.call(request, version))
     probe.expect_error(partition.error_code, ErrorCode.FENCED_LEADER_EPOCH)
@@ -150,11 +150,11 @@ def old_epoch(api: ApiKey, probe: Probe) -> None:
 
 def names_leader(api: ApiKey, probe: Probe) -> None:
     """Name an old epoch, and read the leader in the refusal."""
-    quorum, version = the_quorum(probe), _version(probe, api)
+    quorum, version = find_quorum(probe), _version(probe, api)
     request = _request(api, quorum, version, quorum.cluster_id, 0)
     partition = requests.only_partition(probe, probe.call(request, version))
     told = leader_in(partition)
-    if told != (quorum.leader_id, quorum.epoch) and the_quorum(probe) == quorum:
+    if told != (quorum.leader_id, quorum.epoch) and find_quorum(probe) == quorum:
         probe.fail(
             f"the answer names leader {told[0]} and epoch {told[1]}; node {quorum.leader_id} leads "
             f"epoch {quorum.epoch}"
@@ -163,7 +163,7 @@ def names_leader(api: ApiKey, probe: Probe) -> None:
 
 def names_endpoint(api: ApiKey, probe: Probe) -> None:
     """Name an old epoch, and read the leader's endpoint in the refusal."""
-    quorum = the_quorum(probe)
+    quorum = find_quorum(probe)
     first = _ENDPOINTS_FROM[api]
     version = probe.need(api, *range(first, first + 20))
     answer = probe.call(_request(api, quorum, version, quorum.cluster_id, 0), version)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kwire.conformance import brokers
 from kwire.conformance.brokers import Broker
 from kwire.conformance.probe import Probe
-from kwire.conformance.quorum import OTHER_CLUSTER, led_here, not_led_here
+from kwire.conformance.quorum import OTHER_CLUSTER, require_follower, require_leader
 from kwire.conformance.requests import NO_NODE
 from kwire.conformance.rule import CONTROLLER, Changes, Family
 from kwire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -33,13 +33,13 @@ _RESERVED: Final = Uuid(bytes(15) + b"\x05")
 
 
 def _refused(probe: Probe, *errors: ErrorCode, **fields: Any) -> None:
-    answer = brokers.register(probe, led_here(probe), Broker(), **fields)
+    answer = brokers.register(probe, require_leader(probe), Broker(), **fields)
     probe.expect_error(answer.error_code, *errors)
 
 
 def _ranges(probe: Probe, **changed: Any) -> list[Any]:
     """The features of a valid registration, some of them with another range or (None) left out."""
-    request: Any = brokers.registration(probe, led_here(probe), Broker())
+    request: Any = brokers.registration(probe, require_leader(probe), Broker())
     found = []
     for one in request.features:
         if one.name in changed and changed[one.name] is None:
@@ -125,7 +125,7 @@ def not_controller(probe: Probe) -> None:
     """A controller that is not the active one refuses registrations and heartbeats with
     NOT_CONTROLLER.
     """
-    answer = brokers.register(probe, not_led_here(probe), Broker())
+    answer = brokers.register(probe, require_follower(probe), Broker())
     probe.expect_error(answer.error_code, ErrorCode.NOT_CONTROLLER)
     answer = brokers.heartbeat(probe, Broker())
     probe.expect_error(answer.error_code, ErrorCode.NOT_CONTROLLER, where="the heartbeat")
@@ -139,7 +139,7 @@ def not_controller(probe: Probe) -> None:
 )
 def unregister_unknown(probe: Probe) -> None:
     """To unregister a broker that is not registered is refused with BROKER_ID_NOT_REGISTERED."""
-    led_here(probe)
+    require_leader(probe)
     probe.expect_error(brokers.unregister(probe, NO_NODE), ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
@@ -151,7 +151,7 @@ def _ids(probe: Probe, broker: Broker) -> Any:
 @FAMILY.rule("ids-of-unknown", source="KIP-730", section="AllocateProducerIds", apis=_IDS)
 def ids_of_unknown(probe: Probe) -> None:
     """A broker that is not registered gets no producer ids but STALE_BROKER_EPOCH."""
-    led_here(probe)
+    require_leader(probe)
     probe.expect_error(_ids(probe, Broker(epoch=1)).error_code, ErrorCode.STALE_BROKER_EPOCH)
 
 
@@ -163,7 +163,7 @@ def ids_of_unknown(probe: Probe) -> None:
 )
 def epoch(probe: Probe) -> None:
     """The broker epoch is not below the committed offset of the log when the broker registers."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     end = brokers.log_end(probe, quorum)
     broker = brokers.registered(probe, quorum)
     probe.expect(
@@ -182,7 +182,7 @@ def epoch(probe: Probe) -> None:
 )
 def same_incarnation(probe: Probe) -> None:
     """A broker that registers again in the same incarnation keeps its broker epoch."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.registered(probe, quorum)
     before = broker.epoch
     answer = brokers.register(probe, quorum, broker, rack="r2")
@@ -203,7 +203,7 @@ def same_incarnation(probe: Probe) -> None:
 )
 def id_in_use(probe: Probe) -> None:
     """A second broker with the id of a live one is refused with DUPLICATE_BROKER_REGISTRATION."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.registered(probe, quorum)
     brokers.heartbeat(probe, broker, brokers.NOTHING_READ, want_fence=True)
     answer = brokers.register(probe, quorum, Broker(id=broker.id))
@@ -223,7 +223,7 @@ def directory_of_another(probe: Probe) -> None:
     """A broker with a log directory that another one has registered is refused with
     INVALID_REGISTRATION.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.registered(probe, quorum)
     answer = brokers.register(probe, quorum, Broker(directory=broker.directory))
     probe.expect_error(answer.error_code, ErrorCode.INVALID_REGISTRATION)
@@ -239,7 +239,7 @@ def directory_of_another(probe: Probe) -> None:
 )
 def epoch_rises(probe: Probe) -> None:
     """A broker that was unregistered and registers again gets a higher broker epoch."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.registered(probe, quorum)
     probe.expect_error(brokers.unregister(probe, broker.id), ErrorCode.NONE)
     answer = brokers.register(probe, quorum, Broker(id=broker.id))
@@ -262,7 +262,7 @@ def record(probe: Probe) -> None:
     """A registration is in the log: id, epoch, incarnation, endpoints and features of the broker,
     which is fenced.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     end = brokers.log_end(probe, quorum)
     broker = brokers.registered(probe, quorum)
     written = [
@@ -298,7 +298,7 @@ def record(probe: Probe) -> None:
 )
 def unregister_record(probe: Probe) -> None:
     """A broker that is unregistered is removed in the log, with its broker epoch."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     broker = brokers.registered(probe, quorum)
     end = brokers.log_end(probe, quorum)
     probe.expect_error(brokers.unregister(probe, broker.id), ErrorCode.NONE)
@@ -323,7 +323,7 @@ def unregister_record(probe: Probe) -> None:
 )
 def ids_once(probe: Probe) -> None:
     """Blocks of producer ids do not overlap."""
-    broker = brokers.registered(probe, led_here(probe))
+    broker = brokers.registered(probe, require_leader(probe))
     blocks = [_ids(probe, broker) for _ in range(2)]
     for one in blocks:
         probe.expect_error(one.error_code, ErrorCode.NONE)
@@ -348,6 +348,6 @@ def ids_of_old_epoch(probe: Probe) -> None:
     """A broker with another epoch than that of its registration gets no producer ids but
     STALE_BROKER_EPOCH.
     """
-    broker = brokers.registered(probe, led_here(probe))
+    broker = brokers.registered(probe, require_leader(probe))
     broker.epoch -= 1
     probe.expect_error(_ids(probe, broker).error_code, ErrorCode.STALE_BROKER_EPOCH)

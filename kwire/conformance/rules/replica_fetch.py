@@ -15,10 +15,10 @@ from kwire.conformance.quorum import (
     Quorum,
     end_of_epoch,
     fetched,
+    find_quorum,
     leader_in,
-    led_here,
-    not_led_here,
-    the_quorum,
+    require_follower,
+    require_leader,
 )
 from kwire.conformance.rule import CONTROLLER, Family
 from kwire.errors import DecodeError
@@ -77,7 +77,7 @@ def _log(probe: Probe, quorum: Quorum, **fields: Any) -> tuple[Any, list[RecordB
 @FAMILY.rule("newer-epoch", source="KIP-595", section=_HANDLING)
 def newer_epoch(probe: Probe) -> None:
     """A Fetch of an epoch after the leader's is refused with UNKNOWN_LEADER_EPOCH."""
-    quorum = the_quorum(probe)
+    quorum = find_quorum(probe)
     partition = fetched(probe, quorum, epoch=quorum.epoch + 1)
     probe.expect_error(partition.error_code, ErrorCode.UNKNOWN_LEADER_EPOCH)
     probe.expect(not partition.records, "the refusal has records")
@@ -86,7 +86,7 @@ def newer_epoch(probe: Probe) -> None:
 @FAMILY.rule("refusal-has-no-records", source="KIP-595", section=_HANDLING)
 def refusal_has_no_records(probe: Probe) -> None:
     """A Fetch of an old epoch is refused without records and without a diverging epoch."""
-    partition = fetched(probe, the_quorum(probe), epoch=0)
+    partition = fetched(probe, find_quorum(probe), epoch=0)
     probe.expect_error(partition.error_code, ErrorCode.FENCED_LEADER_EPOCH)
     probe.expect(not partition.records, "the refusal has records")
     probe.expect(partition.diverging_epoch.end_offset < 0, "the refusal has a diverging epoch")
@@ -95,7 +95,7 @@ def refusal_has_no_records(probe: Probe) -> None:
 @FAMILY.rule("names-leader", source="KIP-595", section="Fetch: Current Leader Discovery")
 def names_leader(probe: Probe) -> None:
     """A Fetch that is answered without an error names the present leader and epoch too."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     told = leader_in(fetched(probe, quorum))
     probe.expect(
         told == (quorum.leader_id, quorum.epoch),
@@ -109,7 +109,7 @@ def not_leader(probe: Probe) -> None:
     """A node that does not lead refuses a Fetch of the present epoch with NOT_LEADER_OR_FOLLOWER,
     and names the leader.
     """
-    quorum = not_led_here(probe)
+    quorum = require_follower(probe)
     partition = fetched(probe, quorum)
     probe.expect_error(partition.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     probe.expect(
@@ -118,7 +118,7 @@ def not_leader(probe: Probe) -> None:
 
 
 def _invalid(probe: Probe, **fields: Any) -> None:
-    partition = fetched(probe, led_here(probe), **fields)
+    partition = fetched(probe, require_leader(probe), **fields)
     probe.expect_error(partition.error_code, ErrorCode.INVALID_REQUEST)
 
 
@@ -133,7 +133,7 @@ def last_epoch_above(probe: Probe) -> None:
     """A replica whose last fetched epoch is above the epoch of its request is refused with
     INVALID_REQUEST.
     """
-    _invalid(probe, last_epoch=led_here(probe).epoch + 1, offset=1)
+    _invalid(probe, last_epoch=require_leader(probe).epoch + 1, offset=1)
 
 
 @FAMILY.rule("offset-negative", source="KafkaRaftClient", section="handleFetchRequest")
@@ -146,7 +146,7 @@ def offset_negative(probe: Probe) -> None:
 def wait_negative(probe: Probe) -> None:
     """A Fetch with a negative wait is refused with INVALID_REQUEST."""
     version = probe.need(ApiKey.FETCH, *FETCH_VERSIONS)
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     request = requests.fetch(quorum.cluster_id, epoch=quorum.epoch, version=version, max_wait_ms=-1)
     answer = probe.call(request, version)
     codes = {answer.error_code, *(p.error_code for t in answer.responses for p in t.partitions)}
@@ -156,7 +156,7 @@ def wait_negative(probe: Probe) -> None:
 @FAMILY.rule("by-name", source="KIP-595", section="Fetch: Request Schema", since="2.7")
 def by_name(probe: Probe) -> None:
     """Fetch version 12, the version of the text, names the metadata topic and is answered."""
-    version, quorum = probe.need(ApiKey.FETCH, 12), led_here(probe)
+    version, quorum = probe.need(ApiKey.FETCH, 12), require_leader(probe)
     partition = FetchPartition(
         current_leader_epoch=quorum.epoch, fetch_offset=_FAR, last_fetched_epoch=quorum.epoch
     )
@@ -180,7 +180,7 @@ def diverging_beyond_end(probe: Probe) -> None:
     """A Fetch from beyond the end of the log is answered without an error and without records, with
     the last epoch and its end as the diverging epoch.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     before = end_of_epoch(probe, quorum, quorum.epoch)
     partition = fetched(probe, quorum, offset=_FAR, last_epoch=quorum.epoch)
     after = end_of_epoch(probe, quorum, quorum.epoch)
@@ -199,7 +199,7 @@ def diverging_older_epoch(probe: Probe) -> None:
     """A Fetch whose last epoch ended before its offset is answered with that epoch, or the largest
     one before it, and its end.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     _, end = end_of_epoch(probe, quorum, quorum.epoch)
     partition = fetched(probe, quorum, offset=end, last_epoch=quorum.epoch - 1)
     probe.expect_error(partition.error_code, ErrorCode.NONE)
@@ -217,7 +217,7 @@ def diverging_older_epoch(probe: Probe) -> None:
 @FAMILY.rule("no-divergence", source="KIP-595", section=_HANDLING)
 def no_divergence(probe: Probe) -> None:
     """A Fetch from the end of the log with the last epoch has no diverging epoch."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     epoch, end = end_of_epoch(probe, quorum, quorum.epoch)
     partition = fetched(probe, quorum, offset=end, last_epoch=epoch)
     probe.expect_error(partition.error_code, ErrorCode.NONE)
@@ -235,7 +235,7 @@ def offsets_without_gaps(probe: Probe) -> None:
     """The batches of an answer begin at the fetch offset or around it, follow each other without a
     gap, and have right CRCs.
     """
-    partition, batches = _log(probe, led_here(probe))
+    partition, batches = _log(probe, require_leader(probe))
     start = max(partition.log_start_offset, 0)
     expected = batches[0].header.base_offset
     probe.expect(start <= expected, f"the first batch is at {expected}, the log starts at {start}")
@@ -249,7 +249,7 @@ def offsets_without_gaps(probe: Probe) -> None:
 @FAMILY.rule("epochs-rise", source="KIP-595", section="Key Concepts")
 def epochs_rise(probe: Probe) -> None:
     """The epochs of batches do not fall along the log, and none is above the leader's."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     last = 0
     for batch in _log(probe, quorum)[1]:
         epoch = batch.header.partition_leader_epoch
@@ -263,7 +263,7 @@ def epochs_rise(probe: Probe) -> None:
 @FAMILY.rule("leader-change-first", source="KIP-595", section="Vote Response Handling")
 def leader_change_first(probe: Probe) -> None:
     """The first record of an epoch is a control record that names its leader, a voter."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     before, start = end_of_epoch(probe, quorum, quorum.epoch - 1)
     partition = fetched(probe, quorum, offset=start, last_epoch=before)
     if partition.snapshot_id.end_offset >= 0:
@@ -291,7 +291,7 @@ def leader_change_first(probe: Probe) -> None:
 @FAMILY.rule("high-watermark", source="KIP-595", section="Key Concepts")
 def high_watermark(probe: Probe) -> None:
     """The high watermark does not fall, and is not above the end of the log."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     first = fetched(probe, quorum, offset=1, last_epoch=quorum.epoch).high_watermark
     second = fetched(probe, quorum, offset=1, last_epoch=quorum.epoch).high_watermark
     _, end = end_of_epoch(probe, quorum, quorum.epoch)
@@ -305,7 +305,7 @@ def whole_batches(probe: Probe) -> None:
     """A Fetch of one byte at most is answered with one whole batch, so that a replica always gets
     on.
     """
-    _, batches = _log(probe, led_here(probe), max_bytes=1)
+    _, batches = _log(probe, require_leader(probe), max_bytes=1)
     probe.expect(bool(batches), "the answer to a Fetch of one byte has no batch")
     if len(batches) > 1:
         probe.deviates(
@@ -317,7 +317,7 @@ def whole_batches(probe: Probe) -> None:
 @FAMILY.rule("any-replica", source="KIP-595", section="Key Concepts: Observer")
 def any_replica(probe: Probe) -> None:
     """A Fetch of a replica id that is no voter is answered with the same records as any other."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     fields = {"offset": 1, "last_epoch": quorum.epoch, "max_bytes": 1}
     for _ in range(_READS):
         mine = fetched(probe, quorum, **fields)
@@ -339,7 +339,7 @@ def _read(partition: Any) -> tuple[int, bytes]:
 @FAMILY.rule("waits-no-longer", source="KIP-595", section="Fetch", alone=True)
 def waits_no_longer(probe: Probe) -> None:
     """A Fetch from the end of the log is answered within the wait that it allows."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     epoch, end = end_of_epoch(probe, quorum, quorum.epoch)
     began = time.monotonic()
     fetched(probe, quorum, offset=end, last_epoch=epoch, max_wait_ms=_WAIT_MS)
@@ -353,7 +353,7 @@ def waits_no_longer(probe: Probe) -> None:
 @FAMILY.rule("no-session", source="KafkaRaftClient", section="handleFetchRequest")
 def no_session(probe: Probe) -> None:
     """A Fetch of the metadata log begins no fetch session."""
-    quorum, version = led_here(probe), probe.need(ApiKey.FETCH, *FETCH_VERSIONS)
+    quorum, version = require_leader(probe), probe.need(ApiKey.FETCH, *FETCH_VERSIONS)
     request = requests.fetch(quorum.cluster_id, epoch=quorum.epoch, version=version)
     request.session_epoch = 0
     answer = probe.call(request, version)

@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from kwire.conformance import quorum as requests
 from kwire.conformance.probe import Probe
-from kwire.conformance.quorum import OTHER_CLUSTER, Quorum, fetched, leader_in, led_here, the_quorum
+from kwire.conformance.quorum import (
+    OTHER_CLUSTER,
+    Quorum,
+    fetched,
+    find_quorum,
+    leader_in,
+    require_leader,
+)
 from kwire.conformance.rule import CONTROLLER, Family
 from kwire.errors import DecodeError
 from kwire.protocol import ApiKey, ErrorCode
@@ -63,7 +70,7 @@ def _page(probe: Probe, quorum: Quorum, **fields: Any) -> Any:
 @FAMILY.rule("other-cluster", source="KIP-630", section=_HANDLING)
 def other_cluster(probe: Probe) -> None:
     """A FetchSnapshot with the id of another cluster is refused with INCONSISTENT_CLUSTER_ID."""
-    answer = _ask(probe, the_quorum(probe), cluster=OTHER_CLUSTER)
+    answer = _ask(probe, find_quorum(probe), cluster=OTHER_CLUSTER)
     probe.expect_error(answer.error_code, ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
@@ -72,7 +79,7 @@ def unknown_snapshot(probe: Probe) -> None:
     """A FetchSnapshot of a snapshot that the leader does not have is refused with
     SNAPSHOT_NOT_FOUND.
     """
-    _refused(probe, ErrorCode.SNAPSHOT_NOT_FOUND, _ask(probe, led_here(probe)))
+    _refused(probe, ErrorCode.SNAPSHOT_NOT_FOUND, _ask(probe, require_leader(probe)))
 
 
 @FAMILY.rule(
@@ -83,21 +90,21 @@ def unknown_snapshot(probe: Probe) -> None:
 )
 def bootstrap_snapshot(probe: Probe) -> None:
     """The bootstrap snapshot 0-0 is no one's to fetch: it is refused with SNAPSHOT_NOT_FOUND."""
-    answer = _ask(probe, led_here(probe), snapshot=(0, 0))
+    answer = _ask(probe, require_leader(probe), snapshot=(0, 0))
     _refused(probe, ErrorCode.SNAPSHOT_NOT_FOUND, answer)
 
 
 @FAMILY.rule("old-epoch", source="KIP-630", section=_HANDLING)
 def old_epoch(probe: Probe) -> None:
     """A FetchSnapshot of an old epoch is refused with FENCED_LEADER_EPOCH."""
-    answer = _ask(probe, led_here(probe), epoch=0)
+    answer = _ask(probe, require_leader(probe), epoch=0)
     _refused(probe, ErrorCode.FENCED_LEADER_EPOCH, answer)
 
 
 @FAMILY.rule("newer-epoch", source="KIP-630", section=_HANDLING)
 def newer_epoch(probe: Probe) -> None:
     """A FetchSnapshot of an epoch after the leader's is refused with UNKNOWN_LEADER_EPOCH."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     answer = _ask(probe, quorum, epoch=quorum.epoch + 1)
     _refused(probe, ErrorCode.UNKNOWN_LEADER_EPOCH, answer)
 
@@ -105,14 +112,14 @@ def newer_epoch(probe: Probe) -> None:
 @FAMILY.rule("other-topic", source="KIP-630", section=_HANDLING)
 def other_topic(probe: Probe) -> None:
     """A FetchSnapshot of another topic is refused with UNKNOWN_TOPIC_OR_PARTITION."""
-    answer = _ask(probe, led_here(probe), name="kwire-conform-none")
+    answer = _ask(probe, require_leader(probe), name="kwire-conform-none")
     _refused(probe, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, answer)
 
 
 @FAMILY.rule("other-partition", source="KIP-630", section=_HANDLING)
 def other_partition(probe: Probe) -> None:
     """A FetchSnapshot of partition 1 is refused with UNKNOWN_TOPIC_OR_PARTITION."""
-    answer = _ask(probe, led_here(probe), partition=1)
+    answer = _ask(probe, require_leader(probe), partition=1)
     _refused(probe, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, answer)
 
 
@@ -124,7 +131,7 @@ def named_by_fetch(probe: Probe) -> None:
     """A Fetch from offset 0 of a log with a snapshot has no records; the snapshot that it names
     lies below the high watermark, and its epoch is not above the leader's.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     end, epoch = _snapshot(probe, quorum)
     partition = fetched(probe, quorum)
     probe.expect(not partition.records, "the answer has records and a snapshot")
@@ -140,7 +147,7 @@ def fetch_goes_on(probe: Probe) -> None:
     """A Fetch from the end of the snapshot with its epoch does not diverge, and names no
     snapshot.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     end, epoch = _snapshot(probe, quorum)
     partition = fetched(probe, quorum, offset=end, last_epoch=epoch)
     probe.expect_error(partition.error_code, ErrorCode.NONE)
@@ -153,7 +160,7 @@ def page(probe: Probe) -> None:
     """A page of a snapshot has the id and the position that were asked for, the size of the whole,
     and no more bytes than were allowed.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     id = _snapshot(probe, quorum)
     found = _page(probe, quorum, snapshot=id, position=3, max_bytes=50)
     told = (found.snapshot_id.end_offset, found.snapshot_id.epoch)
@@ -167,7 +174,7 @@ def page(probe: Probe) -> None:
 @FAMILY.rule("names-leader", source="KIP-630", section="Fetch Snapshot: Response Schema")
 def names_leader(probe: Probe) -> None:
     """A page of a snapshot names the present leader and epoch."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     found = _page(probe, quorum, snapshot=_snapshot(probe, quorum))
     told = leader_in(found)
     probe.expect(
@@ -179,7 +186,7 @@ def names_leader(probe: Probe) -> None:
 @FAMILY.rule("beyond-end", source="KIP-630", section=_HANDLING)
 def beyond_end(probe: Probe) -> None:
     """A position at the end of the snapshot is refused with POSITION_OUT_OF_RANGE."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     id = _snapshot(probe, quorum)
     size = _page(probe, quorum, snapshot=id).size
     answer = _ask(probe, quorum, snapshot=id, position=size)
@@ -189,14 +196,14 @@ def beyond_end(probe: Probe) -> None:
 @FAMILY.rule("position-negative", source="KIP-630", section=_HANDLING)
 def position_negative(probe: Probe) -> None:
     """A negative position is refused with POSITION_OUT_OF_RANGE."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     answer = _ask(probe, quorum, snapshot=_snapshot(probe, quorum), position=-1)
     _refused(probe, ErrorCode.POSITION_OUT_OF_RANGE, answer)
 
 
 def _batches(probe: Probe) -> tuple[tuple[int, int], list[RecordBatch]]:
     """Return the id of the leader's snapshot, and its batches, read page by page."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     id = _snapshot(probe, quorum)
     data, size = b"", 1
     while len(data) < size:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kwire.conformance import quorum as requests
 from kwire.conformance.connection import Connection
 from kwire.conformance.probe import Probe
-from kwire.conformance.quorum import OTHER_DIRECTORY, Quorum, leader_in, led_here, the_quorum
+from kwire.conformance.quorum import OTHER_DIRECTORY, Quorum, find_quorum, leader_in, require_leader
 from kwire.conformance.requests import NO_NODE
 from kwire.conformance.rule import CONTROLLER, Changes, Family
 from kwire.message import Message
@@ -47,7 +47,7 @@ def leader_of_the_epoch(probe: Probe) -> None:
     """A node that knows the leader of an epoch grants no vote in that epoch, and reports no
     error.
     """
-    quorum = the_quorum(probe)
+    quorum = find_quorum(probe)
     partition = _vote(probe, _stale(quorum, log_end=(quorum.epoch - 1, _FAR)))
     probe.expect_error(partition.error_code, ErrorCode.NONE)
     _refuses(probe, partition)
@@ -56,7 +56,7 @@ def leader_of_the_epoch(probe: Probe) -> None:
 @FAMILY.rule("names-leader", source="KIP-595", section="Leader Election and Data Replication")
 def names_leader(probe: Probe) -> None:
     """A Vote that is answered without an error names the present leader and epoch."""
-    quorum = the_quorum(probe)
+    quorum = find_quorum(probe)
     told = leader_in(_vote(probe, _stale(quorum)))
     probe.expect(
         told == (quorum.leader_id, quorum.epoch),
@@ -66,7 +66,7 @@ def names_leader(probe: Probe) -> None:
 
 
 def _invalid(probe: Probe, **fields: Any) -> None:
-    partition = _vote(probe, _stale(the_quorum(probe), **fields))
+    partition = _vote(probe, _stale(find_quorum(probe), **fields))
     probe.expect_error(partition.error_code, ErrorCode.INVALID_REQUEST)
     _refuses(probe, partition)
 
@@ -76,7 +76,7 @@ def log_of_the_epoch(probe: Probe) -> None:
     """A candidate whose log has records of the epoch that it stands for is refused with
     INVALID_REQUEST: a candidate increments its epoch.
     """
-    epoch = the_quorum(probe).epoch
+    epoch = find_quorum(probe).epoch
     _invalid(probe, log_end=(epoch, 1))
 
 
@@ -85,14 +85,14 @@ def log_of_a_later_epoch(probe: Probe) -> None:
     """A candidate whose log has records of an epoch after the one that it stands for is refused
     with INVALID_REQUEST.
     """
-    epoch = the_quorum(probe).epoch
+    epoch = find_quorum(probe).epoch
     _invalid(probe, log_end=(epoch + 1, 1))
 
 
 @FAMILY.rule("offset-negative", source="KafkaRaftClient", section="handleVoteRequest")
 def offset_negative(probe: Probe) -> None:
     """A candidate whose log ends at a negative offset is refused with INVALID_REQUEST."""
-    epoch = the_quorum(probe).epoch
+    epoch = find_quorum(probe).epoch
     _invalid(probe, log_end=(epoch - 1, -1))
 
 
@@ -109,7 +109,7 @@ def candidate_negative(probe: Probe) -> None:
 
 
 def _other_voter(probe: Probe, **fields: Any) -> None:
-    partition = _vote(probe, _stale(the_quorum(probe), **fields), None, 1, 2)
+    partition = _vote(probe, _stale(find_quorum(probe), **fields), None, 1, 2)
     probe.expect_error(partition.error_code, ErrorCode.INVALID_VOTER_KEY)
     _refuses(probe, partition)
 
@@ -125,7 +125,7 @@ def other_directory(probe: Probe) -> None:
     """A Vote that is meant for the node's id with another directory id is refused with
     INVALID_VOTER_KEY: the disk whose vote it asks for is gone.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     _other_voter(probe, voter_id=quorum.leader_id, voter_directory_id=OTHER_DIRECTORY)
 
 
@@ -139,7 +139,7 @@ def pre_vote_refused(probe: Probe) -> None:
     """A node that hears the leader, or leads, does not grant a pre-vote, however long the
     candidate's log is.
     """
-    quorum = the_quorum(probe)
+    quorum = find_quorum(probe)
     partition = _pre_vote(probe, quorum, (quorum.epoch, _FAR))
     probe.expect_error(partition.error_code, ErrorCode.NONE)
     _refuses(probe, partition)
@@ -150,7 +150,7 @@ def pre_vote_log_of_the_epoch(probe: Probe) -> None:
     """A pre-vote whose sender has records of the epoch that it names is no invalid request: a
     pre-vote names the sender's own epoch.
     """
-    quorum = the_quorum(probe)
+    quorum = find_quorum(probe)
     partition = _pre_vote(probe, quorum, (quorum.epoch, 1))
     probe.expect_error(partition.error_code, ErrorCode.NONE)
 
@@ -158,9 +158,9 @@ def pre_vote_log_of_the_epoch(probe: Probe) -> None:
 @FAMILY.rule("pre-vote-keeps-epoch", source="KIP-996", section="Proposed Changes", since="4.0")
 def pre_vote_keeps_epoch(probe: Probe) -> None:
     """A pre-vote changes neither the epoch nor the leader."""
-    quorum = the_quorum(probe)
+    quorum = find_quorum(probe)
     told = leader_in(_pre_vote(probe, quorum, (quorum.epoch, _FAR)))
-    after = the_quorum(probe)
+    after = find_quorum(probe)
     probe.expect(
         told == (quorum.leader_id, quorum.epoch)
         and (after.leader_id, after.epoch) == (quorum.leader_id, quorum.epoch),
@@ -177,7 +177,7 @@ def _newer_epoch(probe: Probe) -> Iterator[tuple[Quorum, Connection]]:
     """The quorum before, and a connection for Votes of its next epoch. At the end the quorum has a
     leader of a newer epoch, which has committed a record.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     try:
         yield quorum, probe.connect()
     finally:
@@ -185,7 +185,7 @@ def _newer_epoch(probe: Probe) -> Iterator[tuple[Quorum, Connection]]:
 
 
 def _recovered(probe: Probe, epoch: int) -> bool:
-    after = the_quorum(probe)
+    after = find_quorum(probe)
     if after.epoch <= epoch:
         return False
     return not after.leads or requests.fetched(probe, after).high_watermark >= 0

@@ -14,10 +14,10 @@ from kwire.conformance.quorum import (
     OTHER_DIRECTORY,
     Quorum,
     describe_quorum,
-    led_here,
-    not_led_here,
+    find_quorum,
     only_partition,
-    the_quorum,
+    require_follower,
+    require_leader,
 )
 from kwire.conformance.requests import NO_NODE
 from kwire.conformance.rule import CONTROLLER, Changes, Family
@@ -106,7 +106,7 @@ def _update(probe: Probe, quorum: Quorum, **fields: Any) -> Any:
 @FAMILY.rule("add-other-cluster", source=_TEXT, section="AddRaftVoter")
 def add_other_cluster(probe: Probe) -> None:
     """AddRaftVoter of another cluster is refused with INCONSISTENT_CLUSTER_ID."""
-    error = _add(probe, led_here(probe), cluster_id=OTHER_CLUSTER)
+    error = _add(probe, require_leader(probe), cluster_id=OTHER_CLUSTER)
     probe.expect_error(error, ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
@@ -116,21 +116,21 @@ def add_no_endpoint(probe: Probe) -> None:
     INVALID_REQUEST.
     """
     listener = add_raft_voter_request.Listener(name=_NO_LISTENER, host="127.0.0.1", port=1)
-    error = _add(probe, led_here(probe), listeners=[listener])
+    error = _add(probe, require_leader(probe), listeners=[listener])
     probe.expect_error(error, ErrorCode.INVALID_REQUEST)
 
 
 @FAMILY.rule("add-no-id", source="KafkaRaftClient", section="handleAddVoterRequest")
 def add_no_id(probe: Probe) -> None:
     """AddRaftVoter of a voter with a negative id is refused with INVALID_REQUEST."""
-    error = _add(probe, led_here(probe), voter_id=-1)
+    error = _add(probe, require_leader(probe), voter_id=-1)
     probe.expect_error(error, ErrorCode.INVALID_REQUEST)
 
 
 @FAMILY.rule("add-no-directory", source=_TEXT, section="AddRaftVoter")
 def add_no_directory(probe: Probe) -> None:
     """AddRaftVoter of a voter without a directory id is refused with INVALID_REQUEST."""
-    error = _add(probe, led_here(probe), voter_directory_id=ZERO_UUID)
+    error = _add(probe, require_leader(probe), voter_directory_id=ZERO_UUID)
     probe.expect_error(error, ErrorCode.INVALID_REQUEST)
 
 
@@ -139,7 +139,7 @@ def add_voter_again(probe: Probe) -> None:
     """AddRaftVoter of a node that is a voter is refused with DUPLICATE_VOTER, and by a static
     quorum with UNSUPPORTED_VERSION.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     error = _add(probe, quorum, voter_id=quorum.leader_id)
     probe.expect_error(error, ErrorCode.DUPLICATE_VOTER, ErrorCode.UNSUPPORTED_VERSION)
 
@@ -147,7 +147,7 @@ def add_voter_again(probe: Probe) -> None:
 @FAMILY.rule("add-not-leader", source=_TEXT, section="AddRaftVoter")
 def add_not_leader(probe: Probe) -> None:
     """A node that does not lead refuses AddRaftVoter with NOT_LEADER_OR_FOLLOWER."""
-    quorum = not_led_here(probe)
+    quorum = require_follower(probe)
     listener = add_raft_voter_request.Listener(name=_NO_LISTENER, host="127.0.0.1", port=1)
     probe.expect_error(_add(probe, quorum, listeners=[listener]), ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -155,7 +155,7 @@ def add_not_leader(probe: Probe) -> None:
 @FAMILY.rule("remove-other-cluster", source=_TEXT, section="RemoveRaftVoter", apis=_REMOVE)
 def remove_other_cluster(probe: Probe) -> None:
     """RemoveRaftVoter of another cluster is refused with INCONSISTENT_CLUSTER_ID."""
-    error = _remove(probe, led_here(probe), cluster_id=OTHER_CLUSTER)
+    error = _remove(probe, require_leader(probe), cluster_id=OTHER_CLUSTER)
     probe.expect_error(error, ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
@@ -164,7 +164,7 @@ def remove_unknown(probe: Probe) -> None:
     """RemoveRaftVoter of a node that is no voter is refused with VOTER_NOT_FOUND, and by a static
     quorum with UNSUPPORTED_VERSION.
     """
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     error = _remove(probe, quorum)
     probe.expect_error(error, ErrorCode.VOTER_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
@@ -172,7 +172,7 @@ def remove_unknown(probe: Probe) -> None:
 @FAMILY.rule("remove-other-directory", source=_TEXT, section="RemoveRaftVoter", apis=_REMOVE)
 def remove_other_directory(probe: Probe) -> None:
     """RemoveRaftVoter of a voter's id with another directory id is refused: it is another voter."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     error = _remove(probe, quorum, voter_id=quorum.leader_id)
     probe.expect_error(error, ErrorCode.VOTER_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
@@ -187,18 +187,18 @@ def remove_other_directory(probe: Probe) -> None:
 )
 def remove_last(probe: Probe) -> None:
     """The only voter of a quorum cannot be removed."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     if len(quorum.voters) != 1:
         probe.not_applicable(f"the quorum has {len(quorum.voters)} voters")
     directory = _directory(probe, quorum)
     error = _remove(probe, quorum, voter_id=quorum.leader_id, voter_directory_id=directory)
     probe.expect(error != ErrorCode.NONE, "the last voter is removed")
-    after = the_quorum(probe)
+    after = find_quorum(probe)
     probe.expect(after.voters == quorum.voters, f"the voters are {after.voters} after it")
 
 
 def _update_error(probe: Probe, *errors: ErrorCode, **fields: Any) -> None:
-    answer = _update(probe, led_here(probe), **fields)
+    answer = _update(probe, require_leader(probe), **fields)
     probe.expect_error(answer.error_code, *errors)
 
 
@@ -211,7 +211,7 @@ def update_other_cluster(probe: Probe) -> None:
 @FAMILY.rule("update-old-epoch", source=_TEXT, section="UpdateVoter", apis=_UPDATE)
 def update_old_epoch(probe: Probe) -> None:
     """UpdateRaftVoter of an old epoch is refused with FENCED_LEADER_EPOCH, and names the leader."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     answer = _update(probe, quorum, current_leader_epoch=quorum.epoch - 1)
     probe.expect_error(answer.error_code, ErrorCode.FENCED_LEADER_EPOCH)
     told = (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
@@ -224,7 +224,7 @@ def update_old_epoch(probe: Probe) -> None:
 @FAMILY.rule("update-newer-epoch", source=_TEXT, section="UpdateVoter", apis=_UPDATE)
 def update_newer_epoch(probe: Probe) -> None:
     """UpdateRaftVoter of an epoch after the leader's is refused with UNKNOWN_LEADER_EPOCH."""
-    quorum = led_here(probe)
+    quorum = require_leader(probe)
     answer = _update(probe, quorum, current_leader_epoch=quorum.epoch + 1)
     probe.expect_error(answer.error_code, ErrorCode.UNKNOWN_LEADER_EPOCH)
 

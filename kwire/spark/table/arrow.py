@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kwire.cluster import apply
-from kwire.cluster.sharing import share
+from kwire.cluster.interned_lists import share
 from kwire.messages.partition_record import PartitionRecord
 from kwire.records import decode_metadata_record, encode_metadata_record
 from kwire.spark.table.kinds import BY_ENTITY, Key, Kind

@@ -13,8 +13,8 @@ from typing import Any, Final
 from kwire.cluster import FoldError, Image, Loader, apply
 from kwire.cluster.entities.partitions import merge
 from kwire.cluster.image import METADATA_VERSION
+from kwire.cluster.interned_lists import share
 from kwire.cluster.partition_reader import CHANGE_FRAMES, PartitionReader
-from kwire.cluster.sharing import share
 from kwire.errors import WireError
 from kwire.message import Message
 from kwire.records import decode_metadata_record, encode_metadata_record

@@ -1,12 +1,12 @@
 """Names the entities that a record is about to change as kinds of the tables.
 
-``kwire.cluster.touch`` finds them.
+``kwire.cluster.affected_entities`` finds them.
 """
 
 from __future__ import annotations
 
 from kwire.cluster import Image
-from kwire.cluster import touch as cluster_touch
+from kwire.cluster.affected_entities import affected_entities
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.message import Message
 from kwire.spark.table.kinds import BY_ENTITY, Key, Kind
@@ -30,7 +30,7 @@ def touched(image: Image, record: Message) -> list[Place]:
     """The entities that ``record`` sets, patches or deletes if it is applied to ``image``; none for
     one that changes nothing.
     """
-    return [(BY_ENTITY[entity], key) for entity, key in cluster_touch.touched(image, record)]
+    return [(BY_ENTITY[entity], key) for entity, key in affected_entities(image, record)]
 
 
 def topic_of(image: Image, place: Place) -> str | None:

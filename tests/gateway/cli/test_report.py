@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from gateway.cli import main
 from gateway.page.timeline_rows import row_of
 from gateway.server.sources.metadata_source import SAMPLE
-from kwire.cluster.tree import tree
+from kwire.cluster.shell_view import shell_view
 from tests.gateway.page.sample_log import changes, state
 from tests.gateway.page.test_change_index import counted
 
@@ -38,7 +38,7 @@ def test_file_has_the_changes_and_the_state_of_the_log(tmp_path: Path) -> None:
     facts: Any = json.loads(texts["facts"])
     counts = facts["changes"]["counts"]
     assert {name: counts.get(name, 0) for name in counted(state())} == counted(state())
-    assert json.loads(texts["tree"]) == json.loads(json.dumps(tree(state())))
+    assert json.loads(texts["tree"]) == json.loads(json.dumps(shell_view(state())))
     rows = json.loads(texts["rows"])["rows"]
     assert rows == [json.loads(row_of(change)) for change in changes()]
     lines = [

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from gateway.cli.state_files import load_files
-from kwire.cluster.tree import entities, tree
+from kwire.cluster.shell_view import entities, shell_view
 from kwire.message import Message
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
 from kwire.messages.end_transaction_record import EndTransactionRecord
@@ -108,7 +108,7 @@ def test_the_state_is_kafkas_at_every_snapshot_and_at_the_end(name: str, logs: A
                 At() if truth.stem == "state-END" else At(offset=end),
             )
             assert (state.image.next_offset, state.notes) == (end, [])
-            facts = facts_of_tree(tree(state.image, show_secrets=True))
+            facts = facts_of_tree(shell_view(state.image, show_secrets=True))
             assert facts == facts_of_truth(truth) and len(facts) > 0, (node, truth.name)
 
 

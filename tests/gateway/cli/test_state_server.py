@@ -23,7 +23,7 @@ from gateway.cli.state_server import load_server
 from gateway.cli.topic_reader import TopicReader
 from gateway.ports.services import Read
 from gateway.security.client_properties import ClientSecurity
-from kwire.cluster.tree import entities
+from kwire.cluster.shell_view import entities
 from kwire.message import Message
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from kwire.messages.partition_change_record import PartitionChangeRecord

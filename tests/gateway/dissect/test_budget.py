@@ -14,7 +14,7 @@ from gateway.page.wire import BadInput, captured, dissected
 from kwire.protocol import ApiKey
 from kwire.records import Compression, compress, decode_batch
 from kwire.reference import reference
-from kwire.reference.trail import Node
+from kwire.reference.parse_trace import Node
 from tests.gateway.cli.dissect_runs import request, run
 from tests.kwire.records.raw import raw_batch, raw_record
 from tests.kwire.reference.pcaps import on_link, pcap, talk

@@ -16,7 +16,7 @@ from gateway.page.state_browser import browse
 from gateway.page.state_fold import StateFold
 from gateway.views import cursor as cursor_module
 from gateway.views.cursor import ViewCursor
-from kwire.cluster.tree import tree
+from kwire.cluster.shell_view import shell_view
 from kwire.metadata_log.at import At
 from tests.gateway.page.sample_log import ENCODER
 from tests.gateway.page.test_change_index import counted
@@ -55,8 +55,8 @@ def test_states_are_those_of_kwire_state(logs: Any, name: str) -> None:
         while fold.next_offset < offset:
             fold.take(served(log, fold.next_offset))
         expected = load_files([directory], At(offset=offset)).image
-        assert tree(fold.image) == tree(expected), offset
-        assert whole(fold.image, []) == tree(expected)
+        assert shell_view(fold.image) == shell_view(expected), offset
+        assert whole(fold.image, []) == shell_view(expected)
         assert browse(fold.image, [])["offset"] == expected.next_offset
 
 

@@ -12,7 +12,7 @@ from gateway.page import state_browser
 from gateway.page.state_browser import NoSuchPath, browse, differences
 from kwire.cluster import Image
 from kwire.cluster.difference import difference
-from kwire.cluster.tree import tree
+from kwire.cluster.shell_view import shell_view
 from tests.gateway.page.sample_log import changes, state
 
 OFFSETS = [None, 0, 40, 333, 700]
@@ -32,7 +32,7 @@ def whole(image: Image, path: list[str]) -> dict[str, Any]:
 @pytest.mark.parametrize("offset", OFFSETS)
 def test_levels_together_are_the_tree_of_kwire_state(offset: int | None) -> None:
     found = whole(state(offset), [])
-    assert found == tree(state(offset))
+    assert found == shell_view(state(offset))
     assert any(isinstance(entry, dict) for entry in found.values()), "some entries are nested"
 
 

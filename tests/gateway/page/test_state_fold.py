@@ -6,7 +6,7 @@ import pytest
 
 from gateway.page.state_fold import StateFold
 from gateway.server.sources.metadata_source import SAMPLE
-from kwire.cluster.tree import tree
+from kwire.cluster.shell_view import shell_view
 from tests.gateway.page.sample_log import state
 from tests.gateway.views.view_reading import opened, served
 
@@ -19,5 +19,5 @@ def test_state_before_an_offset_is_that_of_kwire_state(offset: int, size: int) -
     while fold.next_offset < offset:
         fold.take(served(log, fold.next_offset, size))
     assert fold.next_offset == offset
-    found, expected = tree(fold.image), tree(state(offset))
+    found, expected = shell_view(fold.image), shell_view(state(offset))
     assert found == expected

@@ -21,8 +21,8 @@ from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
 from kwire.messages.unregister_broker_record import UnregisterBrokerRecord
 from kwire.records import Record, encode_batch, encode_metadata_record
-from kwire.records.batch import decode_batch, decode_pieces
-from kwire.records.runs import Run
+from kwire.records.batch import decode_batch, decode_chunks
+from kwire.records.uniform_records import UniformRecords
 from kwire.uuid import Uuid
 from tests.gateway.sources.metadata_files import UNKNOWN_TYPE, UNKNOWN_VERSION, values_batch
 from tests.reference_cycles import no_reference_cycles
@@ -64,8 +64,8 @@ def folded(
     if damaged:
         values[20] = values[20][:-1] + b"\1"  # a tagged field that is not there
     data = encode_batch([Record(offset=n, value=one) for n, one in enumerate(values)])
-    header, found = decode_pieces(data)
-    assert any(isinstance(one, Run) for one in found)
+    header, found = decode_chunks(data)
+    assert any(isinstance(one, UniformRecords) for one in found)
     fold.take_log(header, found if runs else decode_batch(data).records)
     return fold
 
@@ -98,7 +98,7 @@ def lacking(*values: bytes) -> MetadataBatchLoader:
     """A fold of topic 1 and of records with ``values``."""
     fold = MetadataBatchLoader()
     data = values_batch(0, encode_metadata_record(topic(1), 0), *values)
-    fold.take_log(*decode_pieces(data))
+    fold.take_log(*decode_chunks(data))
     return fold
 
 

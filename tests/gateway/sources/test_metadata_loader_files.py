@@ -15,7 +15,7 @@ from gateway.sources.metadata_replayer import MetadataReplayer
 from kwire.cluster import Delta, Image
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.no_op_record import NoOpRecord
-from kwire.metadata_log.reader import read_pieces_of_file
+from kwire.metadata_log.reader import read_chunks_of_file
 from tests.gateway.sources.loading import (
     follow,
     topics,
@@ -139,12 +139,12 @@ def test_a_snapshot_that_cannot_be_opened(
     write_snapshot(tmp_path, 1, 1, topic(1), topic(100))
 
     def fails(path: str) -> Any:
-        yield from itertools.islice(read_pieces_of_file(path), 2)
+        yield from itertools.islice(read_chunks_of_file(path), 2)
         raise error
 
     keeper = MetadataLoader(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(replay, "read_pieces_of_file", fails)
+        patched.setattr(replay, "read_chunks_of_file", fails)
         keeper.decode_step(2)
         assert (
             not keeper.apply_step()

@@ -14,7 +14,7 @@ from gateway.sources import LogDirectory, open_log
 from gateway.sources.log_reader import content
 from gateway.views.cursor import Piece, ViewCursor
 from gateway.views.encode import ViewEncoder
-from kwire.cluster import Image, tree
+from kwire.cluster import Image, shell_view
 from kwire.cluster.entities import KINDS
 from kwire.cluster.entities.partitions import partition_fields
 from kwire.cluster.kind import Fields, Place
@@ -145,8 +145,8 @@ def state(image: Image, known: KnownPartitions | None = None) -> dict[str, Table
     if known is not None:
         tables["partitions"] = _partitions(image, known)
         image = replace(image, partitions=defaultdict(dict))
-    for place, secret in tree.entities(image):
-        fields = tree.without_secrets(place, secret)
+    for place, secret in shell_view.entities(image):
+        fields = shell_view.without_secrets(place, secret)
         for view, key, value in _rows(image, place, fields):
             tables[view][_text(key)] = _text(value)
     return tables
@@ -163,7 +163,7 @@ def _topics(image: Image) -> Table:
             "id": str(topic_id),
             "partitions": len(partitions),
             "replicationFactor": len(set(first.replicas) - set(first.adding_replicas)),
-            "configs": tree.without_secrets(("configs", f"TOPIC:{name}"), configs),
+            "configs": shell_view.without_secrets(("configs", f"TOPIC:{name}"), configs),
         }
         table[_text({"name": name})] = _text(value)
     return table

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.cluster import Delta, Image, Loader, apply
-from kwire.cluster.delta import Layer
+from kwire.cluster.delta import OverlayDict
 from kwire.message import Message
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.partition_change_record import PartitionChangeRecord
@@ -67,7 +67,7 @@ def test_a_layer_is_the_dictionary_that_it_will_become(
     start: dict[int, dict[int, int]], operations: list[Any]
 ) -> None:
     plain, below = copy.deepcopy(start), copy.deepcopy(start)
-    layer: Layer[int, dict[int, int]] = Layer(below)
+    layer: OverlayDict[int, dict[int, int]] = OverlayDict(below)
     for operation in operations:
         assert do(plain, *operation) == do(layer, *operation)
         assert below == start
@@ -102,7 +102,7 @@ def test_a_log_in_pieces_of_any_size(name: str, node: str, logs: Any) -> None:
 
 def test_commit_of_a_delta_returns_the_replaced_values() -> None:
     old, other = object(), object()
-    layer: Layer[str, object] = Layer({"a": old, "b": other, "c": 1})
+    layer: OverlayDict[str, object] = OverlayDict({"a": old, "b": other, "c": 1})
     layer["a"] = 2
     del layer["b"]
     layer["new"] = 3

@@ -13,7 +13,7 @@ from gateway.cli.state_files import load_files
 from kwire.cluster import Image, apply
 from kwire.cluster.difference import ADDED, CHANGED, REMOVED, Change, difference
 from kwire.cluster.kind import Fields, Place
-from kwire.cluster.tree import entities
+from kwire.cluster.shell_view import entities
 from kwire.messages.config_record import ConfigRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.topic_record import TopicRecord

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kwire.cluster import Image, apply, image_records
+from kwire.cluster.affected_entities import affected_entities
 from kwire.cluster.entities import KINDS, RECORD_TYPES
 from kwire.cluster.image import METADATA_VERSION
 from kwire.cluster.kind import Kind
-from kwire.cluster.touch import touched
-from kwire.cluster.tree import entities, without_secrets
+from kwire.cluster.shell_view import entities, without_secrets
 from kwire.message import Message
 from kwire.messages import BY_KEY
 from kwire.messages.feature_level_record import FeatureLevelRecord
@@ -71,7 +71,7 @@ def test_entity_has_the_fields_and_the_name_that_its_kind_describes(kind: Kind) 
 def test_record_touches_the_entity_that_it_made() -> None:
     image, made = image_of_all_kinds()
     for kind in KINDS:
-        ((name, key),) = touched(image, made[kind.kind])
+        ((name, key),) = affected_entities(image, made[kind.kind])
         whole = key[: len(kind.records[0].key)]
         assert name == kind.kind and whole in list(kind.keys(image))
 

@@ -12,8 +12,8 @@ from kwire.errors import DecodeError
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.messages.partition_record import PartitionRecord
 from kwire.records import Record, decode_metadata_record, encode_batch, encode_metadata_record
-from kwire.records.batch import decode_pieces
-from kwire.records.runs import Run
+from kwire.records.batch import decode_chunks
+from kwire.records.uniform_records import UniformRecords
 from kwire.uuid import Uuid
 
 
@@ -78,10 +78,10 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(kept) <= 10 and all(len(rest) < 1_000 for rest in kept)
 
 
-def run_of(values: list[bytes]) -> Run:
+def run_of(values: list[bytes]) -> UniformRecords:
     records = [Record(offset=n, timestamp=0, value=one) for n, one in enumerate(values)]
-    _, [found] = decode_pieces(encode_batch(records, base_timestamp=0))
-    assert isinstance(found, Run)
+    _, [found] = decode_chunks(encode_batch(records, base_timestamp=0))
+    assert isinstance(found, UniformRecords)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from kwire.conformance.group_fixtures import a_group
+from kwire.conformance.group_fixtures import new_group
 from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome
 from kwire.conformance.probe import Probe
@@ -59,7 +59,7 @@ def _group_after(errors: list[ErrorCode]) -> tuple[str, list[str]]:
     given: list[tuple[str, list[str]]] = []
 
     def check(probe: Probe) -> None:
-        given.append((a_group(probe), list(described)))
+        given.append((new_group(probe), list(described)))
 
     with server(_broker(errors, described), _OFFERED) as target:
         rule = Rule("test.rule", "A rule.", check, "test")

@@ -26,7 +26,7 @@ from kwire.conformance.rule import (
     Rule,
 )
 from kwire.conformance.runner import Options, run_rules
-from kwire.conformance.session import CannotTry, Target
+from kwire.conformance.session import CannotConnect, Target
 from kwire.frame import frame
 from kwire.header import encode_response_header, peek
 from kwire.messages.api_versions_request import ApiVersionsRequest
@@ -326,7 +326,7 @@ def test_the_roles_of_a_server_follow_from_its_apis() -> None:
 def test_no_listener_cannot_be_tried() -> None:
     with server(silent) as target:
         pass
-    with pytest.raises(CannotTry, match="refused"):
+    with pytest.raises(CannotConnect, match="refused"):
         open_session(target, 5)
 
 
@@ -337,7 +337,7 @@ def test_a_server_that_is_not_kafka_cannot_be_tried() -> None:
         other.close()
         return one
 
-    with pytest.raises(CannotTry):
+    with pytest.raises(CannotConnect):
         open_session(Target("web:80", refused, refused), 2)
 
 

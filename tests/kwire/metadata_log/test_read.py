@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kwire
-from kwire.cluster.tree import entities
+from kwire.cluster.shell_view import entities
 from kwire.messages.topic_record import TopicRecord
 from kwire.metadata_log.file_names import segment_name
 from kwire.records import iter_batches

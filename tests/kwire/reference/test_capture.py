@@ -14,8 +14,8 @@ import pytest
 from kwire.errors import DecodeError
 from kwire.reference import reference
 from kwire.reference.capture import is_capture, packets
-from kwire.reference.conversation import Captured, conversation
-from kwire.reference.tcp import Direction, segments
+from kwire.reference.request_matching import Captured, match_requests
+from kwire.reference.tcp import TcpStream, segments
 from tests.kwire.reference.pcaps import (
     CLIENT,
     CLIENT6,
@@ -73,7 +73,7 @@ SEEN = [
 
 
 def read(file: bytes, ports: tuple[int, ...] = ()) -> list[Captured]:
-    return list(conversation(segments(packets(io.BytesIO(file))), ports))
+    return list(match_requests(segments(packets(io.BytesIO(file))), ports))
 
 
 def seen(found: list[Captured]) -> list[tuple[str, str, int, int]]:
@@ -165,11 +165,11 @@ def test_direction_returns_every_byte_once_in_any_order() -> None:
         base = rng.choice((0, 1000, 2**32 - 50))
         parts = [(at, rng.randrange(1, 40)) for at in range(len(data))] + [(0, 1)]
         rng.shuffle(parts)
-        direction = Direction()
-        direction.start(base)
-        out = b"".join(direction.push((base + at) % 2**32, data[at : at + n]) for at, n in parts)
+        stream = TcpStream()
+        stream.start(base)
+        out = b"".join(stream.push((base + at) % 2**32, data[at : at + n]) for at, n in parts)
         assert out == data
-        assert direction.missing == 0
+        assert stream.missing == 0
 
 
 def test_missing_bytes_of_a_capture_are_reported() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import kwire.reference
 from kwire.errors import DecodeError, EncodeError, UnknownApi, UnsupportedVersion
-from kwire.reference import UNKNOWN_TAGS, Budget, Node, Reference, Tree, reference
+from kwire.reference import UNKNOWN_TAGS, Budget, Node, ParseTree, Reference, reference
 from kwire.reference.facts import DATA_FILE, facts, families, name_by_key
 from kwire.reference.pack import gather
 from kwire.uuid import Uuid
@@ -229,7 +229,7 @@ def test_a_message_of_too_many_elements_is_refused() -> None:
     codec = reference("ListConfigResourcesRequest", 1)  # an array of int8
     data = codec.build({"ResourceTypes": [1] * 1000})
     assert len(codec.parse(data)["ResourceTypes"]) == 1000
-    tree = Tree("root", "", 0, Budget(500))
+    tree = ParseTree("root", "", 0, Budget(500))
     with pytest.raises(DecodeError) as caught:
         codec._read(data, 0, tree)
     assert caught.value.rule == "element-budget"
@@ -281,7 +281,7 @@ def test_bytes_left_over_are_a_node_of_their_own() -> None:
 
 def test_shift_moves_nodes_and_their_errors() -> None:
     node = Node("a", "b", 1, 2, children=[Node("c", "d", 1, 2, error=DecodeError("e", offset=1))])
-    node.shift(10)
+    node.move(10)
     assert (node.start, node.children[0].end) == (11, 12)
     failure = node.failure()
     assert failure is not None and failure.offset == 11

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tools.bench.processors import apart
+from tools.bench.processors import pin_processors
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="processors can be chosen on Linux only"
@@ -20,7 +20,7 @@ def test_clients_and_servers_on_processors_of_their_own() -> None:
     if len(before) < 2:
         pytest.skip("one processor is all there is")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
-        with apart(server.pid):
+        with pin_processors(server.pid):
             client = subprocess.run(
                 [sys.executable, "-c", "import os; print(*os.sched_getaffinity(0))"],
                 capture_output=True,
@@ -38,7 +38,7 @@ def test_one_processor_is_shared() -> None:
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(before)})
-        with apart(os.getpid()):
+        with pin_processors(os.getpid()):
             assert os.sched_getaffinity(0) == {min(before)}
     finally:
         os.sched_setaffinity(0, before)

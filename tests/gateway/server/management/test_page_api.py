@@ -17,7 +17,7 @@ from gateway.server.management import http_connections, page_log
 from gateway.server.management.page_api import PageApi
 from gateway.server.sources.metadata_source import SAMPLE
 from kwire.cluster.difference import difference
-from kwire.cluster.tree import tree
+from kwire.cluster.shell_view import shell_view
 from tests.gateway.page.sample_log import changes, state
 from tests.gateway.page.test_change_index import counted
 from tests.gateway.page.test_wire import capture
@@ -62,7 +62,7 @@ def test_now_has_the_figures_of_the_state() -> None:
         counts = now["changes"]["counts"]
         expected = counted(state())
         assert {name: counts.get(name, 0) for name in expected} == expected
-        assert now["metadataVersion"] == tree(state())["features"]["metadataVersion"]["name"]
+        assert now["metadataVersion"] == shell_view(state())["features"]["metadataVersion"]["name"]
         assert now["copy"] is None, "the server observes no quorum"
         assert now["quorum"] is None and now["leaders"][0]["leader"] == 1
 
@@ -114,7 +114,7 @@ def test_rows_and_changes_are_those_of_the_view_topic() -> None:
 def test_state_is_that_of_kwire_state(offset: int | None) -> None:
     async def talk(client: Client) -> None:
         at = "" if offset is None else offset
-        expected: Any = tree(state(offset))
+        expected: Any = shell_view(state(offset))
         for path in ([], ["configs"], ["topics", "byName"], ["features"]):
             node = expected
             for name in path:

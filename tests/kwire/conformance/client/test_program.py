@@ -14,7 +14,7 @@ from kwire.conformance.client.program import Command, Running
 from kwire.conformance.client.session import ClientSession
 from kwire.conformance.outcome import CheckEnd, Outcome
 from kwire.conformance.runner import judged, run_rule
-from kwire.conformance.session import CannotTry
+from kwire.conformance.session import CannotConnect
 from kwire.protocol import ApiKey
 from tests.waiting import until
 
@@ -125,7 +125,7 @@ def test_a_file_that_is_no_program_cannot_be_started() -> None:
     ],
 )
 def test_a_program_that_cannot_be_graded_says_why(words: list[str], said: str) -> None:
-    with pytest.raises(CannotTry, match=said.replace("{", r"\{")):
+    with pytest.raises(CannotConnect, match=said.replace("{", r"\{")):
         open_client(Command(words), 10, expects_records=False)
 
 

@@ -16,7 +16,7 @@ import pytest
 if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyarrow", reason="pyarrow is not installed (the extra 'spark' has it)")
 
-from kwire.cluster import FoldError, Image, Loader, tree
+from kwire.cluster import FoldError, Image, Loader, shell_view
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
@@ -156,7 +156,7 @@ def test_current_state_equals_the_state_command(name: str, logs: Any) -> None:
         fold = Fold()
         fold.take(rows_of(directory))
         image, found = fold.state.image, contents(fold.state.image)
-        shown = dict(tree.entities(image))
+        shown = dict(shell_view.entities(image))
         for (entity, key), fields in found.items():
             if entity == "partition":
                 place: tuple[str, ...] = (
