@@ -14,7 +14,7 @@ from kwire.conformance.runner import Options, run_rules
 from tests.interop.clients import need_clients
 from tests.interop.conftest import FIGURES
 from tools import java
-from tools.conformance_reports.client_explained import EXPLAINED
+from tools.conformance_reports.causes import client_causes
 
 pytestmark = pytest.mark.interop
 
@@ -51,7 +51,7 @@ def test_kcat_keeps_the_rules_of_consumers_but_for_those_that_are_explained() ->
     need_clients()
     report = graded(_KCAT, [])
     found = not_kept(report)
-    explained = {rule for client, rule in EXPLAINED if client == "kcat"}
+    explained = {rule for client, rule in client_causes() if client == "kcat"}
     assert {rule: said for rule, said in found.items() if rule not in explained} == {}
     passed = report.counts()[Outcome.PASS]
     assert passed >= 40

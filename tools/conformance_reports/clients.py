@@ -24,7 +24,7 @@ from kwire.conformance.outcome import Outcome, Report
 from kwire.conformance.runner import Options, run_rules
 from kwire.protocol import ApiKey
 from tools import java
-from tools.conformance_reports.client_explained import EXPLAINED
+from tools.conformance_reports.causes import client_causes
 from tools.other_servers import build
 
 PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs/conformance-clients.md"
@@ -181,7 +181,7 @@ def page(graded: Mapping[str, tuple[Client, Sequence[Report]]]) -> tuple[str, li
         ]
         lines.append(f"| {client.name} | {client.version} | {' | '.join(cells)} |")
     lines += ["", *_wrapped(_COUNTS.format(len(client_rules())))]
-    unexplained = []
+    causes, unexplained = client_causes(), []
     for client, reports in graded.values():
         lines += ["", f"## {client.name}", "", *_wrapped(f"Sends {_versions(reports)}."), ""]
         found = _not_kept(client, reports)
@@ -190,7 +190,7 @@ def page(graded: Mapping[str, tuple[Client, Sequence[Report]]]) -> tuple[str, li
             continue
         lines += ["| Rule | Outcome | Why |", "|---|---|---|"]
         for rule, outcome in sorted(found.items()):
-            why = EXPLAINED.get((client.name, rule))
+            why = causes.get((client.name, rule))
             if why is None:
                 unexplained.append(f"{client.name}: {rule}: {outcome.value}")
             lines.append(f"| `{rule}` | {outcome.value} | {why or 'not explained'} |")

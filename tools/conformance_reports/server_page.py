@@ -13,8 +13,7 @@ from kwire.conformance.catalog import server_rules
 from kwire.conformance.outcome import Outcome, Report, Result
 from kwire.conformance.rule import Role
 from kwire.protocol import ApiKey
-from tools.conformance_reports.causes import Cause
-from tools.conformance_reports.server_explained import CAUSES
+from tools.conformance_reports.causes import Cause, server_causes
 
 PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs/conformance-servers.md"
 _ABOUT: Final = (
@@ -59,9 +58,9 @@ class Card:
     report: Report
 
 
-def cause_of(name: str, result: Result) -> Cause | None:
-    """Return the first cause of the server that explains the result."""
-    return next((cause for cause in CAUSES.get(name, ()) if cause.explains(result)), None)
+def cause_of(causes: Sequence[Cause], result: Result) -> Cause | None:
+    """Return the first cause that explains the result."""
+    return next((cause for cause in causes if cause.explains(result)), None)
 
 
 def page(cards: Sequence[Card]) -> tuple[str, list[str]]:
@@ -72,18 +71,19 @@ def page(cards: Sequence[Card]) -> tuple[str, list[str]]:
               " Not applicable | Time |", "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     lines += [_row(card) for card in cards]
     lines += ["", *_wrapped(_COUNTS.format(len(server_rules()))), "", *_wrapped(_CAUSES)]
-    unexplained = []
+    all_causes, unexplained = server_causes(), []
     for card in cards:
+        causes = all_causes.get(card.name, ())
         found = [result for result in card.report.results if result.outcome in _NOT_KEPT]
         lines += ["", f"## {card.title}", "", *_wrapped(_offers(card.report)), ""]
         if found:
-            lines += _table(card.name, found)
+            lines += _table(causes, found)
         else:
             lines.append("It keeps every rule.")
         unexplained += [
             f"{card.name}: {one.rule.id}: {one.outcome.value}: {one.sentence}"
             for one in found
-            if cause_of(card.name, one) is None
+            if cause_of(causes, one) is None
         ]
     return "\n".join(lines) + "\n", unexplained
 
@@ -105,15 +105,15 @@ def _offers(report: Report) -> str:
     return f"Offers, as a {roles}: {', '.join(offered)}."
 
 
-def _table(name: str, found: Sequence[Result]) -> list[str]:
+def _table(causes: Sequence[Cause], found: Sequence[Result]) -> list[str]:
     groups: dict[Cause | None, list[Result]] = {}
     for result in found:
-        groups.setdefault(cause_of(name, result), []).append(result)
+        groups.setdefault(cause_of(causes, result), []).append(result)
     lines = ["| Rules | Outcome | What the server does | Repeated |", "|---|---|---|---|"]
     for cause, results in groups.items():
         outcomes = Counter(result.outcome.value for result in results)
         outcome = ", ".join(sorted(outcomes))
-        says, repeated = (cause.says, cause.repeated) if cause else ("not explained", "")
+        says, repeated = (cause.does, cause.repeated) if cause else ("not explained", "")
         lines.append(f"| {_rules(results)} | {outcome} | {says} | {repeated} |")
     return lines
 
