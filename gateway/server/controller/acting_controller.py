@@ -1,10 +1,10 @@
-"""Runs the active controller while this node leads, and forwards requests to the leader otherwise.
+"""Runs the active controller while this node leads.
 
 The controller is active while this node leads an epoch of the quorum, as Kafka's
 ``QuorumController``. A response waits until its records are committed and in this node's image. A
 response without records waits until it is certain that this node was the leader when it decided.
 The rules are in ``gateway.controller``, the order of decisions in ``decisions``;
-``waiting_requests`` forwards.
+``request_router`` forwards requests to another leader.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ import trio
 from gateway.base.wall_clock import wall_ms
 from gateway.quorum.events import Propose, Resign
 from gateway.server.controller.committed_responses import CommittedResponses
-from gateway.server.controller.controller_forwarder import ControllerForwarder
 from gateway.server.controller.controller_metrics import ControllerFacts
-from gateway.server.controller.envelopes import ForwardingMetrics
 from gateway.server.controller.image_check import ImageCheck
 from gateway.server.controller.periodic_tasks import PeriodicTasks
 from gateway.server.controller.proposals import Proposal, Proposals, QueuedRequest, refuse
+from gateway.server.controller.request_router import RequestRouter
 from gateway.server.controller.voter_requests import change_voters
-from gateway.server.controller.waiting_requests import WaitingRequests
 from gateway.server.scheduling.running_clock import RunningClock
 from gateway.server.scheduling.sliced_executor import SlicedExecutor
 from gateway.sources.gc_tuning import entries, frozen_when_made, release_incrementally, set_aside
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.message import Message
 
-#: Interval of the check for a new leader, due periodic tasks and an idle log, s.
+#: Interval of the check for due periodic tasks and an idle log, s.
 _CHECK_S: Final = 0.1
 
 
@@ -74,10 +72,8 @@ class ActingController:
         self._driver = driver
         self._loader = loader
         self._authorizer = authorizer
-        self._leader_address = leader_address
         self._reports = reports
         self._changes = changes
-        self._forwarder = ControllerForwarder(settings)
         self._controller: Controller | None = None
         self._activates = False  # the controller of this epoch is becoming active
         self._epoch = -1  # the epoch that this node leads; -1: none
@@ -94,7 +90,7 @@ class ActingController:
             lambda seconds: self.facts.measures.decided(seconds),
             reports,
         )
-        self._waiting = WaitingRequests(self._forwarder, reports, self._route)
+        self.router = RequestRouter(self, leader_address, settings, reports)
         self._responses = CommittedResponses(loader)
         self._image = ImageCheck(loader, driver)
         # Callbacks of an elected node whose controller is not active yet.
@@ -102,11 +98,6 @@ class ActingController:
         self._nursery: trio.Nursery | None = None
         self.activations = 0
         self.facts = ControllerFacts(lambda: self._controller)
-
-    @property
-    def forwarding(self) -> ForwardingMetrics:
-        """Metrics of forwarded requests."""
-        return self._forwarder.measures
 
     # --- requests
 
@@ -119,16 +110,21 @@ class ActingController:
         self, request: Message, version: int, requester: Requester, pending: PendingResponse
     ) -> None:
         """Decide on ``request`` here or forward it; its response completes ``pending``."""
-        self._route(QueuedRequest(request, version, requester, pending))
+        self.router.route(QueuedRequest(request, version, requester, pending))
 
-    def _route(self, queued: QueuedRequest) -> None:
-        if not queued.is_wanted:
-            return
-        if self._controller is not None:
-            if not change_voters(queued, self._driver, self._authorizer):
-                self._decisions.submit(queued)
-        elif not self._image.refuses(queued) and self._waiting.add(queued):
-            self._dispatch_waiting()
+    @property
+    def leads(self) -> bool:
+        """See ``LocalController``."""
+        raft = self._driver.raft
+        return self._epoch >= 0 or raft.leader_id == raft.node_id
+
+    def take(self, queued: QueuedRequest) -> bool:
+        """See ``LocalController``."""
+        if self._controller is None:
+            return self._image.refuses(queued)
+        if not change_voters(queued, self._driver, self._authorizer):
+            self._decisions.submit(queued)
+        return True
 
     def confirm(self, on_confirmed: Callable[[], None]) -> None:
         """Call ``on_confirmed`` when a majority has followed this leader since now, or when this
@@ -142,17 +138,6 @@ class ActingController:
             proposal = self._confirming(self._controller)
             assert proposal is not None, "there are others"
             proposal.on_committed.append(on_confirmed)
-
-    def _dispatch_waiting(self) -> None:
-        """Decide on waiting requests, or forward them, if a leader is known."""
-        if self._controller is not None:
-            for queued in self._waiting.take():
-                self._route(queued)
-            return
-        address = self._leader_address()
-        leads = self._epoch >= 0 or self._driver.raft.leader_id == self._driver.raft.node_id
-        if not leads and address is not None and self._nursery is not None:
-            self._waiting.forward(address, self._nursery)
 
     # --- decisions
 
@@ -253,8 +238,7 @@ class ActingController:
         loader = self._loader
         if self._image.has_changed() and self._image.lacks is not None:
             self.on_resigned(self._epoch)
-            for queued in self._waiting.take():
-                self._route(queued)
+            self.router.route_waiting()
         if (
             self._epoch < 0
             or self._image.lacks is not None
@@ -301,7 +285,7 @@ class ActingController:
             self.confirm(on_confirmed)
         index = self._controller.index_partitions()
         self._decisions.run_when_idle(index, partial(self._bug, "controller index failed"))
-        self._dispatch_waiting()
+        self.router.route_waiting()
 
     def on_resigned(self, epoch: int) -> None:
         """Leadership of ``epoch`` is lost. The next leader may still commit appended records."""
@@ -315,11 +299,11 @@ class ActingController:
         for proposal in proposals:
             for queued, _ in proposal.answers:
                 if proposal.end_offset is None:
-                    self._route(queued)
+                    self.router.route(queued)
                 else:
                     refuse(queued, ErrorCode.REQUEST_TIMED_OUT, Proposals.UNKNOWN)
         for queued in undecided:
-            self._route(queued)
+            self.router.route(queued)
         confirming, self._awaiting_confirmation = self._awaiting_confirmation, []
         for on_confirmed in (
             *confirming,
@@ -380,25 +364,21 @@ class ActingController:
 
     async def run(self) -> None:
         """Continue long decisions, run periodic tasks, write NoOpRecords while the log is idle, and
-        find a leader for waiting requests; for ever.
+        forward requests; for ever.
         """
         try:
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._decisions.run)
+                self._nursery.start_soon(self.router.run)
                 while True:
                     await trio.sleep(_CHECK_S)
                     self.facts.measures.leader_is(
                         self._driver.raft.epoch, self._driver.raft.leader_id
                     )
-                    await self._forwarder.leader_is(self._leader_address())
                     self._clock.read()
-                    if self._waiting:
-                        self._dispatch_waiting()
                     if self._controller is not None:
                         self._periodic.run_if_due(self._controller)
                     if self._controller is not None and not self._proposals:
                         self._periodic.write_no_op(self._controller)
         finally:
             self._nursery = None
-            with trio.CancelScope(shield=True):
-                await self._forwarder.close()

@@ -74,7 +74,9 @@ async def start_management(
         own_snapshot=lambda: quorum.own_snapshot if quorum is not None else None,
         metadata_version=lambda: services.source.image.metadata_version or None,
         cluster=ClusterFacts(services.source.loader),
-        forwarding=services.controller.forwarding if services.controller is not None else None,
+        forwarding=services.controller.router.forwarding
+        if services.controller is not None
+        else None,
         controlling=services.controller.facts if services.controller is not None else None,
         worker_processes=ready.workers,
     )

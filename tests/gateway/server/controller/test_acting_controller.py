@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from gateway.controller.settings import ControllerSettings
-from gateway.server.controller import acting_controller, waiting_requests
+from gateway.server.controller import acting_controller, request_router
 from kwire.cluster import Image
 from kwire.messages.create_topics_response import CreateTopicsResponse
 from kwire.protocol import ErrorCode
@@ -261,7 +261,7 @@ def test_request_without_a_leader_waits() -> None:
 def test_cancelled_requests_do_not_count_against_the_limit_of_waiting_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting_requests, "_WAITING_MAX", 3)
+    monkeypatch.setattr(request_router, "_WAITING_MAX", 3)
     stage = Stage()
     laters = [stage.ask(name) for name in "abc"]
     refused = stage.ask("d")

@@ -1,15 +1,16 @@
-"""Holds requests for which no controller is active here, and forwards them to the leader.
+"""Routes requests that an active controller decides on: to this node's controller while it is
+active, to the leader otherwise.
 
-Requests wait until a leader is known: this node, which decides them itself, or another one, to
-which ``ControllerForwarder`` sends them. One that certainly did not reach the active controller is
-forwarded again; one that may have is answered with REQUEST_TIMED_OUT.
+Requests wait until a leader is known. One that certainly did not reach the active controller is
+routed again; one that may have is answered with REQUEST_TIMED_OUT. ``ControllerForwarder`` sends
+them; nothing here decides. Follows Kafka's ``ForwardingManager``.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -26,33 +27,63 @@ from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from gateway.base.address import Address
+    from gateway.server.controller.envelopes import ForwardingMetrics
     from gateway.server.controller.proposals import QueuedRequest
     from gateway.server.logging.logs import Reports
+    from gateway.server.node_client.settings import ConnectionSettings
 
 #: Maximum number of requests that wait for a leader; more are refused at once.
 _WAITING_MAX: Final = 10_000
 #: Delay before a request is forwarded again, s.
 _RETRY_S: Final = 0.1
+#: Interval of the check for a new leader, s.
+_CHECK_S: Final = 0.1
 
 
-class WaitingRequests:
-    """``route`` gets a request that has to be decided or forwarded once more."""
+class LocalController(Protocol):
+    """The controller of this node."""
+
+    @property
+    def leads(self) -> bool:
+        """True if this node leads the quorum, whether its controller is active yet or not."""
+
+    def take(self, queued: QueuedRequest) -> bool:
+        """Decide on a request here, or refuse it; False if the leader has to decide."""
+
+
+class RequestRouter:
+    """:meth:`run` is a task; the other methods return at once."""
 
     def __init__(
         self,
-        forwarder: ControllerForwarder,
+        local: LocalController,
+        leader_address: Callable[[], Address | None],
+        settings: ConnectionSettings,
         reports: Reports,
-        route: Callable[[QueuedRequest], None],
     ) -> None:
-        self._forwarder = forwarder
+        self._local = local
+        self._leader_address = leader_address
+        self._forwarder = ControllerForwarder(settings)
         self._reports = reports
-        self._route = route
         self._requests: deque[QueuedRequest] = deque()
+        self._nursery: trio.Nursery | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._requests)
+    @property
+    def forwarding(self) -> ForwardingMetrics:
+        """Metrics of forwarded requests."""
+        return self._forwarder.measures
 
-    def add(self, queued: QueuedRequest) -> bool:
+    def route(self, queued: QueuedRequest) -> None:
+        """Let this node's controller take the request; forward it, or keep it, otherwise."""
+        if queued.is_wanted and not self._local.take(queued) and self._add(queued):
+            self._forward_waiting()
+
+    def route_waiting(self) -> None:
+        """Route the waiting requests anew: this node's controller may take them now."""
+        for queued in self._take_waiting():
+            self.route(queued)
+
+    def _add(self, queued: QueuedRequest) -> bool:
         """Keep a request until a leader is known; False if it was refused because too many wait."""
         if len(self._requests) >= _WAITING_MAX:
             self._requests = deque(one for one in self._requests if one.is_wanted)
@@ -63,15 +94,31 @@ class WaitingRequests:
         self._requests.append(queued)
         return True
 
-    def take(self) -> list[QueuedRequest]:
+    def _take_waiting(self) -> list[QueuedRequest]:
         """Remove and return all requests for which a client still waits."""
         requests, self._requests = self._requests, deque()
         return [queued for queued in requests if queued.is_wanted]
 
-    def forward(self, address: Address, nursery: trio.Nursery) -> None:
-        """Send all of them to the leader at ``address``."""
-        for queued in self.take():
-            nursery.start_soon(self._forward, queued, address)
+    def _forward_waiting(self) -> None:
+        """Send the waiting requests to the leader, if another node is known to lead."""
+        address = self._leader_address()
+        if self._local.leads or address is None or self._nursery is None:
+            return
+        for queued in self._take_waiting():
+            self._nursery.start_soon(self._forward, queued, address)
+
+    async def run(self) -> None:
+        """Find a leader for the waiting requests, and follow it with the connections; for ever."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                while True:
+                    await trio.sleep(_CHECK_S)
+                    await self._forwarder.leader_is(self._leader_address())
+                    self._forward_waiting()
+        finally:
+            self._nursery = None
+            with trio.CancelScope(shield=True):
+                await self._forwarder.close()
 
     async def _forward(self, queued: QueuedRequest, address: Address) -> None:
         try:
@@ -113,4 +160,4 @@ class WaitingRequests:
     async def _retry(self, queued: QueuedRequest) -> None:
         await trio.sleep(_RETRY_S)
         if queued.is_wanted:
-            self._route(queued)
+            self.route(queued)

@@ -143,7 +143,7 @@ def test_request_of_a_node_is_forwarded_without_an_envelope() -> None:
             stage.acting.submit(ControllerRegistrationRequest(controller_id=1), 0, ASKER, pending)
             await until_async(lambda: pending.done)
             assert leader.seen[-1].key == REGISTRATION
-            assert stage.acting.forwarding.forwarded == 0
+            assert stage.acting.router.forwarding.forwarded == 0
 
     run(main)
 
@@ -160,7 +160,7 @@ def test_forwarding_refused_by_the_leader_is_an_error_of_this_server(
             pending = stage.ask("a")
             await until_async(lambda: pending.done)
             assert error_of(pending) == ErrorCode.UNKNOWN_SERVER_ERROR
-            assert stage.acting.forwarding.unauthorized == unauthorized
+            assert stage.acting.router.forwarding.unauthorized == unauthorized
             assert stage.reports.counts["forwarding refused"] == 1
 
     run(main)
@@ -185,7 +185,7 @@ def test_undecodable_envelope_response_times_out_with_unknown_outcome(data: byte
 def test_forwarded_requests_are_counted_and_timed() -> None:
     async def main() -> None:
         stage = Stage()
-        measures = stage.acting.forwarding
+        measures = stage.acting.router.forwarding
         async with listening(silent) as paused, listening(answering(0)) as leader, acting(stage):
             await trio.testing.wait_all_tasks_blocked()
             follow(stage, paused.port)
