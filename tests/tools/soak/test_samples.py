@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.soak import Sample, chart, grew, growth
+from tools.soak.samples import Sample, chart, grew, growth
 
 
 def run(*memory: float, descriptors: int = 30) -> list[Sample]:
@@ -16,6 +16,7 @@ def test_growth_begins_after_the_time_to_settle() -> None:
     assert growth(samples, 120) == {
         "memory_mib_then": 60,
         "memory_mib_at_the_end": 60,
+        "memory_mib_an_hour": 6,
         "descriptors_then": 30,
         "descriptors_at_the_end": 30,
     }

@@ -1,4 +1,4 @@
-"""Makes the load of a churn run: creates, uses once and deletes topics and classic groups, at a
+"""The load of a churn: creates, uses once and deletes topics and classic groups, at a
 bounded rate.
 
 Every operation must succeed, except that a request may have to be sent again (``tools.admin``). A

@@ -1,0 +1,1 @@
+"""Runs servers under load for hours, and shows whether they grow."""
