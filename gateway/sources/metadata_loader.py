@@ -273,10 +273,12 @@ class MetadataLoader:
             self.image, self.loaded, self._delta = prepared.image, True, None
             self.snapshot_loads += prepared.snapshot is not None
         elif prepared.delta is not None:
+            assert prepared.read_offset >= self.read_offset, "a delta follows what was read"
             self._delta = prepared.delta
             self._retired += prepared.delta.commit()
         else:
             return False
+        assert self.image.next_offset <= prepared.read_offset, "an image has only what was read"
         self._position, self.lacks = prepared.position, prepared.lacks
         self.log_bytes, self.read_offset = prepared.log_bytes, prepared.read_offset
         self.in_transaction = prepared.in_transaction

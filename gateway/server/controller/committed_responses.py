@@ -24,7 +24,9 @@ class CommittedResponses:
 
     def add(self, proposals: Iterable[Proposal]) -> None:
         """Send the responses of ``proposals`` when the image has their records."""
-        self._waiting += proposals
+        for proposal in proposals:
+            assert proposal.end_offset is not None, "only what was appended is committed"
+            self._waiting.append(proposal)
         self.send()
 
     def send(self) -> None:

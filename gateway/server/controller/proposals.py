@@ -65,6 +65,7 @@ class Proposals:
     def __init__(self) -> None:
         self.queued = 0  #: records that were proposed and are not appended yet
         self._by_number: dict[int, Proposal] = {}
+        self._appended_end = 0  # of the last proposal that was appended
 
     def __bool__(self) -> bool:
         return bool(self._by_number)
@@ -79,6 +80,7 @@ class Proposals:
 
     def add(self, number: int, records: int, change: QueuedRequest | None) -> Proposal:
         """Add a proposal of ``records`` records."""
+        assert number not in self._by_number, "a number has one proposal"
         proposal = self._by_number[number] = Proposal(records, change)
         self.queued += records
         return proposal
@@ -87,12 +89,17 @@ class Proposals:
         """The records were appended. A number of an earlier leader is ignored."""
         proposal = self._by_number.get(number)
         if proposal is not None:
-            proposal.end_offset = end_offset
+            assert proposal.end_offset is None, "a proposal is appended once"
+            assert end_offset >= self._appended_end + proposal.records, "in order, and whole"
+            self._appended_end = proposal.end_offset = end_offset
             self.queued -= proposal.records
+            assert self.queued >= 0, "more was appended than proposed"
 
     def take(self, number: int) -> Proposal:
         """Remove a proposal that will never be appended."""
-        return self._by_number.pop(number)
+        proposal = self._by_number.pop(number)
+        assert proposal.end_offset is None, "an appended proposal may still be committed"
+        return proposal
 
     def committed(self, high_watermark: int) -> Iterator[Proposal]:
         """Remove and yield the proposals that are committed, in order."""
