@@ -11,6 +11,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from kwire.spark import follow as tables_follow
 from kwire.spark import read_table, tables
 
 
@@ -18,8 +19,7 @@ def main(path: str, *sources: str, follow: bool) -> None:
     spark = SparkSession.builder.appName("kwire tables").getOrCreate()
     named = dict(source.split("=", 1) for source in sources)
     if follow:
-        if query := tables(spark, named, path, trigger={"processingTime": "1 second"}):
-            query.awaitTermination()
+        tables_follow(spark, named, path).awaitTermination()
     else:
         tables(spark, named, path)
         read_table(spark, path, "changes").groupBy("cluster_id").count().show(truncate=False)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from gateway.security.client_properties import ClientSecurity
+    from kwire.spark.table.builder import OnGap
 
 _CLIENT_ID: Final = "kwire-spark"
 #: One line for each job. The names are those of ``kwire.spark.jobs.JOBS``, which is imported only
@@ -95,6 +96,14 @@ Examples:
     help="Keep the tables here; else they go at the end.",
 )
 @click.option(
+    "--on-gap",
+    type=click.Choice(["fail", "resync"]),
+    default="fail",
+    show_default=True,
+    help="If the log does not reach back to the end of --tables: fail, or go on from its snapshot,"
+    " which deletes what was deleted meanwhile.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["auto", "text", "json"]),
@@ -112,6 +121,7 @@ def command(
     sources: Sequence[str],
     config: Path | None,
     path: str | None,
+    on_gap: OnGap,
     output: str,
     svg: str | None,
 ) -> None:
@@ -119,7 +129,7 @@ def command(
     security = client_security(config)
     if len(sources) == 1:
         _ask_first(sources[0], security)
-    with _session() as spark, _tables(spark, sources, security, path) as (tables, failed):
+    with _session() as spark, _tables(spark, sources, security, path, on_gap) as (tables, failed):
         from kwire.spark.jobs import JOBS as QUERIES
 
         rows = [_plain(row.asDict(recursive=True)) for row in QUERIES[job](spark, tables).collect()]
@@ -174,7 +184,11 @@ def _session() -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _tables(
-    spark: SparkSession, sources: Sequence[str], security: ClientSecurity, path: str | None
+    spark: SparkSession,
+    sources: Sequence[str],
+    security: ClientSecurity,
+    path: str | None,
+    on_gap: OnGap,
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the path of tables with the data of ``sources``, and a sentence for each failure."""
     if len(sources) == 1 and _has_tables(sources[0]):
@@ -190,7 +204,7 @@ def _tables(
             _check_server(source)
     with tempfile.TemporaryDirectory(prefix="kwire-spark-") as scratch:
         where = path or f"{scratch}/tables"
-        yield where, _built(spark, given, client_options(security, Path(scratch)), where)
+        yield where, _built(spark, given, client_options(security, Path(scratch)), where, on_gap)
 
 
 def _ask_first(source: str, security: ClientSecurity) -> None:
@@ -224,22 +238,24 @@ def _has_tables(source: str) -> bool:
 
 
 def _built(
-    spark: SparkSession, given: Sequence[tuple[str, str]], client: Mapping[str, str], where: str
+    spark: SparkSession,
+    given: Sequence[tuple[str, str]],
+    client: Mapping[str, str],
+    where: str,
+    on_gap: OnGap,
 ) -> list[str]:
     """Build tables at ``where``. Return a sentence for each of several sources that failed."""
     from kwire.spark.source.server import ServerError
-    from kwire.spark.table.build import TablesError, tables
+    from kwire.spark.table.build import DataLossError, TablesError, tables
     from kwire.spark.table.conditions import Conditions
 
     try:
         if len(given) == 1 and not given[0][0]:
-            query = tables(spark, given[0][1], where, client=client)
-            if query is not None:
-                query.awaitTermination()
+            tables(spark, given[0][1], where, client=client, on_gap=on_gap)
             return []
         tables(spark, [_options(name, source, client) for name, source in given], where)
         return Conditions.read(where).sentences()
-    except (OSError, ValueError, TablesError, ServerError) as error:
+    except (OSError, ValueError, TablesError, DataLossError, ServerError) as error:
         raise click.ClickException(str(error)) from None
     except Exception as error:
         if type(error).__module__.startswith("pyspark"):

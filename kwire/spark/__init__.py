@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from kwire.spark.frames import decode, only, typed, without
     from kwire.spark.options import METADATA_TOPIC, kafka_options
     from kwire.spark.source.data_source import register
-    from kwire.spark.table.build import read_table, tables
+    from kwire.spark.table.build import follow, read_table, tables
     from kwire.spark.versions import history
 
 __all__ = [
     "METADATA_TOPIC",
     "decode",
+    "follow",
     "history",
     "kafka_options",
     "only",
@@ -51,6 +52,7 @@ __all__ = [
 _MODULES: Final = {
     "METADATA_TOPIC": "kwire.spark.options",
     "decode": "kwire.spark.frames",
+    "follow": "kwire.spark.table.build",
     "history": "kwire.spark.versions",
     "kafka_options": "kwire.spark.options",
     "only": "kwire.spark.frames",

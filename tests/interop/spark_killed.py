@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _DRIVER = """
 import json, sys
 from pyspark.sql import SparkSession
-from kwire.spark import kafka_options, register, tables
+from kwire.spark import follow, kafka_options, register
 given = json.loads(sys.argv[1])
 spark = SparkSession.builder.master("local[2]").config(map=given["settings"]).getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
@@ -44,7 +44,8 @@ for one in given["queries"]:
             "maxOffsetsPerTrigger": str(one["batch"]),
         }
     df = spark.readStream.format(one["source"]).options(**options).load()
-    queries.append(tables(spark, df, one["path"], format=one["format"]))
+    available = {"availableNow": True}
+    queries.append(follow(spark, df, one["path"], format=one["format"], trigger=available))
 print("begin", flush=True)
 # A query that fails ends the driver at once, whichever it is.
 while any(query.isActive for query in queries):

@@ -21,7 +21,7 @@ if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
 
 from gateway.cli import main
-from kwire.spark import read_table, tables
+from kwire.spark import follow, read_table, tables
 from kwire.spark.jobs import JOBS
 from kwire.spark.table.build import TABLES, TablesError
 from kwire.spark.table.conditions import Conditions
@@ -153,7 +153,7 @@ def test_stream_over_directories_has_what_is_appended(
     whole = segment.read_bytes()
     segment.write_bytes(whole[: len(whole) // 2])
     given: Any = {"one": str(copy), "gone": str(tmp_path / "gone")}
-    query = tables(spark, given, root, trigger={"processingTime": "1 second"})
+    query = follow(spark, given, root)
     assert query is not None
     try:
         until(lambda: reached(root) > 0, "the first half")
@@ -300,7 +300,7 @@ def test_twenty_live_clusters_in_one_stream(spark: SparkSession, tmp_path: Path)
             {"name": name, "bootstrap.servers": live.address}
             for name, live in {**every, **three}.items()
         ]
-        query = tables(spark, [*given, wiped.address], root, trigger={"processingTime": "1 second"})
+        query = follow(spark, [*given, wiped.address], root)
         assert query is not None
         try:
             until(lambda: len(clusters_at(root)) == CLUSTERS, "all clusters")

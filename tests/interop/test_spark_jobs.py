@@ -235,7 +235,7 @@ def test_code_of_the_page_runs(spark: SparkSession, logs: Any, tmp_path: Path) -
                 ),
                 names,
             )
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     assert names["svg"].startswith("<svg") and names["changes"].count() > 900
     both = [
         sorted(

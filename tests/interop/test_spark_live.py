@@ -21,7 +21,7 @@ if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
 
 from kwire.protocol import CLUSTER_METADATA_TOPIC
-from kwire.spark import kafka_options, read_table, register, tables
+from kwire.spark import follow, kafka_options, read_table, register
 from kwire.spark.table.store import Store
 from tests.interop.quorum import QUICK_ELECTIONS, need_kafka, observing
 from tests.kwire.spark.session import spark_session
@@ -78,10 +78,7 @@ def following(
     spark: SparkSession, source: str, bootstrap: str, path: str
 ) -> Iterator[StreamingQuery]:
     """Tables with a trigger of one second that have caught up, after their first micro-batches."""
-    query = tables(
-        spark, stream(spark, source, bootstrap), path, trigger={"processingTime": "1 second"}
-    )
-    assert query is not None
+    query = follow(spark, stream(spark, source, bootstrap), path)
     try:
         # An idle Kafka writes two records a second, so that there is something for each trigger.
         until(

@@ -44,7 +44,7 @@ _OFFSETS: Final = 3
 _DRIVER: Final = """
 import json, sys
 from pyspark.sql import SparkSession
-from kwire.spark import tables
+from kwire.spark import follow
 import kwire
 given = json.loads(sys.argv[1])
 spark = SparkSession.builder.getOrCreate()
@@ -56,7 +56,7 @@ if given["first"]:
     [path] = spark.sparkContext.parallelize([0], 1).map(where).collect()
     assert "kwire.zip" in path and "/work-" in path, path
 for format, path in given["paths"].items():
-    tables(
+    follow(
         spark,
         given["sources"],
         path,

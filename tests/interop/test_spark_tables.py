@@ -23,7 +23,7 @@ if os.environ.get("KWIRE_INTEROP") != "require":
 from kwire.jars.spark import spark_jars
 from kwire.records import read_header
 from kwire.spark import register
-from kwire.spark.table.build import TABLES, read_table, tables
+from kwire.spark.table.build import TABLES, follow, read_table, tables
 from kwire.spark.table.directory import directory_rows
 from kwire.spark.table.kinds import KINDS
 from tests.interop.spark_killed import Query, driver
@@ -132,8 +132,7 @@ def test_running_stream_has_new_records_in_its_tables(
     log, directory = copied(logs("p-one-basic"), "nodes/1", tmp_path)
     path = str(tmp_path / "tables")
     with gateway("--source", "log", "--log-dir", str(directory)) as server:
-        query = tables(spark, server.bootstrap, path, trigger={"processingTime": "1 second"})
-        assert query is not None
+        query = follow(spark, server.bootstrap, path)
         try:
             until(lambda: _next_offset(path) >= log.end_offset - 3, "the log")
             added = []

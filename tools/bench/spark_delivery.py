@@ -53,13 +53,13 @@ def _measured(
     """Return the seconds from each change to its row, and the processor seconds of a second in
     which nothing changes.
     """
-    from kwire.spark import tables
+    from kwire.spark import follow
     from kwire.spark.table.places import clusters_at
 
     sources: list[Any] = [
         {"name": name, "bootstrap.servers": address} for name, address in addresses.items()
     ]
-    query = tables(spark, sources, root, trigger={"processingTime": _TRIGGER})
+    query = follow(spark, sources, root, trigger={"processingTime": _TRIGGER})
     assert query is not None
     try:
         _wait_until(lambda: len(clusters_at(root)) == len(addresses))

@@ -177,7 +177,8 @@ def drive(log: str, path: str) -> dict[str, Any]:
     spent: dict[str, float] = {"start": time.perf_counter() - began, **dict.fromkeys(_PARTS, 0.0)}
     from kwire.spark import register
     from kwire.spark.jobs import JOBS
-    from kwire.spark.table import build, builder
+    from kwire.spark.table import build
+    from kwire.spark.table import log as logs
     from kwire.spark.table.fold import Fold
     from kwire.spark.table.pieces import Pieces
     from kwire.spark.table.store import Store
@@ -190,7 +191,7 @@ def drive(log: str, path: str) -> dict[str, Any]:
         (Pieces, "files", "wait"),
     ):
         setattr(owner, name, _timed(getattr(owner, name), part, spent))
-    module: Any = builder
+    module: Any = logs
     module.directory_rows = _each_timed(module.directory_rows, "read", spent)
     for part, call in (
         ("build", lambda: build.tables(spark, log, path)),

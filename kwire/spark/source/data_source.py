@@ -270,7 +270,7 @@ class StreamReader(_Reader, api.DataSourceStreamReader, SupportsTriggerAvailable
         state = self._log.state()
         since, until = Position.of(start), Position.of(end)
         if since.initial and until.first is not None:
-            since = replace(until, epoch=-1, offset=until.first)
+            since = replace(until, epoch=-1, time=None, offset=until.first)
         first = self._first_readable(since, state)
         # A micro-batch that was planned before a restart ends where the log may have been another.
         last = min(until.offset, self._first_readable(until, state))
@@ -283,7 +283,7 @@ class StreamReader(_Reader, api.DataSourceStreamReader, SupportsTriggerAvailable
         """Return the offset of ``position``, or the next readable one if it is lost and the options
         allow that.
         """
-        loss = loss_at(position, state, self._log.end_of_epoch)
+        loss = loss_at(position, state, self._log.end_of_epoch, self._log.time_before)
         if loss is None:
             return position.offset
         self._lost(loss.sentence)

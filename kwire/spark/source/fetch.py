@@ -11,23 +11,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
 
 from kwire.errors import DecodeError
-from kwire.records import BatchHeader, iter_batches
+from kwire.records import BatchHeader, decode_control_record, decode_records, iter_batches
 from kwire.spark.options import METADATA_TOPIC
 from kwire.spark.record_columns import Columns, columns_of
 from kwire.spark.record_types import type_prefix
 from kwire.spark.source.offsets import DataLossError
 from kwire.spark.source.options import Settings
-from kwire.spark.source.server import RETRY_S, ServerError, ServerLog, raise_code, sentences
+from kwire.spark.source.server import RETRY_S, ServerError, ServerLog, sentences
 
-#: The newest version that names topics and not their ids.
-_VERSION_MAX: Final = 12
-_MAX_WAIT_MS: Final = 500
 _NO_OP: Final = type_prefix("NO_OP_RECORD")
-#: Bytes asked for at a time where the options do not say, as Kafka's consumers have it.
-_PARTITION_BYTES: Final = 1024 * 1024
 
 
 def read_range(settings: Settings, start: int, end: int) -> Iterator[Columns]:
@@ -46,10 +43,7 @@ def read_range(settings: Settings, start: int, end: int) -> Iterator[Columns]:
             while coming is not None:
                 now_at, records = coming.result()
                 if now_at == at and time.monotonic() > deadline:
-                    raise ServerError(
-                        f"{settings.bootstrap} gave nothing at offset {at} for"
-                        f" {settings.poll_timeout_ms} ms"
-                    )
+                    raise _nothing(at, settings)
                 begin, at = at, now_at
                 deadline = deadline if at == begin else _deadline(settings)
                 coming = pool.submit(_from, log, at, end, settings) if at < end else None
@@ -66,7 +60,7 @@ def only_no_ops(log: ServerLog, settings: Settings, start: int, end: int) -> boo
     from kafka.errors import KafkaError
 
     try:
-        at, records = _records(_fetch(log, start, settings), start, settings)
+        at, records = _records(log.fetch(start), start, settings)
     except (KafkaError, ServerError):
         return False
     return at >= end and all(
@@ -74,6 +68,36 @@ def only_no_ops(log: ServerLog, settings: Settings, start: int, end: int) -> boo
         for columns in (one.within(start, end) for one in records)
         if len(columns)
     )
+
+
+def snapshot_end(settings: Settings, start: int) -> int | None:
+    """The offset behind the snapshot that a server puts in front of its log, which begins at
+    ``start``; None if it begins with the log's own records.
+
+    The control records of a snapshot stay at their places there: its header is the first record,
+    its footer the last one. Raises ServerError.
+    """
+    log, at, deadline = ServerLog(settings), start, _deadline(settings)
+    try:
+        while True:
+            data = log.patiently(partial(log.fetch, at))
+            with _readable(at, settings):
+                batches = [(one, _controls(data, one)) for one in iter_batches(data)]
+            for header, names in batches:
+                if header.base_offset <= start and "SNAPSHOT_HEADER" not in names:
+                    return None
+                if "SNAPSHOT_FOOTER" in names:
+                    return header.next_offset
+                at, deadline = header.next_offset, _deadline(settings)
+            if time.monotonic() > deadline:
+                raise _nothing(at, settings)
+    finally:
+        log.close()
+
+
+def _controls(data: bytes, header: BatchHeader) -> list[str]:
+    records = decode_records(data, header) if header.is_control else ()
+    return [decode_control_record(record).name for record in records]
 
 
 def _from(log: ServerLog, at: int, end: int, settings: Settings) -> tuple[int, list[Columns]]:
@@ -84,7 +108,7 @@ def _from(log: ServerLog, at: int, end: int, settings: Settings) -> tuple[int, l
 
     with sentences(settings):
         try:
-            data = _fetch(log, at, settings)
+            data = log.fetch(at)
         except OffsetOutOfRangeError:
             return _after_loss(log, at, end, settings), []
         except RetriableError:
@@ -95,46 +119,26 @@ def _from(log: ServerLog, at: int, end: int, settings: Settings) -> tuple[int, l
     return _records(data, at, settings)
 
 
-def _fetch(log: ServerLog, at: int, settings: Settings) -> bytes:
-    from kafka.protocol.consumer import FetchRequest as Request
-
-    size = settings.fetch.get("max_partition_fetch_bytes", _PARTITION_BYTES)
-    wanted = Request.FetchTopic.FetchPartition(
-        partition=0,
-        current_leader_epoch=-1,
-        fetch_offset=at,
-        last_fetched_epoch=-1,
-        partition_max_bytes=size,
+def _nothing(at: int, settings: Settings) -> ServerError:
+    return ServerError(
+        f"{settings.bootstrap} gave nothing at offset {at} for {settings.poll_timeout_ms} ms"
     )
-    request = Request(
-        max_wait_ms=_MAX_WAIT_MS,
-        min_bytes=1,
-        max_bytes=settings.fetch.get("fetch_max_bytes", size),
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[Request.FetchTopic(topic=METADATA_TOPIC, partitions=[wanted])],
-        forgotten_topics_data=[],
-        rack_id="",
-        max_version=_VERSION_MAX,
-    )
-    answer: Any = log.ask_leader(request)
-    raise_code(answer.error_code or 0)
-    partition = answer.responses[0].partitions[0]
-    raise_code(partition.error_code)
-    return bytes(partition.records or b"")
 
 
 def _records(data: bytes, at: int, settings: Settings) -> tuple[int, list[Columns]]:
-    headers: list[BatchHeader] = []
+    with _readable(at, settings):
+        headers = list(iter_batches(data, check_crc=True))
+        return max([at, *(one.next_offset for one in headers)]), list(columns_of(data, headers))
+
+
+@contextmanager
+def _readable(at: int, settings: Settings) -> Iterator[None]:
     try:
-        for header in iter_batches(data, check_crc=True):
-            headers.append(header)
-            at = max(at, header.next_offset)
-        return at, list(columns_of(data, headers))
+        yield
     except DecodeError as error:
         raise ServerError(
-            f"the batch at offset {at} that {settings.bootstrap} sent cannot be read: {error}"
+            f"the batches from offset {at} on that {settings.bootstrap} sent cannot be read:"
+            f" {error}"
         ) from error
 
 

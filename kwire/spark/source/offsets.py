@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+#: Asked for an offset: the timestamp (ms) of the record before it, None where the log lacks that.
+TimeBefore = Callable[[int], int | None]
 #: Asked for an epoch: (the largest epoch up to it, where that ends), (-1, -1) for one still to
 #: come, None where it is unknown.
 EndOfEpoch = Callable[[int], tuple[int, int] | None]
@@ -35,7 +37,7 @@ class LogState:
 @dataclass(frozen=True)
 class Position:
     """Everything before ``offset`` was read; ``epoch`` is that of the record before it, -1 if there
-    is none or it is unknown.
+    is none or it is unknown, and ``time`` its timestamp (ms), None likewise.
 
     ``first`` is where the query began, and goes into the positions up to the end of its first
     micro-batch. Spark does not store the initial offset of a Python source: if that micro-batch is
@@ -47,6 +49,7 @@ class Position:
     epoch: int
     offset: int
     first: int | None = None
+    time: int | None = None
 
     @property
     def initial(self) -> bool:
@@ -56,7 +59,7 @@ class Position:
     @classmethod
     def of(cls, checkpoint: dict[str, Any]) -> Position:
         """Parse the JSON of a checkpoint. Raises ValueError for that of another source."""
-        first = checkpoint.get("first")
+        first, time = checkpoint.get("first"), checkpoint.get("time")
         try:
             return cls(
                 str(checkpoint["clusterId"]),
@@ -64,6 +67,7 @@ class Position:
                 int(checkpoint["epoch"]),
                 int(checkpoint["offset"]),
                 None if first is None else int(first),
+                None if time is None else int(time),
             )
         except (KeyError, TypeError, ValueError):
             raise ValueError(
@@ -77,8 +81,10 @@ class Position:
             "topicId": self.topic_id,
             "epoch": self.epoch,
             "offset": self.offset,
+            "first": self.first,
+            "time": self.time,
         }
-        return position if self.first is None else {**position, "first": self.first}
+        return {name: value for name, value in position.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,12 @@ class Loss:
     resume: int
 
 
-def loss_at(position: Position, state: LogState, end_of_epoch: EndOfEpoch) -> Loss | None:
+def loss_at(
+    position: Position,
+    state: LogState,
+    end_of_epoch: EndOfEpoch,
+    time_before: TimeBefore = lambda _: None,
+) -> Loss | None:
     """The loss if a query continues at ``position`` in the log of ``state``; None if nothing is
     lost.
     """
@@ -122,6 +133,15 @@ def loss_at(position: Position, state: LogState, end_of_epoch: EndOfEpoch) -> Lo
             f" {position.offset} of the checkpoint",
             common,
         )
+    if position.time is not None and position.offset > state.start:
+        time = time_before(position.offset)
+        if time is not None and time != position.time:
+            return Loss(
+                f"the record before offset {position.offset} is not the one that was read: the log"
+                f" begins at offset {state.start} with the records of a snapshot, at offsets that"
+                " others had, or it was replaced",
+                state.start,
+            )
     return None
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from kwire.records import iter_batches
 from kwire.spark.options import METADATA_TOPIC
 from kwire.spark.source.offsets import LogState, Position, epoch_before
 from kwire.spark.source.options import Place, Settings
@@ -20,6 +21,11 @@ from kwire.uuid import Uuid
 RETRY_S: Final = 0.1
 _PATIENCE_S: Final = 30
 _EARLIEST, _LATEST = -2, -1
+#: The newest version of Fetch that names topics and not their ids.
+_FETCH_VERSION_MAX: Final = 12
+_FETCH_WAIT_MS: Final = 500
+#: Bytes asked for at a time where the options do not say, as Kafka's consumers have it.
+_PARTITION_BYTES: Final = 1024 * 1024
 _T = TypeVar("_T")
 
 
@@ -58,11 +64,11 @@ class ServerLog:
         """Return the id of the server's cluster, empty if the server does not return one. Raises
         ServerError.
         """
-        return self._patiently(lambda: self._admin.describe_cluster().get("cluster_id") or "")
+        return self.patiently(lambda: self._admin.describe_cluster().get("cluster_id") or "")
 
     def state(self) -> LogState:
         """The log as it is now. Raises ServerError."""
-        return self._patiently(self._state)
+        return self.patiently(self._state)
 
     def _state(self) -> LogState:
         cluster, (topic, partition) = self._admin.describe_cluster(), self._described()
@@ -77,7 +83,7 @@ class ServerLog:
 
     def end(self) -> int:
         """The end of the log, at the price of one request. Raises ServerError."""
-        return self._patiently(lambda: self._offset(_LATEST))
+        return self.patiently(lambda: self._offset(_LATEST))
 
     def offset_of(self, place: Place, state: LogState) -> int:
         """The offset of ``place``; a time after the last record is the end of the log. Raises
@@ -87,7 +93,7 @@ class ServerLog:
             return place.offset
         if place.timestamp_ms is not None:
             timestamp_ms = place.timestamp_ms
-            found = self._patiently(lambda: self._offset(timestamp_ms))
+            found = self.patiently(lambda: self._offset(timestamp_ms))
             return state.end if found < 0 else found
         return state.start if place.name == "earliest" else state.end
 
@@ -99,7 +105,57 @@ class ServerLog:
             epoch_before(offset, state, self.end_of_epoch),
             offset,
             first,
+            self.time_before(offset) if offset > state.start else None,
         )
+
+    def time_before(self, offset: int) -> int | None:
+        """The largest timestamp (ms) of the batch with the record before ``offset``, None if the
+        log does not have it. Raises ServerError.
+        """
+        from kafka.errors import OffsetOutOfRangeError
+
+        def ask() -> int | None:
+            try:
+                data = self.fetch(offset - 1, 1)  # one batch, as a first one is given whole
+            except OffsetOutOfRangeError:
+                return None
+            batches = iter_batches(data)
+            return next((one.max_timestamp for one in batches if one.next_offset >= offset), None)
+
+        return self.patiently(ask)
+
+    def fetch(self, at: int, size: int | None = None) -> bytes:
+        """The batches from the one with offset ``at`` on, of about ``size`` bytes in all; none if
+        there are none now. Raises kafka-python's KafkaError.
+        """
+        from kafka.protocol.consumer import FetchRequest as Request
+
+        given = self._settings.fetch
+        size = size or given.get("max_partition_fetch_bytes", _PARTITION_BYTES)
+        wanted = Request.FetchTopic.FetchPartition(
+            partition=0,
+            current_leader_epoch=-1,
+            fetch_offset=at,
+            last_fetched_epoch=-1,
+            partition_max_bytes=size,
+        )
+        request = Request(
+            max_wait_ms=_FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=given.get("fetch_max_bytes", size),
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[Request.FetchTopic(topic=METADATA_TOPIC, partitions=[wanted])],
+            forgotten_topics_data=[],
+            rack_id="",
+            max_version=_FETCH_VERSION_MAX,
+        )
+        answer: Any = self.ask_leader(request)
+        raise_code(answer.error_code or 0)
+        partition = answer.responses[0].partitions[0]
+        raise_code(partition.error_code)
+        return bytes(partition.records or b"")
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
         """Where ``epoch`` ends, as OffsetForLeaderEpoch (KIP-320) answers; None from a server
@@ -124,7 +180,7 @@ class ServerLog:
             raise_code(answer.error_code)
             return answer.leader_epoch, answer.end_offset
 
-        return self._patiently(ask)
+        return self.patiently(ask)
 
     def ask_leader(self, request: Any) -> Any:
         """The leader's answer to a request for which kafka-python's admin client has no method.
@@ -139,9 +195,9 @@ class ServerLog:
         """Let the next request find the leader again."""
         self._leader = None
 
-    def _patiently(self, ask: Callable[[], _T]) -> _T:
+    def patiently(self, ask: Callable[[], _T]) -> _T:
         """Return the result of ``ask``, retried as Kafka's clients do: a restart of the server does
-        not end a query.
+        not end a query. Raises ServerError.
         """
         from kafka.errors import RetriableError
 

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import contextlib
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
+from kwire.spark.source.offsets import DataLossError
 from kwire.spark.table.delivery import Delivery
-from kwire.spark.table.directory import directory_rows
 from kwire.spark.table.fold import Fold
+from kwire.spark.table.log import DirectoryLog, Log
 from kwire.spark.table.pieces import CHANGES_AT_ONCE, Parts, Pieces, cuts
-from kwire.spark.table.rows import Folded, Row
+from kwire.spark.table.rows import Folded, Row, State
 from kwire.spark.table.store import Format, Store, TablesError
 
 if TYPE_CHECKING:
@@ -22,10 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ROWS_AT_ONCE: Final = 20_000
+#: The answer to a log that does not reach back to the end of the tables.
+OnGap = Literal["fail", "resync"]
 
 
 class OtherClusterError(TablesError):
     """The tables are of another cluster than the source."""
+
+
+class _Gap(DataLossError):
+    """Records between the tables and the log are gone."""
 
 
 class Builder:
@@ -34,22 +42,33 @@ class Builder:
     """
 
     def __init__(
-        self, path: str, format: Format, *, fail_fast: bool = False, cluster: str | None = None
+        self,
+        path: str,
+        format: Format,
+        *,
+        fail_fast: bool = False,
+        cluster: str | None = None,
+        gap_fails: bool = False,
     ) -> None:
         """Load the state. ``cluster`` is the id of the cluster whose records follow, None if it is
-        not known. Raises TablesError for tables of another format, OtherClusterError for those of
-        another cluster.
+        not known; ``gap_fails`` as of :class:`Fold`. Raises TablesError for tables of another
+        format, OtherClusterError for those of another cluster.
         """
         self.path = path
-        self._store, self._fail_fast = Store(path, format), fail_fast
+        #: The rows that were committed, by table.
+        self.rows = Counter[str]()
+        self._store, self._fail_fast, self._gap_fails = Store(path, format), fail_fast, gap_fails
         self._load(cluster)
 
     def _load(self, cluster: str | None) -> None:
         with self._store.writing():
-            self._fold = Fold(self._store.load(), fail_fast=self._fail_fast)
+            self._fold = self._new_fold(self._store.load())
             self.check_cluster(cluster)
             is_parquet = self._store.manifest.kept == "parquet"
             self._delivery = None if is_parquet else Delivery(self._store)
+
+    def _new_fold(self, state: State | None = None) -> Fold:
+        return Fold(state, fail_fast=self._fail_fast, gap_fails=self._gap_fails)
 
     def check_cluster(self, cluster: str | None) -> None:
         """Raise OtherClusterError if the tables are of another cluster; None is not known."""
@@ -65,6 +84,11 @@ class Builder:
         """Take up what another writer has committed. Raises TablesError."""
         if not self._store.is_current():
             self._load(self._store.manifest.cluster)
+
+    @property
+    def cluster(self) -> str | None:
+        """The id of the cluster that the tables are of, None if it is not known."""
+        return self._store.manifest.cluster
 
     @property
     def entities(self) -> int:
@@ -89,37 +113,123 @@ class Builder:
         from pyspark.sql import functions as F
 
         also = [name for name in ("epoch", "error") if name in batch.columns]
-        new = F.col("offset").isNull() | (F.col("offset") >= self.next_offset)
+        new = F.col("offset").isNull() | (F.col("offset") >= self.next_offset - 1)
         read = batch.where(new).select("offset", "timestamp", "value", *also).toArrow()
-        self.take(_rows(read.sort_by("offset")))
+        self.take(self._checked(_rows(read.sort_by("offset"))))
+
+    def _checked(self, parts: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
+        """``parts``. Raises DataLossError for another record than the tables end with."""
+        at, time = self.next_offset, self.last_time
+        for rows in parts:
+            for row in rows[:1]:
+                if row.offset == at - 1 and row.error is None and time not in (None, row.timestamp):
+                    raise DataLossError(
+                        f"the record at offset {at - 1} is not the one that the tables at"
+                        f" {self.path} end with: it is another log, or the records of a snapshot;"
+                        " build the tables anew in another directory"
+                    )
+            yield rows
 
     def take(self, parts: Iterable[Sequence[Row]]) -> None:
         """Fold rows in offset order, and commit them at once. Rows without an offset, which are
-        unreadable places of a file, count as errors behind the others.
+        unreadable places of a file, count as errors behind the others. Raises DataLossError.
         """
         with without_collector(), self._store.writing():
             self._take(parts)
 
-    def take_directory(self, directory: str, processes: int = 1) -> None:
-        """Fold a log directory from ``next_offset`` on. A long one is folded in pieces at the same
-        time by at most ``processes`` processes, this one among them. Raises what ``directory_rows``
-        does, and TablesError.
+    def bring(self, log: Log, on_gap: OnGap = "fail", processes: int = 1) -> None:
+        """Bring the tables to the end of ``log``. A long directory is folded in pieces at the same
+        time by at most ``processes`` processes, this one among them.
+
+        Raises OtherClusterError; DataLossError if the log does not reach back to the tables, unless
+        ``on_gap`` says to go on from the log's snapshot, which is a commit of its own; TablesError
+        if it is another log, or has no snapshot to go on from; and what the log does.
         """
-        since = self.next_offset
-        rows, offsets = directory_rows(directory, since), cuts(directory, since, processes)
-        if not offsets:
-            self.take(rows)
-            return
-        store, parts = self._store, Parts(self._store)
-        with without_collector(), store.writing():
-            kept = store.manifest.kept
-            with Pieces(
-                directory, since, offsets, self.path, kept, fail_fast=self._fail_fast
-            ) as pieces:
-                lost = self._fold_all(rows, parts.add, quiet_below=offsets[-1])
-                store.adopt([*pieces.files(), *parts.files])
-            if self.next_offset > since:
-                self._commit(lost)
+        with without_collector(), self._store.writing():
+            self.check_cluster(log.cluster_id)
+            try:
+                rows = self._continued(log)
+            except _Gap:
+                if on_gap == "fail":
+                    raise
+                self._resync(log)
+                rows = self._continued(log)
+            pieces = isinstance(log, DirectoryLog)
+            offsets = cuts(log.name, self.next_offset, processes) if pieces else []
+            if offsets:
+                self._take_pieces(log.name, rows, offsets)
+            else:
+                self._take(rows)
+
+    def _continued(self, log: Log) -> Iterator[Sequence[Row]]:
+        """The rows of ``log`` from the tables' end on, and the one before these if the log has it:
+        it must be the one that the tables end with.
+        """
+        at, time = self.next_offset, self.last_time
+        gap = (
+            f"{log.name}: the log does not reach back to offset {at}, where the tables at"
+            f" {self.path} end, and what changed between is gone."
+            ' on_gap="resync" (kwire spark --on-gap resync) goes on from the log\'s snapshot and'
+            " deletes what was deleted meanwhile; or build the tables anew in another directory"
+        )
+        if not at:
+            return log.rows(0)
+        if at < log.start:
+            raise _Gap(gap)
+        first: Sequence[Row] | None = None
+        if at > log.start and time is not None:
+            following = log.rows(at - 1)
+            first = next(following, None)
+            row = first[0] if first else None
+            if row and (row.error is not None or (row.offset, row.timestamp) == (at - 1, time)):
+                return chain([first or ()], following)
+            following.close()
+        # No record is known with which to compare, or it is that of a snapshot, or of another log.
+        whole_from = log.whole_from()
+        if at < whole_from:
+            raise _Gap(gap)
+        if at == whole_from or time is None:
+            return log.rows(at)
+        raise TablesError(
+            f"{log.name}: "
+            + (
+                f"the record at offset {at - 1} is not the one that the tables at {self.path} end"
+                " with: it is another log"
+                if first
+                else f"the log ends before offset {at}, where the tables at {self.path} end: it was"
+                " cut off, restored from an older copy or made anew"
+            )
+            + "; take another directory for its tables"
+        )
+
+    def _resync(self, log: Log) -> None:
+        """Go on from the snapshot that ``log`` begins with, as one commit."""
+        end = log.snapshot_end()
+        if end is None:
+            raise TablesError(
+                f"{log.name}: the log begins at offset {log.start} without a snapshot, so its state"
+                " is not known: read it where a snapshot is in front of it (snapshot.prefix=true)"
+            )
+        fold = self._new_fold()
+        for rows, ahead in pairwise(chain(log.rows(0, end), [()])):
+            fold.take(rows, ahead, until=end)
+            self._fold.folded.errors += fold.folded.errors
+            fold.folded = Folded()
+        self._fold.resync(fold.state, end)
+        self._commit(())
+
+    def _take_pieces(
+        self, directory: str, rows: Iterator[Sequence[Row]], offsets: Sequence[int]
+    ) -> None:
+        since, store, parts = self.next_offset, self._store, Parts(self._store)
+        kept = store.manifest.kept
+        with Pieces(
+            directory, since, offsets, self.path, kept, fail_fast=self._fail_fast
+        ) as pieces:
+            lost = self._fold_all(rows, parts.add, quiet_below=offsets[-1])
+            store.adopt([*pieces.files(), *parts.files])
+        if self.next_offset > since:
+            self._commit(lost)
 
     def _take(self, parts: Iterable[Sequence[Row]]) -> None:
         before = self.next_offset
@@ -147,7 +257,7 @@ class Builder:
     def _commit(self, lost: Iterable[Row]) -> None:
         for row in lost:
             self._fold.lost(row._replace(offset=self.next_offset))
-        self._store.commit(self._fold.state, self._fold.folded)
+        self.rows.update(self._store.commit(self._fold.state, self._fold.folded))
         self._fold.folded = Folded()
         if self._delivery is not None:
             self._delivery.deliver()

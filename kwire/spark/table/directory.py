@@ -51,9 +51,7 @@ def directory_rows(path: str, since: int = 0) -> Iterator[list[Row]]:
     start = _offset(segments[0])
     if start <= since:
         return _all_rows(segments, since)
-    snapshot = min(
-        (file for file in _snapshots(path) if _offset(file) >= start), key=_offset, default=None
-    )
+    snapshot = _covering(path, start)
     if snapshot is None:
         raise ValueError(
             f"{path}: the log starts at offset {start}, and no snapshot that covers what was before"
@@ -67,6 +65,19 @@ def directory_rows(path: str, since: int = 0) -> Iterator[list[Row]]:
             " anew"
         )
     return _all_rows(segments, end, snapshot, first)
+
+
+def covering(path: str, start: int) -> int | None:
+    """The end of the oldest snapshot that a log from offset ``start`` on continues, None if there
+    is none or ``start`` is 0.
+    """
+    snapshot = _covering(path, start) if start else None
+    return None if snapshot is None else _offset(snapshot)
+
+
+def _covering(path: str, start: int) -> str | None:
+    later = (file for file in _snapshots(path) if _offset(file) >= start)
+    return min(later, key=_offset, default=None)
 
 
 def _all_rows(

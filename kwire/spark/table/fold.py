@@ -17,15 +17,16 @@ from kwire.cluster.interned_lists import share
 from kwire.cluster.partition_reader import CHANGE_FRAMES, PartitionReader
 from kwire.errors import WireError
 from kwire.message import Message
-from kwire.records import decode_metadata_record, encode_metadata_record
+from kwire.records import decode_metadata_record, encode_metadata_record, metadata_record_name
 from kwire.records.redact import REDACTED, redact
+from kwire.spark.source.offsets import DataLossError
 from kwire.spark.table.kinds import BY_ENTITY, KINDS, Key, Kind
 from kwire.spark.table.rows import Change, Closed, Folded, Moment, Row, State, Trouble
 from kwire.spark.table.seen import Seen, shown, uuid_text
 from kwire.spark.table.touch import PATCHES, topic_of, touched
 from kwire.uuid import Uuid
 
-SET, PATCH, DELETE, RESET = "set", "patch", "delete", "reset"
+SET, PATCH, DELETE, RESET, RESYNC = "set", "patch", "delete", "reset", "resync"
 #: How far behind the first record of what may be a snapshot to look for what only a snapshot says.
 _LOOK_AHEAD: Final = 1000
 _MINUTE_MS: Final = 60_000
@@ -40,14 +41,17 @@ class Fold:
     replaces.
     """
 
-    def __init__(self, state: State | None = None, *, fail_fast: bool = False) -> None:
+    def __init__(
+        self, state: State | None = None, *, fail_fast: bool = False, gap_fails: bool = False
+    ) -> None:
         """With ``fail_fast`` a record that cannot be read or does not fit raises; otherwise it is
-        added to ``errors``.
+        added to ``errors``. With ``gap_fails`` the records of a snapshot behind other records
+        raise DataLossError.
         """
         self.state = state or State()
         self.folded = Folded()
         self._ahead: Sequence[Row] = ()
-        self._fail_fast = fail_fast
+        self._fail_fast, self._gap_fails = fail_fast, gap_fails
         self._changes, self._quiet = PartitionReader(), False
         self._begin(self.state.image)
         held, self.state.held = self.state.held, []
@@ -150,8 +154,10 @@ class Fold:
         self.folded.load[counted] += 1
         self.folded.load_bytes[counted] += len(row.value or b"")
         if row.offset > self.state.next_offset and self._is_snapshot(record, rows, n):
+            self._check_gap(row)
             self._reset(row)
         elif name == "TOPIC_RECORD" and self._says_again(row):
+            self._check_gap(row)
             self._trouble(
                 row,
                 name,
@@ -300,6 +306,41 @@ class Fold:
             return False
         return record.NAME == "TopicRecord" and record.topic_id in self._loader.image.topics
 
+    def _check_gap(self, row: Row) -> None:
+        if self._gap_fails:
+            raise DataLossError(
+                f"the records at offset {row.offset} are those of a snapshot, and the records"
+                f" before offset {self.state.next_offset} were read: what was between is gone"
+            )
+
+    def resync(self, state: State, offset: int) -> None:
+        """Go on from ``state``, that of the log before ``offset``, over a gap in which records were
+        lost. A difference counts as made by the record before ``offset``: entities that were
+        deleted meanwhile are deleted there.
+        """
+        before, after = self.state, state.image
+        row = self._row = Row(offset - 1, state.last_time or 0, None)
+        self._note_gap(row, RESYNC, offset)
+        n = 0
+        for kind in KINDS:
+            for key in {**before.since[kind.entity], **state.since[kind.entity]}:
+                was, now = kind.seen(before.image, key), kind.seen(after, key)
+                topic = topic_of(after if now is not None else before.image, (kind, key))
+                if not _same(was, now, topic):
+                    record = kind.record(after, key)
+                    name = "" if record is None else metadata_record_name(type(record))
+                    self._changed(row, n, name, kind, key, topic, was, now)
+                    n += 1
+        before.image, before.held, before.next_offset = after, [], offset
+        # The record before ``offset`` may be the snapshot's, and the next log has another there.
+        before.last_time = None
+        self._begin(after)
+
+    def _note_gap(self, row: Row, op: str, offset: int) -> None:
+        lost, found = {"nextOffset": self.state.next_offset}, {"nextOffset": offset}
+        where = row.offset, row.offset, -1, row.epoch, row.timestamp
+        self.folded.changes.append(Change(*where, "", "log", "", None, op, lost, found))
+
     def _reset(self, row: Row) -> None:
         """Begin anew at a snapshot: every row of the history ends here, and the snapshot has the
         state.
@@ -313,23 +354,7 @@ class Fold:
                 )
             self.folded.dirty |= {(kind.entity, bucket) for bucket in range(kind.buckets)}
             self.state.since[kind.entity] = {}
-        lost = {"nextOffset": self.state.next_offset}
-        self.folded.changes.append(
-            Change(
-                row.offset,
-                row.offset,
-                -1,
-                row.epoch,
-                row.timestamp,
-                "",
-                "log",
-                "",
-                None,
-                RESET,
-                lost,
-                {"nextOffset": row.offset},
-            )
-        )
+        self._note_gap(row, RESET, row.offset)
         self.state.image, self.state.held = Image(), []
         self._begin(self.state.image)
 

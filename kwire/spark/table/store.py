@@ -17,6 +17,7 @@ import os
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
@@ -262,9 +263,10 @@ class Store:
         for name, file in files:
             commit.adopt(name, file)
 
-    def commit(self, state: State, folded: Folded) -> None:
+    def commit(self, state: State, folded: Folded) -> Counter[str]:
         """Add ``folded`` to the tables, and what was added before: all of it or, after a crash,
-        nothing. Raises TablesError, OSError.
+        nothing. Return the number of rows that were added to each table. Raises TablesError,
+        OSError.
         """
         with self.writing():
             self._add(folded)
@@ -277,6 +279,7 @@ class Store:
                     )
             commit.hold(held_table(state.held) if state.held else None)
             self._publish(commit.done(state))
+            return commit.rows
 
     def _publish(self, manifest: Manifest) -> None:
         if not self.is_current():
@@ -303,6 +306,11 @@ class Store:
 
     def _read(self, file: str) -> pa.Table:
         return pq.read_table(f"{self.root}/{file}", filesystem=self._fs)
+
+    def count(self, file: str) -> int:
+        """The number of rows in a file."""
+        with self._fs.open_input_file(f"{self.root}/{file}") as opened:
+            return int(pq.ParquetFile(opened).metadata.num_rows)
 
     def _write(self, file: str, table: pa.Table) -> None:
         pq.write_table(table, f"{self.root}/{file}", filesystem=self._fs)
@@ -338,6 +346,7 @@ class _Commit:
         ]
         self._held = old.held
         self.dirty: set[tuple[str, int]] = set()
+        self.rows = Counter[str]()
         self._outbox = Outbox(old.outbox.id or uuid.uuid4().hex, old.next_offset)
         if old.kept != "parquet":  # what was in it is delivered
             self._let_go(str(file) for files in self._appended.values() for file, _ in files)
@@ -349,6 +358,7 @@ class _Commit:
     def adopt(self, name: str, file: str) -> None:
         files: list[Any] = self._appended.setdefault(name, [])
         files.append((file, 0))
+        self.rows[name] += self._store.count(file)
         while len(files) >= _FANOUT and len({level for _, level in files[-_FANOUT:]}) == 1:
             together, level = files[-_FANOUT:], files[-1][1] + 1
             merged = pa.concat_tables(self._read_all(file for file, _ in together))
