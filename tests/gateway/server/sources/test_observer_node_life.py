@@ -148,8 +148,8 @@ def test_stopped_observer_leaves_no_descriptors_and_connections(data_dir: Path) 
                 await until_async(
                     lambda: not any(voter.connections for voter in quorum.voters.values())
                 )
-                await trio.testing.wait_all_tasks_blocked(0.02)
-            assert descriptors() == before
+            # A thread may close its file behind the end of the server.
+            await until_async(lambda: descriptors() <= before)
 
     run(main)
 
