@@ -56,6 +56,8 @@ class LeaderEpochs:
         anything.
         """
         if not self._entries or epoch > self._entries[-1][0]:
+            # An epoch whose last record the log start has passed.
+            self.truncate_from_end(offset)
             self._entries.append((epoch, offset))
 
     def epoch_before(self, offset: int) -> int | None:

@@ -5,10 +5,10 @@ It makes one small read where the high watermark lies inside a file.
 
 from __future__ import annotations
 
-import bisect
 from dataclasses import replace
 
-from gateway.log.reading.log_view import LogView, SegmentSlice
+from gateway.log.reading.log_view import LogView
+from gateway.log.segments.segment_slice import SegmentSlice
 
 
 def up_to_high_watermark(view: LogView, high_watermark: int) -> LogView:
@@ -23,7 +23,7 @@ def up_to_high_watermark(view: LogView, high_watermark: int) -> LogView:
     slices: list[SegmentSlice] = []
     for piece in view.slices:
         if piece.end_offset > high_watermark:
-            cut = _cut(piece, high_watermark)
+            cut = piece.up_to(high_watermark)
             if cut:
                 slices.append(cut)
             break
@@ -36,27 +36,4 @@ def up_to_high_watermark(view: LogView, high_watermark: int) -> LogView:
         end_offset=end,
         epochs=epochs,
         epoch=epochs[-1][0] if epochs else 0,
-    )
-
-
-def _cut(piece: SegmentSlice, offset: int) -> SegmentSlice | None:
-    """Return the batches of ``piece`` that end at or before ``offset``; None if there are none."""
-    index, wanted = piece.index, offset - piece.shift
-    block = bisect.bisect_right(index.offsets, wanted, 0, piece.blocks) - 1
-    if block < 0:
-        return None
-    position, end, largest = (
-        index.positions[block],
-        index.offsets[block],
-        index.running_max[block - 1] if block else -1,
-    )
-    for start, size, _, next_offset, max_timestamp in index.walk(block, piece.end):
-        if next_offset > wanted:
-            break
-        position, end, largest = start + size, next_offset, max(largest, max_timestamp)
-    blocks = block + 1 if position > index.positions[block] else block
-    if not blocks or end + piece.shift <= piece.start_offset:
-        return None
-    return replace(
-        piece, end=position, end_offset=end + piece.shift, blocks=blocks, max_timestamp=largest
     )

@@ -7,14 +7,13 @@ batch. Source: ``UnifiedLog.read``, ``fetchOffsetByTimestamp``.
 
 from __future__ import annotations
 
-import bisect
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gateway.log.reading.log_view import LogView, SegmentSlice
-from gateway.log.segments.batch_index import Slot
+from gateway.log.reading.log_view import LogView
+from gateway.log.segments.segment_slice import SegmentSlice, Slot
 from gateway.ports.services import Chunk, FileRange, OffsetAt, OffsetOutOfRange, Read
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile
@@ -61,15 +60,15 @@ def read(view: LogView, offset: int, max_bytes: int) -> Read:
     for piece in view.slices[at:]:
         if files and _begins_below(piece):
             break
-        first = _slot_of(piece, offset) if not files else None
+        first = piece.slot_of(offset) if not files else None
         if not files and first is None:
             break  # the file was just truncated: return nothing until the next scan
         start = first.position if first else piece.start
         least = start + first.size if first else start
-        end = max(least, _last_boundary(piece, start + max_bytes - size))
+        end = max(least, piece.boundary(start + max_bytes - size))
         taken = _take(piece, start, end, chunks)
         size += taken
-        files.append(piece.index.file)
+        files.append(piece.file)
         if start + taken < piece.end:
             break
     return Read(chunks, size, _FileHolder(files))
@@ -82,7 +81,7 @@ def _begins_below(piece: SegmentSlice) -> bool:
     Clients leave out records below the offset that they fetch, but only of the first batch of an
     answer, so such a batch has to be the first.
     """
-    return piece.index.offsets[0] + piece.shift < piece.start_offset
+    return piece.first_offset < piece.start_offset
 
 
 def bytes_available(view: LogView, offset: int, limit: int) -> int:
@@ -90,7 +89,7 @@ def bytes_available(view: LogView, offset: int, limit: int) -> int:
     if not view.start_offset <= offset < view.end_offset:
         return 0
     at = view.slice_at(offset)
-    first = _slot_of(view.slices[at], offset)
+    first = view.slices[at].slot_of(offset)
     if first is None:
         return 0
     size = view.slices[at].end - first.position
@@ -105,40 +104,17 @@ def offset_for_timestamp(view: LogView, timestamp: int) -> OffsetAt | None:
     """Return the first record with a timestamp of at least ``timestamp`` ms
     (``UnifiedLog.fetchOffsetByTimestamp``).
     """
-    return _first_record(view, timestamp, lambda slot: slot.max_timestamp >= timestamp)
+    return next(_records_since(view, timestamp), None)
 
 
 def max_timestamp(view: LogView) -> OffsetAt | None:
     """Return the first record with the largest timestamp (KIP-734)."""
     largest = max((piece.max_timestamp for piece in view.slices), default=-1)
-    return (
-        _first_record(view, largest, lambda slot: slot.max_timestamp >= largest)
-        if largest >= 0
-        else None
-    )
+    return next(_records_since(view, largest), None) if largest >= 0 else None
 
 
 # --- bytes
 # ------------------------------------------------------------------------------------------------
-
-
-def _slot_of(piece: SegmentSlice, offset: int) -> Slot | None:
-    """Return the batch that holds ``offset``; None if the file no longer has it."""
-    wanted = offset - piece.shift
-    block = bisect.bisect_right(piece.index.offsets, wanted, 0, piece.blocks) - 1
-    return piece.index.slot_of(wanted, max(block, 0), piece.end)
-
-
-def _last_boundary(piece: SegmentSlice, position: int) -> int:
-    """Return the end of the last batch of ``piece`` that ends at or before ``position``; the part's
-    start without one.
-    """
-    if position >= piece.end:
-        return piece.end
-    if position <= piece.start:
-        return piece.start
-    block = bisect.bisect_right(piece.index.positions, position, 0, piece.blocks) - 1
-    return piece.index.boundary(position, block, piece.end)
 
 
 def _take(piece: SegmentSlice, start: int, end: int, chunks: list[Chunk]) -> int:
@@ -148,51 +124,33 @@ def _take(piece: SegmentSlice, start: int, end: int, chunks: list[Chunk]) -> int
     if end <= start:
         return 0
     if piece.shift == 0:
-        chunks.append(FileRange(piece.index.file.fd, start, end - start))
+        chunks.append(FileRange(piece.file.fd, start, end - start))
         return end - start
     taken = 0
-    for number, slot in enumerate(_slots(piece, start)):
+    for number, slot in enumerate(piece.slots(start)):
         if slot.position + slot.size > end or number == _PREFIX_BATCHES_MAX:
             break
         # The CRC does not cover the base offset: replacing these eight bytes moves a batch of the
         # snapshot to its offset in the log.
         chunks.append(_OFFSET.pack(slot.offset + piece.shift))
         chunks.append(
-            FileRange(piece.index.file.fd, slot.position + _OFFSET.size, slot.size - _OFFSET.size)
+            FileRange(piece.file.fd, slot.position + _OFFSET.size, slot.size - _OFFSET.size)
         )
         taken += slot.size
     return taken
-
-
-def _slots(piece: SegmentSlice, start: int) -> Iterator[Slot]:
-    """Yield the batches of ``piece`` from position ``start`` on."""
-    first = bisect.bisect_right(piece.index.positions, start, 0, piece.blocks) - 1
-    for block in range(first, piece.blocks):
-        for slot in piece.index.slots(block, piece.end):
-            if slot.position >= start:
-                yield slot
 
 
 # --- timestamps
 # ------------------------------------------------------------------------------------------------
 
 
-def _first_record(view: LogView, timestamp: int, wanted: Callable[[Slot], bool]) -> OffsetAt | None:
-    """Return the first record at or after ``timestamp`` in the batches for which ``wanted`` is
-    true.
-    """
+def _records_since(view: LogView, timestamp: int) -> Iterator[OffsetAt]:
+    """Yield the first record at or after ``timestamp`` of each batch that has one."""
     for piece in view.slices:
-        if piece.max_timestamp < timestamp:
-            continue
-        block = bisect.bisect_left(piece.index.running_max, timestamp, 0, piece.blocks)
-        while block < piece.blocks:
-            if piece.index.block_max[block] >= timestamp:
-                for slot in filter(wanted, piece.index.slots(block, piece.end)):
-                    found = _record_in(piece, slot, timestamp)
-                    if found:
-                        return found
-            block += 1
-    return None
+        if piece.max_timestamp >= timestamp:
+            for slot in piece.slots_since(timestamp):
+                if found := _record_in(piece, slot, timestamp):
+                    yield found
 
 
 def _record_in(piece: SegmentSlice, slot: Slot, timestamp: int) -> OffsetAt | None:
@@ -201,7 +159,7 @@ def _record_in(piece: SegmentSlice, slot: Slot, timestamp: int) -> OffsetAt | No
     The base timestamp is that of the first record (``DefaultRecordBatch``), and all records of a
     metadata batch share it, so that usually no record is decoded.
     """
-    head = piece.index.file.read(slot.position, BATCH_OVERHEAD)
+    head = piece.file.read(slot.position, BATCH_OVERHEAD)
     if len(head) < BATCH_OVERHEAD:
         return None
     header = read_header(head)
@@ -213,7 +171,7 @@ def _record_in(piece: SegmentSlice, slot: Slot, timestamp: int) -> OffsetAt | No
     ):
         return OffsetAt(first, header.base_timestamp, header.partition_leader_epoch)
     try:
-        records = decode_batch(piece.index.file.read(slot.position, slot.size)).records
+        records = decode_batch(piece.file.read(slot.position, slot.size)).records
     except DecodeError:
         # The CRC is right, but the records cannot be decoded (an unknown compression): the batch as
         # a whole is the best answer.

@@ -10,15 +10,15 @@ before, and reports the damage.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gateway.log.files.disk import free_bytes
 from gateway.log.files.errors import LogError, SnapshotNotNewer
 from gateway.log.files.problem import Problem
 from gateway.log.metadata.observer_store import ObserverStore
-from gateway.log.reading.follower import DirectoryFollower
-from gateway.log.reading.log_view import LogView
+from gateway.log.reading.own_log import OwnLog
 from gateway.log.reading.recent_batches import RecentBatches
 from gateway.ports.services import State
 from gateway.quorum.effects import (
@@ -39,7 +39,7 @@ from gateway.quorum.events import Installed, NotInstalled
 from gateway.quorum.voter_set import VoterSet
 from gateway.sources import log_reader
 from gateway.sources.committed_view import up_to_high_watermark
-from gateway.sources.log_partition import EMPTY_LOG, LogPartition
+from gateway.sources.log_partition import LogPartition
 from gateway.sources.snapshot_locks import LockedSnapshotWriter, SnapshotBusy, SnapshotLocks
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile
@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from gateway.log.metadata.raft_store import RaftStore
     from gateway.ports.services import Read
     from kwire.metadata_log.snapshot_id import SnapshotId
+
+
+#: Interval at which a log that is written compares its files with what it wrote, ns.
+_CHECK_INTERVAL_NS: Final = 1_000_000_000
 
 
 class LogUnreadable(LogError):
@@ -68,7 +72,7 @@ class QuorumLog(LogPartition):
     """
 
     def __init__(self, store: RaftStore | ObserverStore, *, snapshot_prefix: bool) -> None:
-        """Scan the log once. Raises LogUnreadable if committed records cannot be read."""
+        """Open the log for readers. Raises LogUnreadable if it cannot be read."""
         super().__init__(cluster_id=store.cluster_id, log_dir=str(store.directory.parent))
         self.store = store
         self.leader_alive = False
@@ -83,19 +87,19 @@ class QuorumLog(LogPartition):
         self.committed = store.high_watermark  #: one past what is committed, and durable here
         self._knows_end = self.committed > 0
         self._stored_high_watermark = self.committed
-        self._follower = DirectoryFollower(str(store.directory), snapshot_prefix=snapshot_prefix)
         self.recent = RecentBatches()  #: for the loader of the image
         self._writer: LockedSnapshotWriter | None = None
         self._names = SnapshotLocks()
-        self._appended: list[bytes | memoryview] = []  # and not shown yet
         self._damage: Problem | None = None
-        self._rescan()
-        if (
-            self._damage is not None
-            or self._follower.view is None
-            or self._follower.unreachable is not None
-        ):
-            why = self._damage or self._follower.unreachable or "the log cannot be read"
+        self._unreachable: Problem | None = None
+        self._suspects: set[int] = set()  # offsets whose batch a reader did not find
+        self._check_at = 0  # ns of the monotonic clock
+        try:
+            self._reader = OwnLog(store.log, snapshot_prefix=snapshot_prefix)
+            why = self._fault()
+        except OSError as error:
+            why = _problem(error, self.log_dir)
+        if why is not None:
             advice = (
                 "restore it from a copy, or remove the whole data directory: "
                 "it is fetched anew from the quorum"
@@ -115,7 +119,6 @@ class QuorumLog(LogPartition):
         again from its disk.
         """
         outcome: list[Installed | NotInstalled] = []
-        self._appended = []
         try:
             for effect in effects:
                 self._perform(effect, outcome)
@@ -125,9 +128,10 @@ class QuorumLog(LogPartition):
             # The log may have ended before what was appended.
             self.recent.clear()
             self._abandon()
-            self._rescan()
+            self._refresh()
             raise
-        self._show_appended()
+        self._refresh()
+        self._check_files()
         if self._damage is not None and not self.store.observes:
             raise LogUnreadable(str(self._damage))
         return outcome
@@ -154,9 +158,8 @@ class QuorumLog(LogPartition):
             case Truncate(_, offset):
                 self.recent.truncate_to(offset)
                 self.store.truncate_to(offset)
-                # Before other records take these offsets: the scan sees that the file was truncated
-                # by its length.
-                self._rescan()
+                # Before other records take these offsets.
+                self._refresh()
                 if self.store.observes and self.store.end_offset != offset:
                     # In a correct quorum no epoch of the leader ends inside a batch of the same
                     # epoch on a follower. The core must start again from the disk.
@@ -173,8 +176,6 @@ class QuorumLog(LogPartition):
                     outcome.append(refused)
             case InstallSnapshot(_, snapshot_id):
                 outcome.append(self._install(snapshot_id))
-                # The log may have begun anew, in another segment.
-                self._rescan()
             case AbandonSnapshot():
                 self._abandon()
             case LearnClusterId(_, cluster_id):
@@ -193,7 +194,6 @@ class QuorumLog(LogPartition):
             raise BatchesRefused(
                 f"{self.store.directory} does not take what came for offset {base_offset}: {error}"
             ) from None
-        self._appended.append(data)
         # In memory before it is on disk: the loader stops at the high watermark.
         self.recent.append(base_offset, end_offset, data)
 
@@ -240,36 +240,40 @@ class QuorumLog(LogPartition):
         if writer is not None:
             writer.abandon()
 
-    def _show_appended(self) -> None:
-        """Show what was appended to readers, without reading it back where nothing else changed."""
-        appended, self._appended = self._appended, []
-        if self._follower.extend(appended):
-            self._compare_view()
-        else:
-            self._rescan()
+    def _refresh(self) -> None:
+        """Show readers what was written. Records that are served already stay so after a
+        failure.
+        """
+        try:
+            self._reader.refresh()
+            self._unreachable = None
+        except OSError as error:
+            self._unreachable = _problem(error, self.log_dir)
 
-    def _rescan(self) -> None:
-        """Scan the files as readers do. Records that are served already stay so after a failure."""
-        # Appended before, and found by the scan.
-        self._appended = []
-        while self._follower.step():
-            pass
-        self._compare_view()
+    def _check_files(self) -> None:
+        """Set the damage, from time to time and when a reader has met some: the files are not what
+        was written.
+        """
+        if self._unreachable is not None:
+            # What is shown is older than the files.
+            if not self.store.observes:
+                self._damage = self._unreachable
+        elif (now := time.monotonic_ns()) >= self._check_at or self._damage is not None:
+            self._check_at = now + _CHECK_INTERVAL_NS
+            try:
+                self._damage = self._fault()
+            except OSError as error:
+                self._damage = _problem(error, self.log_dir)
 
-    def _compare_view(self) -> None:
-        """Set the damage: what readers see is less than was written."""
-        follower = self._follower
-        view = follower.view
-        if follower.unreachable is not None or view is None:
-            self._damage = self._damage if self.store.observes else follower.unreachable
-            return
+    def _fault(self) -> Problem | None:
+        """Return how the files differ from what was written. Raises OSError."""
         # An observer promises no records beyond its high watermark to any node.
         needed = self.committed if self.store.observes else self.store.end_offset
-        self._damage = None
-        if view.end_offset < needed:
-            self._damage = view.broken
-            if view.broken is None and not self.store.observes:
-                self._damage = Problem(self.log_dir, -1, "less can be read back than was written")
+        suspects = tuple(self._suspects)
+        problem = self._reader.fault(needed, suspects)
+        if problem is None:
+            self._suspects.difference_update(suspects)
+        return problem
 
     def write_high_watermark(self) -> None:
         """Store the high watermark. Raises LogError."""
@@ -285,7 +289,7 @@ class QuorumLog(LogPartition):
             self.write_high_watermark()
             return self.store.clean(now_ms=now_ms)
         finally:
-            self._rescan()
+            self._refresh()
 
     def new_snapshot(self, snapshot_id: SnapshotId) -> LockedSnapshotWriter:
         """Return the writer of a snapshot of this node's, for any thread beside ``perform``. Raises
@@ -329,16 +333,14 @@ class QuorumLog(LogPartition):
         return self.committed > self._stored_high_watermark
 
     def publish(self) -> None:
-        """Serve the scanned records up to the high watermark."""
-        view = self._follower.view
-        if view is None or self._follower.unreachable is not None:
+        """Serve the written records up to the high watermark."""
+        # What is served already stays, and what is behind damage is not added to it.
+        if self._damage is not None or self._unreachable is not None:
             return
         try:
-            visible = up_to_high_watermark(view, self.committed)
+            visible = up_to_high_watermark(self._reader.view, self.committed)
         except OSError as error:
-            self._damage = Problem(
-                str(error.filename or self.log_dir), -1, error.strerror or str(error)
-            )
+            self._damage = _problem(error, self.log_dir)
             return
         old, epoch_moved = (
             self.served,
@@ -368,7 +370,7 @@ class QuorumLog(LogPartition):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The current faults of the files."""
-        found = (self._follower.unreachable, self._damage, *self.served.notices)
+        found = (self._unreachable, self._damage, *self.served.notices)
         return tuple(dict.fromkeys(problem for problem in found if problem))
 
     @property
@@ -389,18 +391,30 @@ class QuorumLog(LogPartition):
         """
         return self.epoch_at(offset) if self.store.start_offset <= offset < self.committed else -1
 
+    def read(self, offset: int, max_bytes: int) -> Read:
+        """As ``LogPartition.read``. Where the files no longer have the batch, the log is BROKEN at
+        least until it is written next, when the files are compared again.
+        """
+        found = super().read(offset, max_bytes)
+        if not found.size and offset < self.high_watermark:
+            self._suspects.add(offset)
+            self._damage = self._damage or self._reader.missing(offset)
+        return found
+
     # --- reads of peers
     # -----------------------------------------------------------------------------------------
 
     def read_range(self, wanted: LogRange) -> Read:
         """Return whole batches from the one that holds the offset. Raises OSError."""
-        view: LogView = self._follower.view or EMPTY_LOG
-        return log_reader.read(
-            up_to_high_watermark(view, wanted.end), wanted.offset, wanted.max_bytes
-        )
+        visible = up_to_high_watermark(self._reader.view, wanted.end)
+        return log_reader.read(visible, wanted.offset, wanted.max_bytes)
 
     def read_snapshot(self, wanted: SnapshotRange) -> tuple[int, bytes]:
         """Return the size of the file, and its bytes from the position on. Raises OSError."""
         file = OpenFile(os.path.join(self.store.directory, wanted.id.file_name))
         size, _ = file.status()
         return size, os.pread(file.fd, wanted.max_bytes, wanted.position)
+
+
+def _problem(error: OSError, log_dir: str) -> Problem:
+    return Problem(str(error.filename or log_dir), -1, error.strerror or str(error))

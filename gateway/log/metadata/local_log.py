@@ -1,8 +1,8 @@
 """Joins a ``__cluster_metadata`` log with its snapshots, vote and high watermark.
 
 Blocking, for one thread at a time. It does not know leaders, requests or the meaning of records.
-Readers follow the same directory with :class:`gateway.log.reading.follower.DirectoryFollower`;
-appending and truncating are in ``gateway.log.partition.unified_log``, lock and identity of the data
+Readers in this process use ``log`` (``gateway.log.reading.own_log``), those of other processes
+follow the directory (``gateway.log.reading.follower``). Appending and truncating are in ``gateway.log.partition.unified_log``, lock and identity of the data
 directory in ``gateway.log.partition.data_directory``. Source: ``KafkaMetadataLog``.
 
 A crash at any instruction loses nothing that was flushed, and leaves a directory that ``open``
@@ -100,6 +100,11 @@ class LocalLog:
 
     # --- the log
     # -----------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> UnifiedLog:
+        """The segments, for readers in this process."""
+        return self._log
 
     @property
     def start_offset(self) -> int:

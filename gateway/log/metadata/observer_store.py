@@ -20,6 +20,7 @@ from gateway.log.metadata.control_records import read_snapshot_head
 from gateway.log.metadata.listing import list_directory
 from gateway.log.metadata.local_log import LocalLog, LogSettings, SnapshotWriter
 from gateway.log.metadata.stored_facts import Election, StoredFacts
+from gateway.log.partition.unified_log import UnifiedLog
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.messages.voters_record import VotersRecord
 from kwire.metadata_log.snapshot_id import SnapshotId
@@ -83,6 +84,11 @@ class ObserverStore:
                 store.close()
             raise
         return store
+
+    @property
+    def log(self) -> UnifiedLog:
+        """As ``LocalLog.log``."""
+        return self._log.log
 
     @property
     def start_offset(self) -> int:

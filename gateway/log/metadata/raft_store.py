@@ -35,6 +35,7 @@ from gateway.log.metadata.voter_directory_check import (
     not_formatted,
     with_voter_advice,
 )
+from gateway.log.partition.unified_log import UnifiedLog
 from kwire.messages.quorum_state_data import QuorumStateData, Voter
 from kwire.messages.voters_record import VotersRecord
 from kwire.metadata_log.snapshot_id import SnapshotId
@@ -121,6 +122,11 @@ class RaftStore:
     def directory_id(self) -> Uuid:
         """Identity of this directory (KIP-853), as in meta.properties."""
         return self._meta.directory_id or ZERO_UUID
+
+    @property
+    def log(self) -> UnifiedLog:
+        """As ``LocalLog.log``."""
+        return self._log.log
 
     @property
     def start_offset(self) -> int:

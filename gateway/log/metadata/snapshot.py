@@ -57,16 +57,17 @@ def _control_record(index: BatchIndex, at: int) -> Record | None:
     """Return the first (0) or last (-1) record of the snapshot; None if its batch is no control
     batch, or too large for one.
     """
-    if not index.positions:
+    whole = index.slice()
+    if whole is None:
         return None
     # The last batch of a file lies in its last block.
-    block = 0 if at == 0 else len(index.positions) - 1
-    slots = index.slots(block, index.end)
+    slots = whole.slots(0 if at == 0 else index.positions[-1])
+    slot = next(slots, None) if at == 0 else max(slots, default=None)
     # Before the read: the batch may be one of records, with 8 MiB.
-    if not slots or slots[at].size > _CONTROL_BYTES_MAX:
+    if slot is None or slot.size > _CONTROL_BYTES_MAX:
         return None
     try:
-        batch = decode_batch(index.file.read(slots[at].position, slots[at].size))
+        batch = decode_batch(index.file.read(slot.position, slot.size))
     except DecodeError:
         return None
     return batch.records[at] if batch.header.is_control and batch.records else None

@@ -13,6 +13,7 @@ the next one is created. Recovery therefore checks every batch of the last segme
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -26,10 +27,12 @@ from gateway.log.partition.pending_flush import PendingFlush
 from gateway.log.partition.roll_policy import RollPolicy
 from gateway.log.segments.batch_check import Batch, Tail, check_batches
 from gateway.log.segments.segment import (
+    ReadableSegment,
     Segment,
     SegmentScan,
     batch_start,
     delete_segments,
+    open_closed,
     replace_segment,
     scan_segment,
 )
@@ -64,6 +67,7 @@ class UnifiedLog:
         self._rolls = rolls
         self._closed = loaded.closed
         self._active = loaded.active
+        self._readable: dict[int, ReadableSegment] = {}  # of closed segments
         self._epochs = loaded.epochs
         self._start_offset, self._start_epoch = loaded.start_offset, loaded.start_epoch
         assert self._start_offset <= self.end_offset, "a log starts at or before its end"
@@ -131,6 +135,17 @@ class UnifiedLog:
         ``LeaderEpochFileCache.endOffsetFor``.
         """
         return self._epochs.end_offset_for(epoch, self.end_offset)
+
+    def segments(self) -> list[ReadableSegment]:
+        """Return the segments as they are now, oldest first, for readers: in the thread that
+        changes the log. Raises OSError.
+        """
+        known, self._readable = self._readable, {}
+        for base, following in itertools.pairwise(self.bases):
+            self._readable[base] = known.get(base) or open_closed(
+                self.directory, base, following, self.settings.index_interval_bytes
+            )
+        return [*self._readable.values(), self._active.readable()]
 
     # --- changes
     # ---------------------------------------------------------------------------------------------
@@ -267,6 +282,7 @@ class UnifiedLog:
         """
         self.guard.check()
         assert base in self._closed, "the active segment gets appends"
+        self._readable.pop(base, None)
         # Without the guard: memory holds nothing of a closed segment that a failure could belie.
         with doing("replace", self.directory / segment_name(base)):
             replace_segment(
@@ -293,6 +309,7 @@ class UnifiedLog:
             # Before its file is deleted: a later flush must not count bytes of a file without a
             # name.
             self._active.close()
+            self._readable.clear()
             self._active = restart(
                 self.directory, self.disk, self.settings, self.bases, offset, self._epochs
             )
@@ -371,6 +388,7 @@ class UnifiedLog:
         ]
         # The file is deleted next.
         self._active.close()
+        self._readable.clear()
         # The newest first, so that the rest is at any instant the beginning of the log.
         delete_segments(self.directory, self.disk, later[::-1])
         self._closed = [base for base in self._closed if base < scan.base_offset]

@@ -25,12 +25,11 @@ from gateway.log.metadata.listing import (
     log_start,
     superseding_snapshot,
 )
-from gateway.log.metadata.snapshot import has_footer
-from gateway.log.reading.log_view import LogView, SegmentSlice, epochs_of, joined, slice_of
+from gateway.log.reading.log_view import LogView, joined, merged_epochs
+from gateway.log.reading.snapshot_prefix import SnapshotPrefix
 from gateway.log.segments.batch_index import TICK_NS, BatchIndex, Status
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import OpenFile
-from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: Work of one step, in bytes checked (``BatchIndex.scan``): a few milliseconds with warm files.
 STEP_BYTES: Final = 8 * MIB
@@ -51,11 +50,10 @@ class DirectoryFollower:
         self.view: LogView | None = None
         self.unreachable: Problem | None = None
         self._directory = directory
-        self._snapshot_prefix = snapshot_prefix
+        self._prefix = SnapshotPrefix(directory, enabled=snapshot_prefix)
         self._listing = Listing()
         self._log_start = LogStart(0)
         self._segments: list[BatchIndex] = []
-        self._snapshots: dict[SnapshotId, BatchIndex] = {}
         # Change time of the directory, and monotonic time of the listing.
         self._listed: tuple[int, int] | None = None
         self._dirty = True  # something changed since ``view`` was made
@@ -177,10 +175,6 @@ class DirectoryFollower:
             elif index.floor != start.offset and base_offset < start.offset:
                 index = index.with_floor(start.offset)
             segments.append(index)
-        # The index of a deleted snapshot holds its file open.
-        self._snapshots = {
-            one: index for one, index in self._snapshots.items() if one in listing.snapshots
-        }
         self._segments, self._listing, self._log_start, self._dirty = segments, listing, start, True
 
     # --- scanning
@@ -208,27 +202,10 @@ class DirectoryFollower:
             self._dirty = self._dirty or self._truncated or (index.end, index.status) != before
             if index.status is Status.BEHIND:
                 return True
-        return self._scan_snapshot(self._start().snapshot, budget)
-
-    def _scan_snapshot(self, snapshot: SnapshotId | None, budget: int) -> bool:
-        # Its records are needed as a prefix only: the log start comes from the file's name.
-        if snapshot is None or not self._snapshot_prefix:
-            return False
-        index = self._snapshots.get(snapshot)
-        if index is None:
-            path = os.path.join(self._directory, snapshot.file_name)
-            index = self._snapshots[snapshot] = BatchIndex(OpenFile(path), 0)
-        if index.status is not Status.BEHIND:
-            return False
-        # At least one chunk, or a large segment before it would keep the snapshot from being
-        # scanned at all.
-        index.scan(max(budget, 1))
-        self._dirty = True
-        if index.end >= index.file.status()[0] and not has_footer(index):
-            index.problem = Problem(
-                index.file.path, index.end, "no SNAPSHOT_FOOTER: the snapshot is not complete"
-            )
-        return index.status is Status.BEHIND
+        before_prefix = self._prefix.end
+        behind = self._prefix.scan(self._start().snapshot, budget)
+        self._dirty = self._dirty or self._prefix.end != before_prefix
+        return behind
 
     def _start(self) -> LogStart:
         """Return the log start, moved to a later snapshot if that supersedes the whole log."""
@@ -264,35 +241,19 @@ class DirectoryFollower:
         start = self._start()
         # A snapshot that supersedes the log ends behind all of them.
         segments = self._segments if start == self._log_start else []
-        slices, broken, notices = joined(segments, start.offset)
-        end = max(start.offset, slices[-1].end_offset if slices else 0)
-        prefix, notice = self._prefix(start)
-        if prefix:
-            slices.insert(0, prefix)
-        first = prefix.start_offset if prefix else start.offset
-        epochs = epochs_of(slices)
-        epoch = epochs[-1][0] if epochs else start.snapshot.epoch if start.snapshot else 0
-        return LogView(tuple(slices), first, end, epochs, epoch, broken, (*notices, *notice))
-
-    def _prefix(self, start: LogStart) -> tuple[SegmentSlice | None, list[Problem]]:
-        """Return the snapshot as the part that ends at the log start, or the reason why it cannot
-        be.
-        """
-        # The snapshot of the log start and not the newest, whose records are in the log as well.
-        index = self._snapshots.get(start.snapshot) if start.snapshot else None
-        if index is None or index.status is Status.BEHIND:
-            return None, []
-        if index.problem:
-            return None, [index.problem]
-        count = index.next_offset
-        # The records get the offsets just below the log start, and there is none below 0.
-        if count > start.offset:
-            reason = (
-                f"{count} records do not fit below its end offset {start.offset}; "
-                "not served as a prefix"
-            )
-            return None, [Problem(index.file.path, -1, reason)]
-        return slice_of(index, start.offset - count, 0), []
+        log = joined(segments, start.offset)
+        prefix = self._prefix.get(start.snapshot)
+        slices = (*([prefix.piece] if prefix.piece else []), *log.slices)
+        epochs = merged_epochs(prefix.epochs, log.epochs)
+        return LogView(
+            slices,
+            prefix.piece.start_offset if prefix.piece else start.offset,
+            max(start.offset, log.slices[-1].end_offset if log.slices else 0),
+            epochs,
+            epochs[-1][0] if epochs else start.epoch,
+            log.broken,
+            (*log.notices, *prefix.notices),
+        )
 
 
 class FileFollower:
@@ -351,17 +312,15 @@ class FileFollower:
         segments = [self._index] if self._index else []
         # As in the file: the offsets in a snapshot begin at 0, whatever its name says.
         start = segments[0].offsets[0] if segments and segments[0].offsets else 0
-        slices, broken, notices = joined(segments, start)
-        epochs = epochs_of(slices)
-        end = slices[-1].end_offset if slices else start
+        log = joined(segments, start)
         return LogView(
-            tuple(slices),
+            tuple(log.slices),
             start,
-            end,
-            epochs,
-            epochs[-1][0] if epochs else 0,
-            broken,
-            tuple(notices),
+            log.slices[-1].end_offset if log.slices else start,
+            tuple(log.epochs),
+            log.epochs[-1][0] if log.epochs else 0,
+            log.broken,
+            log.notices,
         )
 
 

@@ -1,38 +1,24 @@
 """Holds a log as readers see it at one moment: slices of segment files in offset order, immutable.
 
-It reads no file: ``gateway.log.reading.follower`` makes the views, ``gateway.sources.log_reader``
-reads by them. Kafka's counterpart is ``LogSegments``, which changes in place under a lock.
+It reads no file: ``own_log`` makes the views of a log that this process writes, ``follower`` those
+of one that another process writes, and ``gateway.sources.log_reader`` reads by them. Kafka's counterpart is ``LogSegments``, which changes in place under a lock.
 """
 
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.base.leader_epochs import end_offset_for
 from gateway.log.files.problem import Problem
 from gateway.log.segments.batch_index import BatchIndex, Status
+from gateway.log.segments.segment_slice import SegmentSlice
 
-
-@dataclass(frozen=True, slots=True)
-class SegmentSlice:
-    """The batches of one file up to a position. ``start_offset`` and ``end_offset`` (exclusive) are
-    offsets of the log.
-    """
-
-    index: BatchIndex
-    shift: int  #: added to an offset in the file gives that in the log; 0 but for a snapshot
-    start_offset: int
-    end_offset: int
-    end: int  #: position behind the last batch
-    blocks: int  #: entries of the index that belong to the slice
-    max_timestamp: int
-
-    @property
-    def start(self) -> int:
-        """Position of the first batch."""
-        return self.index.positions[0]
+#: (epoch, start offset) of each epoch, oldest first.
+Epochs = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,41 +51,42 @@ class LogView:
         return self.epochs[at - 1][0] if at else -1
 
 
-def slice_of(index: BatchIndex, shift: int, log_start: int) -> SegmentSlice | None:
-    """Return the slice of everything indexed so far; None without a batch."""
-    if not index.positions:
-        return None
-    return SegmentSlice(
-        index=index,
-        shift=shift,
-        start_offset=max(index.offsets[0] + shift, log_start),
-        end_offset=index.next_offset + shift,
-        end=index.end,
-        blocks=len(index.positions),
-        max_timestamp=index.running_max[-1],
-    )
-
-
-def epochs_of(slices: Sequence[SegmentSlice]) -> tuple[tuple[int, int], ...]:
-    """Return (epoch, start offset) of each epoch in the slices; the first begins with the first
-    slice.
+class Joined(NamedTuple):
+    """Segments as a log: the slices up to the first fault, the epochs in them, the fault that ends
+    the log early, and other faults.
     """
+
+    slices: list[SegmentSlice]
+    epochs: list[tuple[int, int]]
+    broken: Problem | None = None
+    notices: tuple[Problem, ...] = ()
+
+
+def epochs_in(piece: SegmentSlice | None, index: BatchIndex) -> list[tuple[int, int]]:
+    """Return the epochs of an indexed file as those of the log; the first begins with the slice."""
+    if piece is None:
+        return []
+    return [
+        (epoch, max(offset + piece.shift, piece.start_offset)) for epoch, offset in index.epochs
+    ]
+
+
+def merged_epochs(*parts: Epochs) -> tuple[tuple[int, int], ...]:
+    """Return the epochs of parts that follow each other."""
     found: list[tuple[int, int]] = []
-    for piece in slices:
-        for epoch, offset in piece.index.epochs:
-            if not found or epoch > found[-1][0]:
-                found.append((epoch, max(offset + piece.shift, piece.start_offset)))
+    for epoch, offset in itertools.chain(*parts):
+        if not found or epoch > found[-1][0]:
+            found.append((epoch, offset))
     return tuple(found)
 
 
-def joined(
-    segments: Sequence[BatchIndex], start: int
-) -> tuple[list[SegmentSlice], Problem | None, list[Problem]]:
-    """Return (parts, the fault that ends the log early or None, notices) for ``segments``.
+def joined(segments: Sequence[BatchIndex], start: int) -> Joined:
+    """Return ``segments`` as a log that starts at ``start``.
 
-    The parts end at the first segment that is not whole or does not continue the one before it.
+    The slices end at the first segment that is not whole or does not continue the one before it.
     """
     slices: list[SegmentSlice] = []
+    epochs: list[tuple[int, int]] = []
     expected, epoch = None, -1
     for at, index in enumerate(segments):
         if expected is not None and index.base_offset != expected:
@@ -107,24 +94,27 @@ def joined(
                 f"the log before it ends at offset {expected}: "
                 "what is between is missing or twice there"
             )
-            return slices, Problem(index.file.path, 0, reason), []
+            return Joined(slices, epochs, Problem(index.file.path, 0, reason))
         # ``BatchIndex`` has checked the epochs within each segment; this compares two segments.
         if index.epochs and index.epochs[0][0] < epoch:
-            return (
-                slices,
-                Problem(index.file.path, 0, f"epoch {index.epochs[0][0]} follows epoch {epoch}"),
-                [],
-            )
-        if piece := slice_of(index, 0, start):
+            reason = f"epoch {index.epochs[0][0]} follows epoch {epoch}"
+            return Joined(slices, epochs, Problem(index.file.path, 0, reason))
+        if piece := index.slice(log_start=start):
             slices.append(piece)
+            epochs += epochs_in(piece, index)
         # Where this segment ends is not known yet, so the next one cannot be compared with it.
         if index.status is Status.BEHIND:
-            return slices, None, []
+            return Joined(slices, epochs)
         if index.problem:
             # In the last segment the writer may be about to finish it; before another segment it is
             # damage.
             torn = index.status is Status.TORN and at + 1 == len(segments)
-            return (slices, None, [index.problem]) if torn else (slices, index.problem, [])
+            return Joined(
+                slices,
+                epochs,
+                broken=None if torn else index.problem,
+                notices=(index.problem,) if torn else (),
+            )
         expected = index.next_offset
         epoch = index.epochs[-1][0] if index.epochs else epoch
-    return slices, None, []
+    return Joined(slices, epochs)

@@ -2,12 +2,11 @@
 Decodes no record.
 
 One entry is a *block*: the batches that begin within 4 KiB of each other, as many as one small read
-returns: a lookup by offset, position or timestamp reads a block's headers again, so it never gives
-a batch that is no longer in the file. A log of a million records written at idle times takes some
-hundred kilobytes of memory. Arrays only grow at their end, so one thread may scan while readers use
-the entries that were there before; whatever shortens an index makes a new one. Kafka's
-``OffsetIndex`` and ``TimeIndex`` files are not used: they may be missing or behind, and they are in
-no snapshot. Follows ``OffsetIndex.lookup`` and ``FileRecords.searchForOffsetFromPosition``.
+returns (``segment_slice``). A log of a million records written at idle times takes some hundred
+kilobytes of memory. Arrays only grow at their end, so one thread may scan while readers use the
+entries that were there before; whatever shortens an index makes a new one. Kafka's ``OffsetIndex``
+and ``TimeIndex`` files are not used: they may be missing or behind, and they are in no snapshot.
+Follows ``OffsetIndex.lookup``.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ import enum
 import struct
 import time
 from array import array
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from dataclasses import replace
+from typing import Final
 
 import crc32c
 
 from gateway.base.sizes import KIB
 from gateway.log.files.problem import Problem
 from gateway.log.segments.batch_check import HEADER, Tail, bad_header, misplaced, wrong_crc
+from gateway.log.segments.segment_slice import SegmentSlice, Slot
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile
 from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD
@@ -39,6 +39,7 @@ _HEAD: Final = struct.Struct(">qiixI")  # base offset, length, partition leader 
 _LOWEST: Final = -(1 << 63)
 _ANY_OFFSET: Final = -1
 _UNSETTLED: Final = (-1, -1)
+_NO_TIMESTAMP: Final = -1
 #: File systems store times in ticks of up to 10 ms: a second change within the tick of the first
 #: does not change the time.
 TICK_NS: Final = 20_000_000
@@ -46,19 +47,6 @@ TICK_NS: Final = 20_000_000
 
 #: Bytes of batch starts that one entry covers (the default of ``index.interval.bytes``).
 BLOCK_BYTES: Final = 4096
-_SLOT: Final = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
-_SPAN: Final = struct.Struct(">qi11xi")  # base offset, length, last offset delta
-_LENGTH: Final = struct.Struct(">8xi")
-
-
-class Slot(NamedTuple):
-    """One batch: its position, size and offsets as in the file."""
-
-    position: int
-    size: int
-    offset: int
-    next_offset: int
-    max_timestamp: int
 
 
 class Status(enum.Enum):
@@ -288,11 +276,12 @@ class BatchIndex:
         positions = self.positions
         if not positions or position - positions[-1] >= BLOCK_BYTES:
             before = self.running_max[-1] if positions else _LOWEST
+            # The position first: readers in other threads look it up by one of the others.
+            positions.append(position)
+            self._checksums.append(crc)
             self.block_max.append(max_timestamp)
             self.running_max.append(max(before, max_timestamp))
-            self._checksums.append(crc)
             self.offsets.append(offset)
-            positions.append(position)
         elif max_timestamp > self.block_max[-1]:
             self.block_max[-1] = max_timestamp
             self.running_max[-1] = max(self.running_max[-1], max_timestamp)
@@ -355,7 +344,7 @@ class BatchIndex:
         copy = BatchIndex(self.file, self.base_offset, floor)
         if self.next_offset > floor and self.positions:
             block = max(0, bisect.bisect_right(self.offsets, floor) - 1)
-            rest = [slot for slot in self.slots(block, self.end) if slot.next_offset > floor]
+            rest = self._block(block, floor)
             head = self.file.read(rest[0].position, CRC_START) if rest else b""
             if len(head) < CRC_START:
                 return copy  # the file was rewritten: the caller scans it from its beginning
@@ -386,6 +375,14 @@ class BatchIndex:
             block
         ] + LOG_OVERHEAD + length <= file_size
 
+    def _block(self, block: int, floor: int) -> list[Slot]:
+        """Return the batches of a block that end above ``floor``."""
+        whole, stop = self.slice(), self.positions[block + 1 : block + 2]
+        assert whole is not None, "a block has a batch"
+        end = stop[0] if stop else self.end
+        slots = replace(whole, end=end).slots(self.positions[block])
+        return [slot for slot in slots if slot.next_offset > floor]
+
     def _open_block(self, slot: Slot, checksum: int, max_timestamp: int) -> None:
         self.offsets.append(slot.offset)
         self.positions.append(slot.position)
@@ -403,7 +400,7 @@ class BatchIndex:
             largest = max(largest, one)
             self.running_max.append(largest)
 
-    # --- reading blocks
+    # --- look-ups
     # ---------------------------------------------------------------------------------------------
 
     def epoch_at(self, offset: int) -> int:
@@ -411,81 +408,41 @@ class BatchIndex:
         at = bisect.bisect_right(self.epochs, offset, key=lambda entry: entry[1])
         return self.epochs[at - 1][0] if at else -1
 
-    def slots(self, block: int, end: int) -> list[Slot]:
-        """Return the batches of one block that end at or before ``end``, with one read of at most 4
-        KiB and a header.
-
-        Shorter, possibly empty, where the file no longer holds what was indexed. Raises OSError.
+    def slice(self, shift: int = 0, log_start: int = 0) -> SegmentSlice | None:
+        """Return everything indexed so far, for readers; None without a batch. ``shift`` is added
+        to an offset in the file, and the log starts at ``log_start``.
         """
-        return [Slot._make(row) for row in self.walk(block, end)]
-
-    def walk(self, block: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield the rows of :meth:`slots` as plain tuples."""
-        start, data, left = self._block(block, end)
-        position, last = 0, len(data) - BATCH_OVERHEAD
-        while position <= last and position < left:
-            offset, length, delta, max_timestamp = _SLOT.unpack_from(data, position)
-            size = LOG_OVERHEAD + length
-            # The file was truncated or rewritten since: the rows before are still right.
-            if size < BATCH_OVERHEAD or position + size > left:
-                break
-            yield start + position, size, offset, offset + delta + 1, max_timestamp
-            position += size
-
-    def slot_of(self, offset: int, block: int, end: int) -> Slot | None:
-        """Return the batch of a block that holds ``offset``; None if none does. Fetch calls it for
-        every request. Raises OSError.
-        """
-        start, data, left = self._block(block, end)
-        span, position, last = _SPAN.unpack_from, 0, len(data) - BATCH_OVERHEAD
-        while position <= last:
-            first, length, delta = span(data, position)
-            behind = position + LOG_OVERHEAD + length
-            if length < BATCH_OVERHEAD - LOG_OVERHEAD or behind > left:
-                break
-            if first + delta >= offset:
-                return Slot(
-                    start + position,
-                    behind - position,
-                    first,
-                    first + delta + 1,
-                    _SLOT.unpack_from(data, position)[3],
-                )
-            position = behind
-        return None
-
-    def boundary(self, limit: int, block: int, end: int) -> int:
-        """Return the end of the last batch of a block that ends at or before position ``limit``;
-        else the block's start. Raises OSError.
-        """
-        start, data, left = self._block(block, end)
-        length_at, position, last, most = (
-            _LENGTH.unpack_from,
-            0,
-            len(data) - BATCH_OVERHEAD,
-            min(left, limit - start),
+        if not self.positions:
+            return None
+        return SegmentSlice(
+            file=self.file,
+            index=self,
+            shift=shift,
+            start_offset=max(self.offsets[0] + shift, log_start),
+            end_offset=self.next_offset + shift,
+            first_offset=self.offsets[0] + shift,
+            start=self.positions[0],
+            end=self.end,
+            max_timestamp=self.running_max[-1],
         )
-        while position <= last:
-            (length,) = length_at(data, position)
-            behind = position + LOG_OVERHEAD + length
-            if length < BATCH_OVERHEAD - LOG_OVERHEAD or behind > most:
-                break
-            position = behind
-        return start + position
 
-    def _block(self, block: int, end: int) -> tuple[int, bytes, int]:
-        """Return where a block starts, the bytes with the headers of its batches, and its size up
-        to ``end``.
-        """
-        start = self.positions[block]
-        stop = min(self.positions[block + 1], end) if block + 1 < len(self.positions) else end
-        return (
-            start,
-            # All batches of a block begin within its first 4 KiB; the last header may end behind
-            # that.
-            self.file.read(start, min(stop - start, BLOCK_BYTES + BATCH_OVERHEAD)),
-            stop - start,
-        )
+    def position_before(self, offset: int) -> int:
+        """As ``SparseIndex.position_before``."""
+        return self.positions[max(bisect.bisect_right(self.offsets, offset) - 1, 0)]
+
+    def position_at(self, position: int) -> int:
+        """As ``SparseIndex.position_at``."""
+        return self.positions[max(bisect.bisect_right(self.positions, position) - 1, 0)]
+
+    def position_of_time(self, timestamp: int) -> int:
+        """As ``SparseIndex.position_of_time``."""
+        block = bisect.bisect_left(self.running_max, timestamp)
+        return self.positions[min(block, len(self.positions) - 1)]
+
+    def latest_before(self, position: int) -> int:
+        """As ``SparseIndex.latest_before``."""
+        block = bisect.bisect_left(self.positions, position)
+        return self.running_max[block - 1] if block else _NO_TIMESTAMP
 
 
 def _epochs_from(epochs: list[tuple[int, int]], offset: int) -> list[tuple[int, int]]:

@@ -2,8 +2,9 @@
 ``LogSegment``.
 
 It knows no other segments, epochs or high watermarks, and checks nothing:
-``gateway.log.segments.batch_check`` has checked the batches. Kafka reads all three files; readers
-here use ``gateway.log.segments.batch_index`` and never depend on the indexes being there.
+``gateway.log.segments.batch_check`` has checked the batches. Readers in this process use the same
+index (:class:`ReadableSegment`); those of other processes make their own
+(``gateway.log.segments.batch_index``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gateway.log.segments.batch_check import Batch, Readable, Tail, check_file
 from gateway.log.segments.segment_index import OFFSET_ENTRY, TIME_ENTRY, SegmentIndex
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name
-from kwire.metadata_log.open_file import OpenFile
+from kwire.metadata_log.open_file import OpenFile, read_regular
 
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
@@ -49,6 +50,39 @@ class SegmentScan:
     def base_offset(self) -> int:
         """The offset in the segment's name."""
         return self.index.base_offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableSegment:
+    """What readers in this process need of a segment: its open file and its index, and how far both
+    go at this moment.
+    """
+
+    base_offset: int
+    end_offset: int
+    size: int
+    file: OpenFile
+    index: SegmentIndex
+
+
+def open_closed(
+    directory: Path, base_offset: int, end_offset: int, interval_bytes: int
+) -> ReadableSegment:
+    """Open a closed segment for reading, by its index files; the batches themselves are read only
+    where these are of no use. Raises OSError.
+    """
+    path = directory / segment_name(base_offset)
+    file, index = OpenFile(str(path)), None
+    with contextlib.suppress(FileNotFoundError):
+        index = SegmentIndex.of_files(
+            base_offset,
+            interval_bytes,
+            read_regular(path.with_suffix(INDEX_SUFFIX)),
+            read_regular(path.with_suffix(TIME_INDEX_SUFFIX)),
+        )
+    if index is None:
+        index = scan_segment(directory, base_offset, interval_bytes, 0).index
+    return ReadableSegment(base_offset, end_offset, file.status()[0], file, index)
 
 
 def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: int) -> SegmentScan:
@@ -156,6 +190,8 @@ class Segment:
         self.torn = False
         self._disk = disk
         self._index = scan.index
+        self._path = directory / segment_name(scan.base_offset)
+        self._reading: OpenFile | None = None
         self._files: list[DiskFile] = []
         try:
             # The .log file last: recovery removes an index without a .log file, and rebuilds the
@@ -191,6 +227,15 @@ class Segment:
     def first_timestamp(self) -> int | None:
         """Largest timestamp of the first batch (ms), None without a batch."""
         return self._index.first_timestamp
+
+    def readable(self) -> ReadableSegment:
+        """Return the segment as it is now, for readers. Raises OSError."""
+        if self._reading is None:
+            # A descriptor of their own: a read may last longer than the segment is written.
+            self._reading = OpenFile(str(self._path))
+        return ReadableSegment(
+            self.base_offset, self.end_offset, self.size, self._reading, self._index
+        )
 
     def has_room_for(self, batch: Batch, size: int) -> bool:
         """Return whether the indexes can describe ``batch`` at position ``size``."""
@@ -315,7 +360,8 @@ class Segment:
 
     def _rewind_index(self) -> None:
         """Truncate the indexes to what the segment holds."""
-        position = self._index.rewind(self.end_offset)
+        # A new index: readers keep the old one.
+        self._index, position = self._index.rewound(self.end_offset)
         for checked in check_file(self._log, position, self.size, _ANY):
             self._index.add(checked.batches)
         offsets, times = self._index.counts

@@ -1,8 +1,9 @@
 """Builds the entries of a segment's ``.index`` and ``.timeindex``, one for one as Kafka's
-``LogSegment`` does.
+``LogSegment`` does, and finds batches by them.
 
 It touches no file: ``gateway.log.segments.segment`` writes the entries. Equal entries let Kafka
-open a directory without rebuilding its indexes.
+open a directory without rebuilding its indexes. Readers in other threads may look batches up while
+entries are added (``segment_slice.SparseIndex``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import bisect
 import struct
 from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from gateway.log.segments.batch_check import Batch
@@ -66,8 +68,9 @@ class SegmentIndex:
             # More than the interval since the last entry, not at least as much: Kafka's
             # ``bytesSinceLastIndexEntry > indexIntervalBytes``.
             if position > due and self._describes(last_offset, shift + position):
-                self._offsets.append(last_offset)
+                # The position first: a reader looks it up by the offset.
                 self._positions.append(shift + position)
+                self._offsets.append(last_offset)
                 self.add_latest_time()
                 due = position + self._interval
 
@@ -83,8 +86,15 @@ class SegmentIndex:
         # ``>``: ``TimeIndex.maybeAppend`` writes no second entry of the same timestamp.
         is_newer = timestamp > (self._times[-1] if self._times else _NO_TIMESTAMP)
         if is_newer and self._describes(offset, 0):
-            self._times.append(timestamp)
             self._time_offsets.append(offset)
+            self._times.append(timestamp)
+
+    @property
+    def latest(self) -> tuple[int, int]:
+        """The largest timestamp (ms, -1 without one), and the last offset of the first batch that
+        has it.
+        """
+        return self._latest
 
     def position_before(self, offset: int) -> int:
         """Return the position of the last batch with an entry that ends before ``offset``, 0 if
@@ -95,25 +105,69 @@ class SegmentIndex:
         at = bisect.bisect_left(self._offsets, offset)
         return self._positions[at - 1] if at else 0
 
-    def rewind(self, offset: int) -> int:
-        """Drop the entries of batches that end at ``offset`` or later, and the state behind the
-        last kept entry.
+    def position_at(self, position: int) -> int:
+        """As ``SparseIndex.position_at``."""
+        at = bisect.bisect_right(self._positions, position)
+        return self._positions[at - 1] if at else 0
 
-        Returns the position of that entry's batch: the caller adds the batches from there again.
+    def position_of_time(self, timestamp: int) -> int:
+        """As ``SparseIndex.position_of_time``."""
+        at = bisect.bisect_left(self._times, timestamp)
+        if at < len(self._times):
+            # Its batch is the first with the timestamp of the entry, and an offset entry before it
+            # would have come with a time entry for every earlier batch that is late enough.
+            return self.position_before(self._time_offsets[at])
+        return self._positions[-1] if self._positions else 0
+
+    def latest_before(self, position: int) -> int:
+        """As ``SparseIndex.latest_before``."""
+        entry = bisect.bisect_right(self._positions, position) - 1
+        if entry < 0:
+            return _NO_TIMESTAMP
+        at = bisect.bisect_right(self._time_offsets, self._offsets[entry])
+        return self._times[at - 1] if at else _NO_TIMESTAMP
+
+    def rewound(self, offset: int) -> tuple[SegmentIndex, int]:
+        """Return an index without the entries of batches that end at ``offset`` or later, and the
+        position of the batch with its last entry: the caller adds the batches from there again.
         """
         kept = bisect.bisect_left(self._offsets, offset)
-        del self._offsets[kept:], self._positions[kept:]
         # A time entry may stand for a batch behind the last one with an offset entry; those go too.
-        times = bisect.bisect_right(self._time_offsets, self._offsets[-1]) if kept else 0
-        del self._times[times:], self._time_offsets[times:]
-        self._latest = (
-            (self._times[-1], self._time_offsets[-1])
-            if times
-            else (_NO_TIMESTAMP, self.base_offset)
-        )
-        if not kept:
-            self.first_timestamp = None
-        return self._positions[-1] if kept else 0
+        times = bisect.bisect_right(self._time_offsets, self._offsets[kept - 1]) if kept else 0
+        index = SegmentIndex(self.base_offset, self._interval)
+        index._offsets, index._positions = self._offsets[:kept], self._positions[:kept]
+        index._times, index._time_offsets = self._times[:times], self._time_offsets[:times]
+        if times:
+            index._latest = (self._times[times - 1], self._time_offsets[times - 1])
+        if kept:
+            index.first_timestamp = self.first_timestamp
+        return index, index._positions[-1] if kept else 0
+
+    @classmethod
+    def of_files(
+        cls, base_offset: int, interval_bytes: int, offsets: bytes, times: bytes
+    ) -> SegmentIndex | None:
+        """Return the index with the content of ``.index`` and ``.timeindex``; None if their entries
+        do not ascend (``OffsetIndex.sanityCheck``). Its ``first_timestamp`` is not known.
+        """
+        if len(offsets) % OFFSET_ENTRY.size or len(times) % TIME_ENTRY.size:
+            return None
+        index = cls(base_offset, interval_bytes)
+        for offset, position in OFFSET_ENTRY.iter_unpack(offsets):
+            index._offsets.append(base_offset + offset)
+            index._positions.append(position)
+        for timestamp, offset in TIME_ENTRY.iter_unpack(times):
+            index._times.append(timestamp)
+            index._time_offsets.append(base_offset + offset)
+        columns = (index._offsets, index._positions, index._times, index._time_offsets)
+        if not all(one < next_one for column in columns for one, next_one in pairwise(column)):
+            return None
+        # The first batch has no entry.
+        if index._positions and index._positions[0] <= 0:
+            return None
+        if index._times:
+            index._latest = (index._times[-1], index._time_offsets[-1])
+        return index
 
     def offset_bytes(self, first: int = 0) -> bytes:
         """Return the ``.index`` file from entry ``first`` on."""

@@ -4,7 +4,8 @@ stay, after any response and any restart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import pytest
 
 from gateway.log.files.errors import BelowHighWatermark, LogError
 from gateway.log.metadata.stored_facts import Election
-from gateway.log.reading.follower import DirectoryFollower
 from gateway.ports.services import OffsetOutOfRange, State
 from gateway.quorum.effects import Advance, LogRange
+from gateway.sources import quorum_log
 from gateway.sources.log_reader import content
+from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
 from kwire.metadata_log.open_file import OpenFile
 from kwire.uuid import Uuid
@@ -185,16 +187,17 @@ def test_effects_before_a_refused_one_are_performed_and_served(source: QuorumLog
 # -------------------------------------------------------------------------------------------------
 
 
-def test_appended_batches_are_neither_read_back_nor_checked_again(
+def test_what_is_written_is_neither_read_back_nor_listed_nor_checked_again(
     source: QuorumLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(source, 1)
     batches = [batch(2, 2, 1), batch(4, 1, 1)]
     work: list[str] = []
-    # Every write is followed by a scan while the directory is too young for its time to tell.
-    monkeypatch.setattr(DirectoryFollower, "_rescan_due", lambda follower: False)
-    monkeypatch.setattr(OpenFile, "read", lambda *_: work.append("read"))
-    monkeypatch.setattr(crc32c, "crc32c", lambda *_: work.append("CRC"))
+    monkeypatch.setattr(quorum_log, "_CHECK_INTERVAL_NS", 1 << 62)
+    do(source)
+    for owner, name in ((OpenFile, "read"), (OpenFile, "status"), (crc32c, "crc32c")):
+        monkeypatch.setattr(owner, name, lambda *_, name=name: work.append(name))
+    monkeypatch.setattr(os, "scandir", lambda *_: work.append("scandir"))
     assert perform(source, [Append(one.data) for one in batches]) is None
     assert work == []
     monkeypatch.undo()
@@ -253,26 +256,98 @@ def test_an_epoch_that_has_committed_nothing_yet_ends_where_the_log_does(source:
     assert source.end_offset_for_epoch(6) == (-1, -1)
 
 
-def test_damage_below_the_high_watermark_keeps_the_server_from_starting(
+# --- what somebody does to the files
+# -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def always_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write is followed by a look at the files, and not only one in a second."""
+    monkeypatch.setattr(quorum_log, "_CHECK_INTERVAL_NS", 0)
+
+
+def test_damage_of_the_last_committed_batch_keeps_the_server_from_starting(
     root: Path, source: QuorumLog
 ) -> None:
     fill(source, 20)
     source.close()
-    first = sorted((root / "__cluster_metadata-0").glob("*.log"))[0]
-    data = bytearray(first.read_bytes())
-    data[90] ^= 1
-    first.write_bytes(bytes(data))
-    with pytest.raises(
-        LogError, match=r"00000000000000000000\.log at byte 0: .*wrong CRC; restore it from a copy"
-    ):
+    last = sorted((root / "__cluster_metadata-0").glob("*.log"))[-1]
+    damage(last, 90)
+    with pytest.raises(LogError, match=r"\.log at byte 0: .*wrong CRC.*restore it from a copy"):
         reopened(root)
-    data[90] ^= 1
-    first.write_bytes(bytes(data))
+    damage(last, 90)
     again = reopened(root)
     assert edge(again) == (0, 40)
     again.close()
 
 
+def test_damage_of_a_record_in_an_older_segment_is_told_by_the_image(
+    root: Path, source: QuorumLog
+) -> None:
+    """The start does not read it; whoever takes its records does."""
+    fill(source, 20)
+    source.close()
+    first = sorted((root / "__cluster_metadata-0").glob("*.log"))[0]
+    damage(first, 90)
+    again = reopened(root)
+    loader = MetadataLoader(again.store.directory)
+    while loader.decode_step(again.committed):
+        loader.apply_step()
+    assert loader.problem is not None
+    assert str(loader.problem).startswith(f"{first} at byte 0: ")
+    assert "CRC" in str(loader.problem)
+    again.close()
+
+
+def test_batch_that_a_reader_does_not_find_breaks_the_log_until_it_is_back(
+    source: QuorumLog,
+) -> None:
+    fill(source, 20)
+    source.leader_alive = True
+    second = sorted(source.store.directory.glob("*.log"))[1]
+    data = second.read_bytes()
+    second.write_bytes(b"\0" * len(data))
+    offset = int(second.stem)
+    assert joined(source.read(0, 1 << 20)) != b"", "what is before it is served"
+    assert joined(source.read(offset, 1 << 20)) == b""
+    assert (source.state, source.high_watermark) == (State.BROKEN, 40)
+    assert str(source.problems[0]) == (
+        f"{second} at byte 0: the batch that holds offset {offset} is not there any more"
+    )
+    do(source, appended(source), Advance(42))
+    assert (source.state, source.high_watermark) == (State.BROKEN, 40)
+    second.write_bytes(data)
+    assert joined(source.read(offset, 1 << 20)) != b""
+    do(source)
+    assert (source.state, source.problems, source.high_watermark) == (State.READY, (), 42)
+
+
+@pytest.mark.usefixtures("always_checked")
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda path: path.unlink(), "was removed or replaced while the server runs"),
+        (lambda path: os.replace(path.with_name("other"), path), "was removed or replaced"),
+        (lambda path: os.truncate(path, 70), "at byte 70: has 70 bytes, and "),
+    ],
+)
+def test_file_that_is_taken_from_a_running_server_is_named(
+    source: QuorumLog, change: Callable[[Path], None], reason: str
+) -> None:
+    fill(source, 20)
+    source.leader_alive = True
+    first = sorted(source.store.directory.glob("*.log"))[0]
+    (source.store.directory / "other").write_bytes(first.read_bytes())
+    before = edge(source)
+    do(source)
+    assert (source.state, source.problems) == (State.READY, ())
+    change(first)
+    do(source, appended(source), Advance(42))
+    assert (source.state, edge(source)) == (State.BROKEN, before)
+    assert str(source.problems[0]).startswith(str(first)) and reason in str(source.problems[0])
+
+
+@pytest.mark.usefixtures("always_checked")
 def test_damage_under_a_running_server_takes_nothing_back(source: QuorumLog) -> None:
     fill(source, 3)
     source.leader_alive = True
@@ -283,12 +358,9 @@ def test_damage_under_a_running_server_takes_nothing_back(source: QuorumLog) -> 
     assert [str(problem) for problem in source.problems if "wrong CRC" in str(problem)] == [
         str(source.problems[0])
     ]
-    do(source, appended(source), Advance(8))
-    assert (source.state, source.high_watermark) == (State.BROKEN, 6), (
-        "what is behind it cannot be read"
-    )
 
 
+@pytest.mark.usefixtures("always_checked")
 def test_damage_in_what_is_not_committed_is_nothing_that_clients_see(source: QuorumLog) -> None:
     fill(source, 2)
     source.leader_alive = True

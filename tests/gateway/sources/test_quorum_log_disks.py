@@ -15,11 +15,8 @@ from gateway.quorum.effects import Advance, BeginSnapshot
 from gateway.sources.quorum_log import QuorumLog
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.faulty_disk import FaultyDisk
-from tests.gateway.log.kafka_files import batch
 from tests.gateway.sources.observing import (
-    Append,
     appended,
-    appended_at,
     do,
     edge,
     fill,
@@ -27,7 +24,6 @@ from tests.gateway.sources.observing import (
     perform,
     persisted,
     reopened,
-    truncate,
 )
 from tests.gateway.sources.reading import batches_from
 
@@ -131,7 +127,7 @@ def test_a_file_that_cannot_be_opened_leaves_the_served_log_unchanged(
     def refuse(path: str) -> None:
         raise OSError(errno.EMFILE, "Too many open files", path)
 
-    monkeypatch.setattr("gateway.log.reading.follower.OpenFile", refuse)
+    monkeypatch.setattr("gateway.log.segments.segment.OpenFile", refuse)
     for _ in range(10):
         assert do(source, appended(source, 2), Advance(source.store.end_offset + 2)) is None
     shown = batches_from(source, 0)
@@ -145,29 +141,3 @@ def test_a_file_that_cannot_be_opened_leaves_the_served_log_unchanged(
     assert source.high_watermark == source.committed == 40
     assert batches_from(source, 0)[: len(shown)] == shown
     assert source.problems == ()
-
-
-def test_a_truncation_that_cannot_be_scanned_serves_nothing_wrong(
-    source: QuorumLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(source, 2)
-    do(source, appended_at(4, 1), appended_at(5, 4))
-    before = batches_from(source, 0)
-
-    def refuse(path: str) -> None:
-        raise OSError(errno.EMFILE, "Too many open files", path)
-
-    monkeypatch.setattr("gateway.log.reading.follower.list_directory", refuse)
-    do(
-        source,
-        persisted(2, 2),
-        truncate(4),
-        Append(batch(4, 3, 2).data),
-        Append(batch(7, 2, 2).data),
-        Advance(9),
-    )
-    assert batches_from(source, 0) == before
-    assert (source.committed, len(source.problems)) == (9, 1)
-    monkeypatch.undo()
-    do(source)
-    assert [base for base, _, _ in batches_from(source, 0)] == [0, 2, 4, 7]

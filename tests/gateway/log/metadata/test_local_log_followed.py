@@ -1,5 +1,5 @@
 """Readers follow a local log by its directory, as they follow Kafka's: at whatever instant they
-look, they see a log.
+look, they see a log. Readers in the writer's process see the same without a look at the files.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 from gateway.log.metadata.local_log import LocalLog, LogSettings
 from gateway.log.reading.follower import DirectoryFollower
 from gateway.log.reading.log_view import LogView
+from gateway.log.reading.own_log import OwnLog
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.crash_disk import QuietDisk
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
@@ -70,6 +71,7 @@ class Model:
         self.disk = Watched()
         self.log = LocalLog.open(root, _SMALL, disk=self.disk)
         self.follower = DirectoryFollower(str(self.log.directory), snapshot_prefix=bool(seed % 2))
+        self.own = OwnLog(self.log.log, snapshot_prefix=bool(seed % 2))
         self.epoch = 1
         self.batches: list[tuple[int, int, bytes]] = []  # offset, next offset, bytes
 
@@ -151,10 +153,26 @@ class Model:
         start = self.log.start_offset
         expected = b"".join(data for _, end, data in self.batches if end > start)
         assert content_of(chain, start) == expected
+        self.own.refresh()
+        assert self.own.fault(self.log.end_offset) is None
+        assert shown_by(self.own.view) == shown_by(chain)
+        assert content_of(self.own.view, start) == expected
         for epoch in range(self.epoch + 1):
             found = chain.end_offset_for_epoch(epoch)
             if found[1] > start and not any(part.shift for part in chain.slices):
                 assert found == self.log.end_offset_for_epoch(epoch)
+
+
+def shown_by(view: LogView) -> object:
+    """Everything but the indexes by which a view finds its batches."""
+    slices = [
+        (
+            (one.file.path, one.shift, one.start_offset, one.end_offset),
+            (one.first_offset, one.start, one.end, one.max_timestamp),
+        )
+        for one in view.slices
+    ]
+    return slices, view.start_offset, view.end_offset, view.epochs, view.epoch, view.notices
 
 
 def content_of(chain: LogView, start: int) -> bytes:
@@ -162,10 +180,9 @@ def content_of(chain: LogView, start: int) -> bytes:
     pieces = []
     for part in chain.slices:
         if part.shift == 0:
-            for block in range(part.blocks):
-                for slot in part.index.slots(block, part.end):
-                    if slot.next_offset > start:
-                        pieces.append(part.index.file.read(slot.position, slot.size))
+            for slot in part.slots():
+                if slot.next_offset > start:
+                    pieces.append(part.file.read(slot.position, slot.size))
     return b"".join(pieces)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gateway.log.segments import batch_index
 from gateway.log.segments.batch_index import BatchIndex, Status
+from gateway.log.segments.segment_slice import Slot
 from kwire.metadata_log.open_file import OpenFile
 from tests.gateway.log.kafka_files import WrittenBatch, batch
 from tests.shared import LOG_NAMES, needs_shared
@@ -27,11 +28,12 @@ def indexed(path: Path, base: int | None = 0, floor: int = 0) -> BatchIndex:
 
 
 def all_slots(index: BatchIndex) -> list[tuple[int, int, int, int]]:
-    return [
-        (slot.position, slot.size, slot.offset, slot.next_offset)
-        for block in range(len(index.positions))
-        for slot in index.slots(block, index.end)
-    ]
+    return [(slot.position, slot.size, slot.offset, slot.next_offset) for slot in slots_of(index)]
+
+
+def slots_of(index: BatchIndex) -> list[Slot]:
+    whole = index.slice()
+    return list(whole.slots()) if whole is not None else []
 
 
 def written(path: Path, batches: list[WrittenBatch]) -> Path:
@@ -65,10 +67,7 @@ def test_every_batch_is_where_kafka_says(logs: Any, name: str) -> None:
             (b["position"], b["size"], b["baseOffset"], b["lastOffset"] + 1) for b in said
         ]
         assert [index.epoch_at(b["baseOffset"]) for b in said] == [b["epoch"] for b in said]
-        slots = [
-            slot for block in range(len(index.positions)) for slot in index.slots(block, index.end)
-        ]
-        assert [slot.max_timestamp for slot in slots] == [b["maxTimestamp"] for b in said]
+        assert [slot.max_timestamp for slot in slots_of(index)] == [b["maxTimestamp"] for b in said]
         assert index.running_max[-1] == max(b["maxTimestamp"] for b in said)
         checked += len(said)
     assert checked
@@ -268,33 +267,10 @@ def test_lookup_in_a_truncated_file_finds_less(tmp_path: Path) -> None:
     path = written(tmp_path / "log", batches)
     index = indexed(path)
     os.truncate(path, len(batches[0].data) + 30)
-    assert len(index.slots(0, index.end)) == 1
+    assert len(slots_of(index)) == 1
     os.truncate(path, 0)
-    assert index.slots(0, index.end) == []
+    assert slots_of(index) == []
     assert not index.intact() and index.rewound().end == 0
-
-
-def test_lookup_of_one_batch_agrees_with_a_walk_over_all(tmp_path: Path) -> None:
-    batches: list[WrittenBatch] = []
-    for size in (1, 3, 1, 40, 2):
-        batches.append(batch(batches[-1].next_offset if batches else 0, size))
-    path = written(tmp_path / "log", batches)
-    index = indexed(path)
-    slots = index.slots(0, index.end)
-    for offset in range(index.next_offset):
-        assert index.slot_of(offset, 0, index.end) == next(
-            slot for slot in slots if slot.next_offset > offset
-        )
-    assert index.slot_of(index.next_offset, 0, index.end) is None
-    for limit in range(index.end + 2):
-        ends = [slot.position + slot.size for slot in slots if slot.position + slot.size <= limit]
-        assert index.boundary(limit, 0, index.end) == max(ends, default=0)
-    third = slots[2]
-    assert index.slot_of(third.offset, 0, third.position) is None, "behind the end of the part"
-    assert index.boundary(index.end, 0, third.position) == third.position
-    os.truncate(path, third.position + 30)
-    assert index.slot_of(third.offset, 0, index.end) is None
-    assert index.boundary(index.end, 0, index.end) == third.position
 
 
 def test_a_large_batch_must_follow_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +317,7 @@ def test_slots_of_a_file_written_over(tmp_path: Path) -> None:
     path = written(tmp_path / "log", [batch(0), batch(1)])
     index = indexed(path)
     path.write_bytes(b"\0" * index.end)
-    assert index.slots(0, index.end) == []
+    assert slots_of(index) == []
 
 
 def test_short_reads_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_rewinding_and_adding_again_gives_the_same_entries(
     offset = _BASE + kept_offsets
     kept = [batch for batch in batches if batch.last_offset < offset]
     assert index.position_before(offset) in {0, *(batch.position for batch in kept)}
-    position = index.rewind(offset)
+    index, position = index.rewound(offset)
     index.add([batch for batch in kept if batch.position >= position])
     assert (index.offset_bytes(), index.time_bytes()) == as_kafka_does(kept, interval)
     assert index.first_timestamp == (kept[0].max_timestamp if kept else None)

@@ -1,0 +1,150 @@
+"""Shows a log that this process writes to its readers, from what the writer has in memory.
+
+Nothing is listed, scanned or checked again after it was written: views are made of the segments and
+epochs of a ``UnifiedLog``. What somebody else does to the files is found where bytes are read, and
+by :meth:`OwnLog.fault`. Logs of other processes are followed (``follower``).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from gateway.base.open_files import make_room
+from gateway.base.sizes import MIB
+from gateway.log.files.problem import Problem
+from gateway.log.partition.unified_log import UnifiedLog
+from gateway.log.reading.log_view import LogView, merged_epochs
+from gateway.log.reading.snapshot_prefix import SnapshotPrefix
+from gateway.log.segments.batch_check import Tail, check_batches
+from gateway.log.segments.segment import ReadableSegment
+from gateway.log.segments.segment_slice import SegmentSlice, Slot
+from kwire.metadata_log.snapshot_id import SnapshotId
+
+_SCAN_BYTES: Final = 8 * MIB
+_LOWEST: Final = -(1 << 63)
+
+
+class _First(NamedTuple):
+    """The first batch at or above the log start, which lies inside its segment: position and base
+    offset. ``latest`` is the largest timestamp from it up to ``end``.
+    """
+
+    log_start: int
+    position: int
+    offset: int
+    end: int
+    latest: int
+
+
+class OwnLog:
+    """The views of ``log``. :meth:`refresh` and :meth:`fault` are for the thread that changes the
+    log; ``view`` is for any thread and never changes. ``snapshot_prefix`` as in
+    ``DirectoryFollower``.
+    """
+
+    def __init__(self, log: UnifiedLog, *, snapshot_prefix: bool) -> None:
+        """Open every segment. Raises OSError."""
+        self._log = log
+        self._prefix = SnapshotPrefix(str(log.directory), enabled=snapshot_prefix)
+        self._first: _First | None = None
+        make_room(len(log.bases), "segments", str(log.directory))
+        self.view = LogView((), 0, 0, (), 0)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Make ``view`` what the log is now. Raises OSError; ``view`` is then as before."""
+        log = self._log
+        start = log.start_offset
+        snapshot = SnapshotId(start, log.start_epoch) if start else None
+        while self._prefix.scan(snapshot, _SCAN_BYTES):
+            pass
+        prefix = self._prefix.get(snapshot)
+        slices = [prefix.piece] if prefix.piece else []
+        for segment in log.segments():
+            if segment.size and segment.end_offset > start:
+                slices.append(self._slice(segment, start))
+        self.view = LogView(
+            tuple(slices),
+            prefix.piece.start_offset if prefix.piece else start,
+            log.end_offset,
+            merged_epochs(prefix.epochs, log.epochs),
+            log.last_epoch,
+            notices=prefix.notices,
+        )
+
+    def fault(self, end_offset: int, suspects: Iterable[int] = ()) -> Problem | None:
+        """Return what somebody did to the files below ``end_offset``: one is gone or shorter, or
+        the last batch, or one that holds an offset in ``suspects``, is damaged. None if there is
+        nothing. Raises OSError.
+        """
+        view = self.view
+        for piece in view.slices:
+            if problem := _changed(piece):
+                return problem
+        for offset in sorted({*suspects, end_offset - 1}):
+            if view.slices and view.slices[0].start_offset <= offset < view.end_offset:
+                piece = view.slices[view.slice_at(offset)]
+                slot = piece.slot_of(offset)
+                problem = self.missing(offset) if slot is None else _damaged(piece, slot)
+                if problem is not None:
+                    return problem
+        return None
+
+    def missing(self, offset: int) -> Problem:
+        """Return that the batch that holds ``offset``, which was written, is not there any more."""
+        piece = self.view.slices[self.view.slice_at(offset)]
+        reason = f"the batch that holds offset {offset} is not there any more"
+        return Problem(piece.file.path, piece.index.position_before(offset - piece.shift), reason)
+
+    def _slice(self, segment: ReadableSegment, log_start: int) -> SegmentSlice:
+        """Return all batches of a segment that end above ``log_start``."""
+        whole = SegmentSlice(
+            file=segment.file,
+            index=segment.index,
+            shift=0,
+            start_offset=max(segment.base_offset, log_start),
+            end_offset=segment.end_offset,
+            first_offset=segment.base_offset,
+            start=0,
+            end=segment.size,
+            max_timestamp=segment.index.latest[0],
+        )
+        if log_start <= segment.base_offset:
+            return whole
+        first = self._first
+        if first is None or first.log_start != log_start or first.end > segment.size:
+            slot = whole.slot_of(log_start)
+            if slot is None:
+                reason = f"the batch at offset {log_start} is not there any more"
+                raise OSError(errno.EIO, reason, segment.file.path)
+            first = _First(log_start, slot.position, slot.offset, slot.position, slot.max_timestamp)
+        latest, at = segment.index.latest
+        if at < log_start:
+            # The clock was set back, and the largest timestamp is in a batch that is not served.
+            later = whole.slots(first.end)
+            latest = max((slot.max_timestamp for slot in later), default=first.latest)
+            latest = max(latest, first.latest)
+        self._first = first._replace(end=segment.size, latest=latest)
+        return replace(whole, start=first.position, first_offset=first.offset, max_timestamp=latest)
+
+
+def _changed(piece: SegmentSlice) -> Problem | None:
+    """Return how a file differs from what was written, by its status alone."""
+    status = os.fstat(piece.file.fd)
+    if status.st_nlink == 0:
+        return Problem(piece.file.path, -1, "was removed or replaced while the server runs")
+    if status.st_size < piece.end:
+        reason = f"has {status.st_size} bytes, and {piece.end} were written"
+        return Problem(piece.file.path, status.st_size, reason)
+    return None
+
+
+def _damaged(piece: SegmentSlice, slot: Slot) -> Problem | None:
+    """Return the fault of a batch, None if it is what was written."""
+    data = piece.file.read(slot.position, slot.size)
+    fault = check_batches(data, Tail(slot.offset, _LOWEST), slot.position).fault
+    return Problem(piece.file.path, slot.position, fault.reason) if fault else None
