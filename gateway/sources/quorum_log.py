@@ -255,7 +255,7 @@ class QuorumLog(LogPartition):
         was written.
         """
         if self._unreachable is not None:
-            # What is shown is older than the files.
+            # Readers have an older view than the files.
             if not self.store.observes:
                 self._damage = self._unreachable
         elif (now := time.monotonic_ns()) >= self._check_at or self._damage is not None:
@@ -334,7 +334,7 @@ class QuorumLog(LogPartition):
 
     def publish(self) -> None:
         """Serve the written records up to the high watermark."""
-        # What is served already stays, and what is behind damage is not added to it.
+        # Records that are served already stay, and none behind damage are added.
         if self._damage is not None or self._unreachable is not None:
             return
         try:

@@ -2,8 +2,9 @@
 
 Blocking, for one thread at a time. It does not know leaders, requests or the meaning of records.
 Readers in this process use ``log`` (``gateway.log.reading.own_log``), those of other processes
-follow the directory (``gateway.log.reading.follower``). Appending and truncating are in ``gateway.log.partition.unified_log``, lock and identity of the data
-directory in ``gateway.log.partition.data_directory``. Source: ``KafkaMetadataLog``.
+follow the directory (``gateway.log.reading.follower``). Appending and truncating are in
+``gateway.log.partition.unified_log``, lock and identity of the data directory in
+``gateway.log.partition.data_directory``. Source: ``KafkaMetadataLog``.
 
 A crash at any instruction loses nothing that was flushed, and leaves a directory that ``open``
 accepts. Three rules give that: a segment is synced before the next one is created; a small file is

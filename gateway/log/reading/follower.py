@@ -105,26 +105,6 @@ class DirectoryFollower:
             self._publish(behind)
         return behind
 
-    def extend(self, pieces: Sequence[bytes | memoryview]) -> bool:
-        """Take batches that this process has checked and appended to the last segment, without
-        reading them back. False if only a scan tells what is there now: call :meth:`step` then.
-        """
-        try:
-            index = self._segments[-1] if self._segments else None
-            if self._rescan_due() or self._dirty or index is None or self.unreachable:
-                return False
-            if index.status is not Status.AT_END:
-                return False
-            for piece in pieces:
-                index.extend(piece)
-            # A part of them is in another segment, or the file was changed by another process.
-            if index.status is not Status.AT_END or index.file.status()[0] != index.end:
-                return False
-        except OSError:
-            return False
-        self._publish(behind=False)
-        return True
-
     def _failed(self, error: OSError) -> bool:
         """Handle an OSError. A file may go between the listing and the open, so the first failure
         is tried again at once; a lasting one is reported.

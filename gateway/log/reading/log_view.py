@@ -1,7 +1,8 @@
 """Holds a log as readers see it at one moment: slices of segment files in offset order, immutable.
 
 It reads no file: ``own_log`` makes the views of a log that this process writes, ``follower`` those
-of one that another process writes, and ``gateway.sources.log_reader`` reads by them. Kafka's counterpart is ``LogSegments``, which changes in place under a lock.
+of one that another process writes, and ``gateway.sources.log_reader`` reads by them. Kafka's
+counterpart is ``LogSegments``, which changes in place under a lock.
 """
 
 from __future__ import annotations

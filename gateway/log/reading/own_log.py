@@ -1,8 +1,8 @@
 """Shows a log that this process writes to its readers, from what the writer has in memory.
 
-Nothing is listed, scanned or checked again after it was written: views are made of the segments and
-epochs of a ``UnifiedLog``. What somebody else does to the files is found where bytes are read, and
-by :meth:`OwnLog.fault`. Logs of other processes are followed (``follower``).
+It lists, scans and checks nothing again that was written: views are made of the segments and epochs
+of a ``UnifiedLog``. A change of the files by another program is found where bytes are read, and by
+:meth:`OwnLog.fault`. Logs of other processes are followed (``follower``).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class OwnLog:
         )
 
     def fault(self, end_offset: int, suspects: Iterable[int] = ()) -> Problem | None:
-        """Return what somebody did to the files below ``end_offset``: one is gone or shorter, or
+        """Return how the files below ``end_offset`` were changed: one is gone or shorter, or
         the last batch, or one that holds an offset in ``suspects``, is damaged. None if there is
         nothing. Raises OSError.
         """

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gateway.log.files.problem import Problem
 from gateway.log.metadata.snapshot import has_footer
-from gateway.log.reading.log_view import epochs_in
+from gateway.log.reading.log_view import Epochs, epochs_in
 from gateway.log.segments.batch_index import BatchIndex, Status
 from gateway.log.segments.segment_slice import SegmentSlice
 from kwire.metadata_log.open_file import OpenFile
@@ -22,7 +22,7 @@ class Prefix(NamedTuple):
     """The records of a snapshot with their offsets in the log, or why they are not served."""
 
     piece: SegmentSlice | None = None
-    epochs: list[tuple[int, int]] = []
+    epochs: Epochs = ()
     notices: tuple[Problem, ...] = ()
 
 

@@ -128,15 +128,6 @@ class BatchIndex:
             self._seen = seen if now - seen[1] > TICK_NS else _UNSETTLED
         return max(done, 1)
 
-    def extend(self, data: bytes | memoryview) -> None:
-        """Index the whole batches of ``data``, which this process has checked and written behind
-        the last one.
-        """
-        assert self.status is Status.AT_END, "the batches follow what is indexed"
-        self._take(data, check_crc=False)
-        # The size and time of the file were not looked at.
-        self._seen = _UNSETTLED
-
     def _scan_chunk(self, size: int) -> int:
         data = self.file.read(self.end, min(CHUNK_BYTES, size - self.end))
         taken, batches = self._take(data)
@@ -144,7 +135,7 @@ class BatchIndex:
             taken = self._take_large(data, size)
         return taken + batches * BATCH_COST_BYTES
 
-    def _take(self, data: bytes | memoryview, *, check_crc: bool = True) -> tuple[int, int]:
+    def _take(self, data: bytes) -> tuple[int, int]:
         """Index the whole batches at the start of ``data``: (bytes, batches).
 
         This is the hot loop when a large log is opened. Most batches follow in the same block and
@@ -164,7 +155,7 @@ class BatchIndex:
             # Before the CRC, because the length says how far that reads.
             if end > limit or magic != 2 or end - position < BATCH_OVERHEAD:
                 break
-            if check_crc and crc_of(view[position + CRC_START : end]) != crc:
+            if crc_of(view[position + CRC_START : end]) != crc:
                 break
             if (
                 offset == expected
@@ -186,7 +177,7 @@ class BatchIndex:
         if last >= 0:
             self._last = (base + last, bytes(view[last : last + BATCH_OVERHEAD]))
         if self.status is Status.BEHIND and limit - position >= BATCH_OVERHEAD:
-            self._explain(bytes(view), position)
+            self._explain(data, position)
         return position, batches
 
     def _marks(self, base: int) -> tuple[int, int | None, int, int]:

@@ -54,8 +54,8 @@ class SegmentScan:
 
 @dataclass(frozen=True, slots=True)
 class ReadableSegment:
-    """What readers in this process need of a segment: its open file and its index, and how far both
-    go at this moment.
+    """A segment for readers in this process: its open file and its index, and how far both go at
+    this moment.
     """
 
     base_offset: int

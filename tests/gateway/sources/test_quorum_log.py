@@ -256,7 +256,7 @@ def test_an_epoch_that_has_committed_nothing_yet_ends_where_the_log_does(source:
     assert source.end_offset_for_epoch(6) == (-1, -1)
 
 
-# --- what somebody does to the files
+# --- files that another program changes
 # -------------------------------------------------------------------------------------------------
 
 
@@ -284,7 +284,7 @@ def test_damage_of_the_last_committed_batch_keeps_the_server_from_starting(
 def test_damage_of_a_record_in_an_older_segment_is_told_by_the_image(
     root: Path, source: QuorumLog
 ) -> None:
-    """The start does not read it; whoever takes its records does."""
+    """The start does not read it; the loader of the image does."""
     fill(source, 20)
     source.close()
     first = sorted((root / "__cluster_metadata-0").glob("*.log"))[0]
