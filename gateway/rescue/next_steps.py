@@ -8,7 +8,7 @@ from gateway.quorum.voter_set import VoterNode
 from gateway.rescue.copies import Copy
 from gateway.rescue.plan import Plan
 from gateway.rescue.refusals import Target
-from gateway.rescue.verdict import BROKER, GATEWAY, OTHER, VOTER, Judgement
+from gateway.rescue.verdict import BROKER, GATEWAY, OTHER, VOTER, Judgement, follower_advice
 
 
 def next_steps(
@@ -18,7 +18,7 @@ def next_steps(
     return [
         *_start(plan, targets),
         *_check(plan),
-        *_brokers(source, targets, verdict),
+        *_brokers(plan, source, targets, verdict),
         *_old_disks(targets, verdict),
         *_more_voters(plan, source, targets),
         *_ghosts(plan, source),
@@ -49,20 +49,31 @@ def _check(plan: Plan) -> Iterator[str]:
     )
 
 
-def _brokers(source: Copy, targets: Sequence[Target], verdict: Judgement) -> Iterator[str]:
+def _brokers(
+    plan: Plan, source: Copy, targets: Sequence[Target], verdict: Judgement
+) -> Iterator[str]:
     written = {one.where for one in targets}
     seen = set()
     for one in verdict.beside:
         if one.role in (BROKER, GATEWAY, OTHER) and one.copy.where not in written:
-            yield f"{one.role} at {one.copy.where}: {one.advice}"
+            advice = _if_cut(plan, source, one.copy) or one.advice
+            yield f"{one.role} at {one.copy.where}: {advice}"
             seen.add(one.copy.identity.node_id)
+    brokers = source.contents.broker_ids if source.contents else ()
+    if source.identity.node_id in brokers and (own := _if_cut(plan, source, source)):
+        yield f"{BROKER} at {source.where}: {own}"
     seen.add(source.identity.node_id)
-    rest = source.contents.broker_ids if source.contents else ()
-    if left := [str(one) for one in rest if one not in seen]:
+    if left := [str(one) for one in brokers if one not in seen]:
         yield (
-            f"{_named('broker', left)}, not given as a copy: nothing, unless one ends with 'The"
-            " leader requested truncation' in its log; then start it again"
+            f"{_named('broker', left)}, not given as a copy: nothing, unless one ends with"
+            " 'Unexpected error in raft IO thread' in its log; then start it again"
         )
+
+
+def _if_cut(plan: Plan, source: Copy, copy: Copy) -> str | None:
+    """Return what the node of a copy has to do where records are cut that both have."""
+    end, is_cut = copy.end.end_offset, plan.end_offset < source.end.end_offset
+    return follower_advice((plan.end_offset, end)) if is_cut and end > plan.end_offset else None
 
 
 def _old_disks(targets: Sequence[Target], verdict: Judgement) -> Iterator[str]:
@@ -86,8 +97,8 @@ def _more_voters(plan: Plan, source: Copy, targets: Sequence[Target]) -> Iterato
     at = _at(next(iter(plan.voters)))
     if plan.is_static:
         yield (
-            "to go back to more controllers without changing all files at once:"
-            f" kafka-features --bootstrap-controller {at} upgrade --feature kraft.version=1"
+            "to go back to more controllers, on Kafka 4.3 or newer: kafka-features"
+            f" --bootstrap-controller {at} upgrade --feature kraft.version=1"
         )
     # A snapshot file does not say whose it is.
     known = [source.identity, *(one.copy.identity for one in targets)]

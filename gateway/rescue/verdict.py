@@ -279,6 +279,13 @@ def _advice(role: str, copy: Copy, tail: tuple[int, int] | None) -> str:
         return "nothing: it is a file"
     if role == VOTER:
         return "keep it off until the rescued controller leads, then format it anew and add it"
+    return follower_advice(tail)
+
+
+def follower_advice(tail: tuple[int, int] | None) -> str:
+    """Return what a follower has to do whose copy has records (start, end) that the rescued log
+    lacks; None: it has none.
+    """
     if tail is None:
         return "nothing: it follows by itself, without a restart"
     return (

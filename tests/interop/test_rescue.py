@@ -43,7 +43,7 @@ def test_a_quorum_that_lost_controllers_is_back_with_everything_in_it(
 ) -> None:
     need_kafka(release)
     case = CASES[name]
-    with drill(release, static_voters=case.static) as tried:
+    with drill(release, static_voters=case.static, ghost=case.ghost) as tried:
         if name == "survivor":
             tried.kafka_home = a_release(tmp_path, release)
         case.run(tried)

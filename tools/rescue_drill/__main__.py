@@ -67,7 +67,7 @@ def _row(release: str, name: str) -> Row:
     case = CASES[name]
     row = Row(release, name, case.title)
     try:
-        with drill(release, static_voters=case.static) as tried:
+        with drill(release, static_voters=case.static, ghost=case.ghost) as tried:
             row.times = tried.times
             case.run(tried)
             row.records, row.restarted = len(tried.traffic.acknowledged), len(tried.restarted)

@@ -13,20 +13,30 @@ from typing import Final, NamedTuple
 
 from tools.consistency_checker.watch import leader_end
 from tools.gateway_process import gateway
+from tools.java import JavaError
 from tools.kafka import Node
 from tools.kafka_files import write_properties
-from tools.process import lasting_ports
-from tools.rescue_drill.cluster import Drill, voter
+from tools.process import ProcessError, lasting_ports
+from tools.rescue_drill import damage
+from tools.rescue_drill.cluster import GHOST, Drill, voter
 from tools.rescue_drill.lag import observing, served
 from tools.rescue_drill.traffic import wait
 
+#: A topic of which the rescued log has no record.
+_DROPPED: Final = "dropped"
+#: The first release that makes a static quorum a dynamic one.
+_DYNAMIC_SINCE: Final = (4, 3)
+
 
 class Case(NamedTuple):
-    """A case by its title in the table. ``static``: of a quorum that is named in the files."""
+    """A case by its title in the table. ``static``: of a quorum that is named in the files.
+    ``ghost``: with a controller of an older release that observes.
+    """
 
     title: str
     run: Callable[[Drill], None]
     static: bool = False
+    ghost: bool = False
 
 
 def survivor(drill: Drill) -> None:
@@ -81,6 +91,7 @@ def moved(drill: Drill) -> None:
         drill.cluster.start_node(node)
     drill.start(drill.controllers)
     drill.prove()
+    drill.lose_one()
 
 
 def static(drill: Drill) -> None:
@@ -93,6 +104,83 @@ def static(drill: Drill) -> None:
     drill.cluster.configure_node(one, {"controller.quorum.voters": voter(one)})
     drill.start([one])
     drill.prove()
+    if _numbers(drill.cluster.version) >= _DYNAMIC_SINCE:
+        drill.become_dynamic()
+        drill.bring_back(lost)
+
+
+def whole_static(drill: Drill) -> None:
+    """As :func:`static`, with a new disk for each controller that lost its own: all three are
+    written, and no file changes.
+    """
+    one, *lost = drill.controllers
+    drill.strike(drill.controllers, lost)
+    drill.rescue(_copies(one, *drill.brokers), drill.controllers)
+    drill.start(drill.controllers)
+    drill.prove()
+    drill.lose_one()
+
+
+def torn(drill: Drill) -> None:
+    """Two of three controllers lose their disks, the log of the third ends inside a batch, and no
+    other copy is given: a topic that the brokers know is lost.
+    """
+    one, *lost = drill.controllers
+    place = drill.make_topic(_DROPPED)
+    drill.strike(drill.controllers, lost)
+    damage.cut_off(one, place)
+    drill.rescue(_copies(one), [one])
+    drill.start([one], brokers_end=True)
+    drill.prove()
+    drill.is_stray(_DROPPED)
+    drill.bring_back(lost)
+
+
+def damaged(drill: Drill) -> None:
+    """As :func:`torn`, with a flipped bit in that batch: all behind it is lost, too."""
+    one, *lost = drill.controllers
+    place = drill.make_topic(_DROPPED)
+    drill.strike(drill.controllers, lost)
+    damage.flip(one, place)
+    drill.refused(_copies(one), [one], "is damaged")
+    drill.rescue(_copies(one), [one], "--snapshot")
+    drill.start([one], brokers_end=True)
+    drill.prove()
+    drill.is_stray(_DROPPED)
+    drill.bring_back(lost)
+
+
+def cut(drill: Drill) -> None:
+    """No disk is lost, but a topic and all records behind it have to go."""
+    place = drill.make_topic(_DROPPED)
+    drill.strike(drill.controllers, [])
+    copies = _copies(*drill.cluster.nodes)
+    how = ["--snapshot", "--cut-at", str(place.offset)]
+    drill.refused(copies, drill.controllers, "that is a loss", *how)
+    drill.rescue(copies, drill.controllers, *how)
+    drill.start(drill.controllers, brokers_end=True)
+    drill.prove()
+    drill.is_stray(_DROPPED)
+    drill.lose_one()
+
+
+def ghost(drill: Drill) -> None:
+    """A controller of an older release is gone, and its registration blocks the upgrade of the
+    cluster; all controllers are written without it.
+    """
+    try:
+        drill.upgrade()
+    except JavaError as error:
+        if f"Controller {GHOST} does not support" not in str(error):
+            raise
+    else:
+        raise ProcessError(f"controller {GHOST} blocks no upgrade")
+    drill.strike(drill.controllers, [])
+    drill.rescue(_copies(*drill.controllers), drill.controllers, "--snapshot", "--drop-controllers")
+    drill.start(drill.controllers)
+    drill.prove()
+    drill.upgrade()
+    drill.lose_one()
 
 
 CASES: Final[Mapping[str, Case]] = {
@@ -102,6 +190,11 @@ CASES: Final[Mapping[str, Case]] = {
     "gateway": Case("all controllers are lost, from a gateway", observer),
     "moved": Case("all addresses have moved", moved),
     "static": Case("static quorum, one of three is left", static, static=True),
+    "whole-static": Case("the same, three are written", whole_static, static=True),
+    "torn": Case("one is left, its log is cut off", torn),
+    "damaged": Case("one is left, its log is damaged", damaged),
+    "cut": Case("records have to go", cut),
+    "ghost": Case("a controller that is gone blocks upgrades", ghost, ghost=True),
 }
 
 
@@ -115,3 +208,7 @@ def _from_brokers(drill: Drill, *how: str) -> None:
 
 def _copies(*nodes: Node) -> list[Path]:
     return [one.log_dir for one in nodes]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

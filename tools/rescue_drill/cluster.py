@@ -17,12 +17,27 @@ from typing import Any, Final
 from tools import java, java_tools
 from tools.gateway_process import KWIRE
 from tools.kafka import Cluster, Node, kafka
+from tools.kafka_files import write_properties
 from tools.kafka_security import sasl_server_properties
 from tools.process import PATIENCE_S, ProcessError, lasting_ports
-from tools.rescue_drill.traffic import TOPIC, Administrator, State, Traffic, produce_one, wait
+from tools.rescue_drill.damage import Place, place_of
+from tools.rescue_drill.services import kept_running
+from tools.rescue_drill.traffic import (
+    PARTITIONS,
+    TOPIC,
+    Administrator,
+    State,
+    Traffic,
+    produce_one,
+    wait,
+)
 
 BROKERS: Final = 2
 CONTROLLERS: Final = 3
+#: A controller beside the voters, whose release lacks what the others can do.
+GHOST: Final = CONTROLLERS + 1
+_GHOST_VERSION: Final = "3.9.2"
+_GHOST_LEVEL: Final = "3.9-IV0"
 _RECORDS_BEFORE: Final = 200
 _RECORDS_AFTER: Final = 100
 #: The listener of clients that log in by SCRAM, beside the plain one.
@@ -52,6 +67,7 @@ class Drill:
     administrator: Administrator
     traffic: Traffic
     before: State
+    exits: contextlib.ExitStack
     times: Times = field(default_factory=Times)
     #: Brokers that ended, as the truncation below their high watermark makes them, and were started
     #: again.
@@ -65,8 +81,8 @@ class Drill:
 
     @property
     def controllers(self) -> list[Node]:
-        """The controllers that the cluster started with."""
-        return [one for one in self.cluster.nodes if one.is_controller()]
+        """The voters that the cluster started with."""
+        return [one for one in self.cluster.nodes if one.is_controller()][:CONTROLLERS]
 
     @property
     def brokers(self) -> list[Node]:
@@ -81,37 +97,54 @@ class Drill:
         for node in lost:
             shutil.rmtree(node.log_dir)
 
+    def make_topic(self, name: str) -> Place:
+        """Make a topic with a record in each partition, and return the place of its record in the
+        log of the first controller. Raises ProcessError.
+        """
+        self.administrator.make_topic(name)
+        produce_one(self.cluster.bootstrap, name)
+        place: Place = wait(lambda: place_of(self.controllers[0], name), f"{name} is in the log")
+        return place
+
+    def refused(self, copies: Sequence[Path], targets: Sequence[Node], why: str, *how: str) -> None:
+        """Try a write, and raise ProcessError unless it is refused with these words."""
+        found = kwire("write", *_options(copies[0], copies, targets), *how)["refusals"]
+        if why not in str(found):
+            raise ProcessError(f"kwire rescue write refuses with {found}, not with: {why}")
+
     def rescue(self, copies: Sequence[Path], targets: Sequence[Node], *how: str) -> None:
         """Inspect the copies, try the write, write from the best one into the targets' directories,
         and check the directories. Raises ProcessError.
         """
         self.inspected = kwire("inspect", *copies)["verdict"]
-        best = self.inspected["best"]
-        options = [
-            "--from", best, *how,
-            *(word for one in copies if str(one) != best for word in ("--copy", one)),
-            *(word for one in targets for word in ("--to", one.log_dir)),
-            *(word for one in targets for word in ("--voter", voter(one))),
-        ]  # fmt: skip
-        excluded = self.inspected["loss"]["excluded"]
+        best = Path(self.inspected["best"])
+        options = [*_options(best, copies, targets), *how]
+        keeps_all = self.inspected["loss"]["excluded"] and "--cut-at" not in how
         tried = kwire("write", *options)
         asked = "--accept-loss" in str(tried["refusals"])
-        if asked == excluded or tried["written"]:
-            raise ProcessError(f"a loss is excluded: {excluded}, and the dry run says: {tried}")
-        self.written = kwire("write", *options, "--yes", *([] if excluded else ["--accept-loss"]))
+        if asked == keeps_all or tried["written"]:
+            raise ProcessError(f"a loss is excluded: {keeps_all}, and the dry run says: {tried}")
+        self.written = kwire("write", *options, "--yes", *([] if keeps_all else ["--accept-loss"]))
         if not self.written["written"]:
             raise ProcessError(f"kwire rescue write: {self.written}")
-        self._check(targets, best, differs="--drop-controllers" in how)
+        is_changed = "--drop-controllers" in how or "--cut-at" in how
+        self._check(targets, *([] if is_changed else ["--from", best]))
 
-    def start(self, nodes: Sequence[Node]) -> None:
+    def start(self, nodes: Sequence[Node], *, brokers_end: bool = False) -> None:
         """Start the rescued controllers, and return when the brokers serve under them: the times of
         a leader, of brokers that follow it, and of the first record of a new topic are taken.
+        Brokers that end are started again; ``brokers_end``: each of them has to.
         """
+        self.exits.enter_context(kept_running(self.cluster, self.brokers, self.restarted))
         for node in nodes:
             self.cluster.start_node(node)
         wait(lambda: any(self._leads(one) for one in nodes), "a rescued controller leads")
         self.times.leads = self._elapsed()
-        self._followed()
+        ids = {one.node_id for one in self.brokers}
+        if brokers_end:
+            wait(lambda: set(self.restarted) == ids, "each broker ends once")
+        wait(lambda: all(map(self._follows, self.brokers)), "the brokers follow")
+        wait(lambda: self.administrator.brokers() == ids, "the brokers are unfenced")
         self.times.brokers_follow = self._elapsed()
         self.administrator.make_topic("later")
         produce_one(self.cluster.bootstrap, "later")
@@ -134,6 +167,39 @@ class Drill:
         if lost := self.traffic.lost():
             raise ProcessError(f"{len(lost)} acknowledged records are gone: {sorted(lost)[:5]}")
 
+    def is_stray(self, topic: str) -> None:
+        """Raise ProcessError unless the topic is unknown, each broker keeps its partitions aside,
+        and the topic can be made anew.
+        """
+        for node in self.brokers:
+            if len(list(node.log_dir.glob(f"{topic}-*-stray"))) != PARTITIONS:
+                raise ProcessError(f"broker {node.node_id} has not put {topic} aside")
+        self.administrator.make_topic(topic, is_new=True)
+        produce_one(self.cluster.bootstrap, topic)
+
+    def upgrade(self) -> None:
+        """Upgrade the features of the cluster to those of its release. Raises JavaError."""
+        level = self.cluster.version.rpartition(".")[0]
+        self._tool(java.FEATURES, "upgrade", "--release-version", level)
+
+    def become_dynamic(self) -> None:
+        """Upgrade kraft.version, and name no voters in the files of controllers that are down.
+        Raises JavaError.
+        """
+        words = ["upgrade", "--feature", "kraft.version=1"]
+        java_tools.retried(lambda: self._tool(java.FEATURES, *words), PATIENCE_S)
+        cluster = self.cluster
+        cluster.shape = replace(cluster.shape, static_voters=False)
+        for node in self.controllers:
+            if node.process is None:
+                write_properties(cluster.shape, node, cluster.nodes)
+
+    def lose_one(self) -> None:
+        """Wait until all controllers vote, and kill the leader: the others go on."""
+        self._all_vote()
+        self.cluster.kill_node(self.cluster.wait_for_leader())
+        self.administrator.make_topic("without-one")
+
     def bring_back(self, nodes: Sequence[Node]) -> None:
         """Format lost controllers anew, start them and make them voters; then kill the rescued one:
         the quorum goes on without it.
@@ -146,9 +212,7 @@ class Drill:
             cluster.start_node(node)
             cluster.wait_for_node(node)
             self._add(node)
-        everyone = {one.node_id for one in self.controllers}
-        wait(lambda: self.voters() == everyone, "all controllers vote")
-        self.times.voters_back = self._elapsed()
+        self._all_vote()
         cluster.kill_node(rescued)
         self.administrator.make_topic("without-the-rescued")
 
@@ -156,28 +220,29 @@ class Drill:
         """The voters, as Kafka's tool describes them. Raises JavaError."""
         rows = [
             row.split()
-            for row in self._quorum_tool("describe", "--replication").splitlines()
+            for row in self._tool(java.METADATA_QUORUM, "describe", "--replication").splitlines()
             if row.strip()
         ]
         return {int(row[0]) for row in rows[1:] if row[-1] in _VOTING}
 
-    def _add(self, node: Node) -> None:
-        config = ["--command-config", str(node.properties)]
-        java_tools.retried(lambda: self._quorum_tool(*config, "add-controller"), PATIENCE_S)
+    def _all_vote(self) -> None:
+        everyone = {one.node_id for one in self.controllers}
+        wait(lambda: self.voters() == everyone, "all controllers vote")
+        self.times.voters_back = self._elapsed()
 
-    def _quorum_tool(self, *words: str) -> str:
+    def _add(self, node: Node) -> None:
+        words = ["--command-config", str(node.properties), "add-controller"]
+        java_tools.retried(lambda: self._tool(java.METADATA_QUORUM, *words), PATIENCE_S)
+
+    def _tool(self, main_class: str, *words: str) -> str:
         at = ",".join(one.controller_address for one in self.controllers if one.process is not None)
         return java_tools.run_tool(
-            java.METADATA_QUORUM,
-            ["--bootstrap-controller", at, *words],
-            version=self.cluster.version,
+            main_class, ["--bootstrap-controller", at, *words], version=self.cluster.version
         )
 
-    def _check(self, nodes: Sequence[Node], source: str, *, differs: bool) -> None:
-        against = [] if differs else ["--from", source]
-        if self.kafka_home is not None:
-            against += ["--with-kafka", str(self.kafka_home)]
-        checked = kwire("check", *(one.log_dir for one in nodes), *against)
+    def _check(self, nodes: Sequence[Node], *against: object) -> None:
+        kafka = [] if self.kafka_home is None else ["--with-kafka", self.kafka_home]
+        checked = kwire("check", *(one.log_dir for one in nodes), *against, *kafka)
         if not checked["passed"]:
             raise ProcessError(f"kwire rescue check: {checked}")
 
@@ -192,25 +257,17 @@ class Drill:
         is_new = state["leaderEpoch"] > self.written["epoch"]
         return is_new and bool(state["leaderId"] == node.node_id)
 
-    def _followed(self) -> None:
-        """Return when both brokers follow a rescued controller and are unfenced. Start those that
-        end, as a service manager does.
-        """
-        ids = {one.node_id for one in self.brokers}
-        wait(lambda: all(map(self._follows, self.brokers)), "the brokers follow")
-        wait(lambda: self.administrator.brokers() == ids, "the brokers are unfenced")
-
     def _follows(self, node: Node) -> bool:
-        if not node.running_process().running():
-            self.restarted.append(node.node_id)
-            self.cluster.start_node(node)
         return bool(node.quorum_state()["leaderEpoch"] > self.written["epoch"])
 
 
 @contextlib.contextmanager
-def drill(version: str = java.KAFKA_VERSION, *, static_voters: bool = False) -> Iterator[Drill]:
+def drill(
+    version: str = java.KAFKA_VERSION, *, static_voters: bool = False, ghost: bool = False
+) -> Iterator[Drill]:
     """Yield a cluster of three controllers and two brokers with a topic, its configuration, users
-    and permissions, to which a producer writes all the time. Raises JavaError, ProcessError.
+    and permissions, to which a producer writes all the time. ``ghost``: a controller of an older
+    release has observed it, and is gone. Raises JavaError, ProcessError.
     """
     ports = lasting_ports(BROKERS)
 
@@ -221,15 +278,30 @@ def drill(version: str = java.KAFKA_VERSION, *, static_voters: bool = False) -> 
         return _AUTHORIZER | _with_logins(node, at)
 
     with kafka(
-        version=version, brokers=BROKERS, controllers=CONTROLLERS, static_voters=static_voters,
-        node_properties=properties,
+        version=version, brokers=BROKERS, controllers=CONTROLLERS + ghost, voters=CONTROLLERS,
+        static_voters=static_voters, node_properties=properties,
+        format_arguments=("--release-version", _GHOST_LEVEL) if ghost else (),
     ) as cluster:  # fmt: skip
+        if ghost:
+            _leave_ghost(cluster)
         logins = ",".join(f"127.0.0.1:{port}" for port in ports)
         administrator = Administrator(cluster.bootstrap, logins)
         administrator.set_up()
         traffic = Traffic(cluster.bootstrap)
         wait(lambda: len(traffic.acknowledged) >= _RECORDS_BEFORE, "records are produced")
-        yield Drill(cluster, administrator, traffic, administrator.state())
+        with contextlib.ExitStack() as exits:
+            yield Drill(cluster, administrator, traffic, administrator.state(), exits)
+
+
+def _leave_ghost(cluster: Cluster) -> None:
+    """Let the observing controller register once more as one of the older release, and end it."""
+    node, shape = cluster.node(GHOST), cluster.shape
+    cluster.stop_node(node)
+    cluster.shape = replace(shape, version=_GHOST_VERSION)
+    cluster.start_node(node)
+    cluster.wait_for_node(node)
+    cluster.shape = shape
+    cluster.kill_node(node)
 
 
 def kwire(*words: object) -> dict[str, Any]:
@@ -240,6 +312,15 @@ def kwire(*words: object) -> dict[str, Any]:
         raise ProcessError(f"kwire rescue {' '.join(map(str, words))}: {done.stderr}")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def _options(source: Path, copies: Sequence[Path], targets: Sequence[Node]) -> list[object]:
+    return [
+        "--from", source,
+        *(word for one in copies if one != source for word in ("--copy", one)),
+        *(word for one in targets for word in ("--to", one.log_dir)),
+        *(word for one in targets for word in ("--voter", voter(one))),
+    ]  # fmt: skip
 
 
 def voter(node: Node) -> str:

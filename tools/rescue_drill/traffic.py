@@ -104,10 +104,12 @@ class Administrator:
         )
         wait(self.can_login, "a SCRAM login works")
 
-    def make_topic(self, name: str) -> None:
+    def make_topic(self, name: str, *, is_new: bool = False) -> None:
         """Create a topic, by as many tries as it takes, and return when all replicas of it are in
-        sync. Raises ProcessError.
+        sync. Raises ProcessError, with ``is_new`` also where the topic is there.
         """
+        if is_new and name in self._client.list_topics(timeout=_TRY_S).topics:
+            raise ProcessError(f"topic {name} is there")
         wait(lambda: self._created(name), f"topic {name} is made")
         wait(lambda: self.is_in_sync(name), f"topic {name} is in sync")
 

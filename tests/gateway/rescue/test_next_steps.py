@@ -43,3 +43,15 @@ def test_the_cluster_of_a_snapshot_file_is_that_of_the_directory_written_to() ->
     plan = Plan(1003, 101, ONE, False, b"", ())
     said = next_steps(plan, source, [Target("to", 1, target, False)], judge([source]))
     assert any("format -t cluster -c FILE" in one for one in said)
+
+
+@pytest.mark.parametrize("source", [4, 1], ids=["broker", "controller"])
+def test_a_broker_beyond_the_cut_is_told_that_it_drops_records(source: int) -> None:
+    copies = {one: a_copy(one, 100, of=THREE, brokers=(4, 5)) for one in (1, 4)}
+    chosen = copies.pop(source)
+    plan = Plan(1003, 60, ONE, False, b"", ())
+    said = next_steps(plan, chosen, (), judge([chosen, *copies.values()], chosen))
+    assert [one for one in said if one.startswith("broker at")] == [
+        "broker at node4: it drops its records 60 to 99 by itself; if its process ends at that,"
+        " start it again, and leave its directory as it is"
+    ]
