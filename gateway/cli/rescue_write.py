@@ -21,7 +21,7 @@ from gateway.cli.state import path_text
 from gateway.log.files import meta_properties
 from gateway.log.files.directory_lock import FILE_NAME as LOCK
 from gateway.log.files.directory_lock import DirectoryLock
-from gateway.log.files.errors import LogError
+from gateway.log.files.errors import LogError, LogLocked
 from gateway.log.metadata.listing import list_directory
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from gateway.rescue.copies import Copy
@@ -343,8 +343,10 @@ def _locked(targets: Sequence[Path]) -> list[str]:
         if (one / LOCK).exists():
             try:
                 DirectoryLock(one).release()
+            except LogLocked:
+                found.append(f"{one} is in use by a running process: stop its node first")
             except LogError as error:
-                found.append(f"{error}; stop the node first")
+                found.append(str(error))
     return found
 
 

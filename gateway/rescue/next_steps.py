@@ -73,7 +73,9 @@ def _brokers(
 def _if_cut(plan: Plan, source: Copy, copy: Copy) -> str | None:
     """Return what the node of a copy has to do where records are cut that both have."""
     end, is_cut = copy.end.end_offset, plan.end_offset < source.end.end_offset
-    return follower_advice((plan.end_offset, end)) if is_cut and end > plan.end_offset else None
+    if not is_cut or end <= plan.end_offset:
+        return None
+    return follower_advice(copy, (plan.end_offset, end))
 
 
 def _old_disks(targets: Sequence[Target], verdict: Judgement) -> Iterator[str]:
@@ -103,8 +105,9 @@ def _more_voters(plan: Plan, source: Copy, targets: Sequence[Target]) -> Iterato
     # A snapshot file does not say whose it is.
     known = [source.identity, *(one.copy.identity for one in targets)]
     cluster = next((one.cluster_id for one in known if one.cluster_id), "CLUSTER_ID")
+    one_by_one = ", one after the other" if len(lost) > 1 else ""
     yield (
-        f"bring back {_named('controller', lost)}, one after the other: kafka-storage format"
+        f"bring back {_named('controller', lost)}{one_by_one}: kafka-storage format"
         f" -t {cluster} -c FILE --no-initial-controllers on an empty disk, start it, then"
         f" kafka-metadata-quorum --bootstrap-controller {at} --command-config FILE add-controller"
     )
@@ -125,8 +128,8 @@ def _ghosts(plan: Plan, source: Copy) -> Iterator[str]:
     ghosts = [str(one) for one in registered if one not in plan.voters]
     if ghosts and not plan.drops_controllers:
         yield (
-            f"controllers {', '.join(ghosts)} stay registered: one that does not come back may"
-            " block an upgrade of a feature, and --snapshot --drop-controllers leaves them out"
+            f"still registered: {_named('controller', ghosts)}; one that does not come back may"
+            " block an upgrade of a feature, and --snapshot --drop-controllers leaves it out"
         )
 
 

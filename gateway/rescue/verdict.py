@@ -219,7 +219,8 @@ def _by_voters(best: Copy, copies: Sequence[Copy], voters: VoterSet | tuple[int,
     elif len(present) >= needed:
         reason = f"{count}, but another copy reaches further than this one"
     else:
-        reason = f"{count}, and {needed} are needed: {_and(absent)} may have had more"
+        are = "is" if needed == 1 else "are"
+        reason = f"{count}, and {needed} {are} needed: {_and(absent)} may have had more"
     return Loss(is_excluded, best.end.end_offset, tuple(sorted(present)), absent, reason)
 
 
@@ -279,15 +280,20 @@ def _advice(role: str, copy: Copy, tail: tuple[int, int] | None) -> str:
         return "nothing: it is a file"
     if role == VOTER:
         return "keep it off until the rescued controller leads, then format it anew and add it"
-    return follower_advice(tail)
+    return follower_advice(copy, tail)
 
 
-def follower_advice(tail: tuple[int, int] | None) -> str:
+def follower_advice(copy: Copy, tail: tuple[int, int] | None) -> str:
     """Return what a follower has to do whose copy has records (start, end) that the rescued log
     lacks; None: it has none.
     """
     if tail is None:
         return "nothing: it follows by itself, without a restart"
+    if copy.identity.is_gateway and copy.high_watermark > tail[0]:
+        return (
+            f"it has served records {tail[0]} to {copy.high_watermark - 1} as committed, and ends"
+            " when it finds them gone: start it again with a fresh data.dir, and keep this one"
+        )
     return (
         f"it drops its records {tail[0]} to {tail[1] - 1} by itself; if its process ends at that,"
         " start it again, and leave its directory as it is"

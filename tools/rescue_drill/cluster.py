@@ -8,6 +8,7 @@ import contextlib
 import json
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,8 @@ CONTROLLERS: Final = 3
 GHOST: Final = CONTROLLERS + 1
 _GHOST_VERSION: Final = "3.9.2"
 _GHOST_LEVEL: Final = "3.9-IV0"
+#: ``ControllerRegistrationManager``, at its log.
+_REGISTERED: Final = "Our registration has been persisted"
 _RECORDS_BEFORE: Final = 200
 _RECORDS_AFTER: Final = 100
 #: The listener of clients that log in by SCRAM, beside the plain one.
@@ -178,8 +181,8 @@ class Drill:
         produce_one(self.cluster.bootstrap, topic)
 
     def upgrade(self) -> None:
-        """Upgrade the features of the cluster to those of its release. Raises JavaError."""
-        level = self.cluster.version.rpartition(".")[0]
+        """Upgrade the features of the cluster to those of its tools' release. Raises JavaError."""
+        level = java.tool_version(java.FEATURES, self.cluster.version).rpartition(".")[0]
         self._tool(java.FEATURES, "upgrade", "--release-version", level)
 
     def become_dynamic(self) -> None:
@@ -299,8 +302,9 @@ def _leave_ghost(cluster: Cluster) -> None:
     cluster.stop_node(node)
     cluster.shape = replace(shape, version=_GHOST_VERSION)
     cluster.start_node(node)
-    cluster.wait_for_node(node)
     cluster.shape = shape
+    process = node.running_process()
+    process.wait_until(lambda: _REGISTERED in process.said(sys.maxsize), PATIENCE_S)
     cluster.kill_node(node)
 
 

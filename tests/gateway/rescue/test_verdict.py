@@ -175,6 +175,17 @@ def test_each_other_copy_gets_its_advice() -> None:
     assert advice["node2"].role == VOTER and "keep it off" in advice["node2"].advice
 
 
+def test_a_gateway_that_served_records_which_are_gone_needs_a_fresh_directory() -> None:
+    """It refuses to follow a quorum that lost what it reported as committed."""
+    best, served = a_copy(1, 100, of=THREE), a_copy(6, 110, high_watermark=105)
+    served.identity.is_gateway = True
+    [beside] = judge([best, served], best).beside
+    assert "records 100 to 104 as committed" in beside.advice and "fresh data.dir" in beside.advice
+    served.high_watermark = 100
+    [beside] = judge([best, served], best).beside
+    assert "drops its records 100 to 109 by itself" in beside.advice
+
+
 def test_copies_part_at_the_first_batch_that_differs() -> None:
     one = a_copy(1, 9, batches=((0, 1, 10), (3, 1, 11), (5, 2, 12)))
     assert compare(one, a_copy(2, 5, batches=((0, 1, 10), (3, 1, 11)))).parts_at is None
