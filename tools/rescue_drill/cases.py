@@ -25,7 +25,7 @@ from tools.rescue_drill.traffic import wait
 #: A topic of which the rescued log has no record.
 _DROPPED: Final = "dropped"
 #: The first release that makes a static quorum a dynamic one.
-_DYNAMIC_SINCE: Final = (4, 3)
+_DYNAMIC_SINCE: Final = (4, 1)
 
 
 class Case(NamedTuple):
@@ -51,9 +51,7 @@ def survivor(drill: Drill) -> None:
 
 def broker(drill: Drill) -> None:
     """All controllers lose their disks; the brokers' copies are left."""
-    _, *lost = drill.controllers
     _from_brokers(drill)
-    drill.bring_back(lost)
 
 
 def snapshot(drill: Drill) -> None:
@@ -199,11 +197,12 @@ CASES: Final[Mapping[str, Case]] = {
 
 
 def _from_brokers(drill: Drill, *how: str) -> None:
-    one, *_ = drill.controllers
+    one, *lost = drill.controllers
     drill.strike(drill.controllers, drill.controllers)
     drill.rescue(_copies(*drill.brokers), [one], *how)
     drill.start([one])
     drill.prove()
+    drill.bring_back(lost)
 
 
 def _copies(*nodes: Node) -> list[Path]:
