@@ -304,7 +304,7 @@ def _leave_ghost(cluster: Cluster) -> None:
     cluster.start_node(node)
     cluster.shape = shape
     process = node.running_process()
-    process.wait_until(lambda: _REGISTERED in process.said(sys.maxsize), PATIENCE_S)
+    process.wait_until(lambda: _REGISTERED in process.output_end(sys.maxsize), PATIENCE_S)
     cluster.kill_node(node)
 
 
