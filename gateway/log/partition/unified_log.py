@@ -182,6 +182,14 @@ class UnifiedLog:
         assert self.end_offset == checked.tail.next_offset >= before, "every batch was appended"
         return self.end_offset
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Note, durably, that the next batch begins ``epoch``, so that its append does not wait for
+        that (``UnifiedLog.assignEpochStartOffset``). Raises DiskFailed, LogFailed.
+        """
+        self.guard.check()
+        self._epochs.assign(epoch, self.end_offset)
+        self._epochs.save(self.disk, self.directory)
+
     def flush(self) -> None:
         """Return once everything appended is on disk. Raises SyncFailed, LogFailed.
 
