@@ -76,6 +76,8 @@ class WorkerServices:
     endpoints: Mapping[str, Endpoint]
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     views: ViewTopics | None = None
+    replicas: None = None
+    producer_ids: None = None
     relay: None = None  # observers connect to the node's own listener for them
     partitions: ServedPartitions = field(init=False)
 

@@ -125,7 +125,15 @@ def _source_problems(config: Config) -> list[str]:
         )
     if kind is SourceKind.CONTROLLER:
         problems += _controller_problems(config)
-    return problems
+    return problems + _role_problems(config)
+
+
+def _role_problems(config: Config) -> list[str]:
+    if config.is_broker and config.source_kind is not SourceKind.CONTROLLER:
+        return [f"process.roles: a broker means nothing with {_shown(config)}"]
+    if config.is_broker and config.workers > 1:
+        return ["workers: a broker has one process"]
+    return []
 
 
 def _shown(config: Config) -> str:
@@ -161,6 +169,11 @@ def _client_listener_problems(config: Config) -> list[str]:
 
 def _controller_problems(config: Config) -> list[str]:
     problems = _client_listener_problems(config)
+    if config.is_broker and len(config.controller_quorum_voters) > 1:
+        problems.append(
+            "process.roles: a broker is offered on a quorum of one node, because records are not "
+            "replicated yet: leave controller.quorum.voters out, or the role broker"
+        )
     if (
         config.node_id in config.controller_quorum_voters
         and len(config.controller_quorum_voters) > 1

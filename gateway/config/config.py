@@ -63,6 +63,18 @@ class Config:
         "are older names of 'controller' and 'observer'.",
         choices=("auto", *SOURCE_NAMES),
     )
+    process_roles: str = key(
+        "controller",
+        "Roles of a node with source=controller: controller, or broker,controller. A broker keeps "
+        "the records of topics, in data.dir; without one, topics have no records.",
+        choices=("controller", "broker,controller", "controller,broker"),
+    )
+    broker_heartbeat_interval_ms: int = key(
+        2000,
+        "Interval of the broker's heartbeats to the controller.",
+        unit="ms",
+        at_least=1,
+    )
     log_dirs: Path | None = key(  # noqa: RUF009
         None,
         "Metadata log to serve: the __cluster_metadata-0 directory, its parent, or one .log "
@@ -646,6 +658,11 @@ class Config:
         if self.controller_quorum_bootstrap_servers and not self.controller_quorum_voters:
             return SourceKind.OBSERVER
         return SourceKind.CONTROLLER
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether this node keeps the records of topics."""
+        return "broker" in self.process_roles
 
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:

@@ -45,6 +45,7 @@ from gateway.ports.streamed import Streamed
 from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.no_op_record import NoOpRecord
+from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 
@@ -153,13 +154,25 @@ class Controller:
         # Heartbeats are not in the log: every unfenced broker gets a full session timeout to find
         # the new controller (ClusterControlManager.activate).
         for broker in unfenced(image):
-            self._sessions.touch(broker, steady_ms)
+            if not self._has_ended(image.brokers[broker.broker_id]):
+                self._sessions.touch(broker, steady_ms)
         self._periodic = Periodic(self.settings, steady_ms)
         # Before any request, so that no record precedes the metadata.version that it is read at.
         operations = activation(image, self.settings, transaction_open=transaction_open)
         for one in operations:
             yield from self._apply(one)
         return operations
+
+    def _has_ended(self, broker: RegisterBrokerRecord) -> bool:
+        """Whether the process of a registered broker has ended for certain: this one holds its data
+        directory. Its successor then does not wait for the end of a session.
+        """
+        own = self.settings.broker_incarnation
+        return (
+            own is not None
+            and broker.broker_id == self.settings.node_id
+            and broker.incarnation_id != own
+        )
 
     def index_partitions(self) -> Slices[None]:
         """Build the partition index, which decisions about brokers need, in slices. Other decisions

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gateway.security.secret import Secret
 from kwire.message import Message
 from kwire.protocol.metadata_version import LATEST_PRODUCTION_METADATA_VERSION
+from kwire.uuid import Uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,9 @@ class ControllerSettings:
     #: ``leader.imbalance.check.interval.seconds``; 0 if ``auto.leader.rebalance.enable`` is false.
     leader_imbalance_check_interval_ms: int = 300_000
     unclean_leader_election_interval_ms: int = 300_000  #: ``unclean.leader.election.interval.ms``
+    #: Of the broker in this process; None: it is a controller alone. A registration of this node
+    #: with another incarnation is that of a process that has ended.
+    broker_incarnation: Uuid | None = None
     #: ``delegation.token.secret.key``; None: no delegation tokens.
     token_secret: Secret | None = None
     token_max_lifetime_ms: int = 604_800_000  #: ``delegation.token.max.lifetime.ms``

@@ -23,8 +23,7 @@ NOT_ASKED: Final = -(2**31)
 #: The number of an operation is its bit in the field of authorized operations.
 Operation = AclOperation
 
-# Only operations that this server can carry out: it has no producers, so WRITE is not among them,
-# and changes need a controller.
+# Only operations that this server can carry out: WRITE needs a broker, changes need a controller.
 TOPIC_OPERATIONS: Final = (Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
 TOPIC_CHANGES: Final = (
     Operation.CREATE,
@@ -55,6 +54,8 @@ def topic_operations(context: Context, topic: str) -> int:
     """Return the bit field of the client's authorized operations on the topic (KIP-430)."""
     changeable = context.gateway.controller is not None and topic not in RESERVED_TOPICS
     possible = TOPIC_OPERATIONS + TOPIC_CHANGES if changeable else TOPIC_OPERATIONS
+    if changeable and context.gateway.replicas is not None:
+        possible = (*possible, Operation.WRITE)
     return _bits(operation for operation in possible if may(context, operation, topic))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.handlers.topic_index import TopicIndex
+    from gateway.ports.replicas import ProducerIds, Replicas
     from gateway.ports.services import (
         Audit,
         Authorizer,
@@ -58,6 +59,14 @@ class Gateway(Protocol):
 
     @property
     def views(self) -> Views | None: ...  # None where metadata.views.enable is false
+    @property
+    def replicas(self) -> Replicas | None:
+        """None where this node keeps no records of topics."""
+
+    @property
+    def producer_ids(self) -> ProducerIds | None:
+        """Set where ``replicas`` is."""
+
     @property
     def groups(self) -> Groups: ...
     @property

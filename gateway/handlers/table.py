@@ -50,6 +50,7 @@ MODULES: Final = (
     "describe_client_quotas",
     "describe_user_scram_credentials",
     "describe_delegation_token",
+    "init_producer_id",
 )
 #: Modules with several handlers: admin requests, and requests that this server always refuses or
 #: that have nothing to return.
@@ -57,7 +58,6 @@ COLLECTIONS: Final = (
     "controller_requests",
     "voter_changes",
     "refused_topics",
-    "refused_security",
     "transactions",
 )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gateway.ports.streamed import WHOLE_MAX
 
@@ -26,11 +26,17 @@ if TYPE_CHECKING:
 else:
     WorkType = GeneratorType
 
+
+class NoResponse:
+    """The answer to a request that wants no response, and has none: Produce with acks=0."""
+
+
+NO_RESPONSE: Final = NoResponse()
 #: The work of a handler; its result is what other handlers return.
 Work = Generator["Callable[[], Any] | None", Any, "Answer"]
 #: The answer of a handler: a response, one that is not ready, one that is long, or the work that
-#: leads to an answer. None: the client wants no response.
-Answer: TypeAlias = "Message | PendingResponse | Streamed | Work | None"
+#: leads to an answer. None: the request wants no response, and failed.
+Answer: TypeAlias = "Message | PendingResponse | Streamed | Work | NoResponse | None"
 
 
 def in_slices(work: Work, size: int) -> Answer:
@@ -38,7 +44,7 @@ def in_slices(work: Work, size: int) -> Answer:
     return completed(work) if size <= WHOLE_MAX else work
 
 
-def completed(work: Work) -> Message | PendingResponse | Streamed | None:
+def completed(work: Work) -> Message | PendingResponse | Streamed | NoResponse | None:
     """Return the result of ``work``, run to its end at once. Raises what it raises."""
     value: Any = None
     while True:
@@ -48,3 +54,33 @@ def completed(work: Work) -> Message | PendingResponse | Streamed | None:
             result: Any = end.value
             return completed(result) if isinstance(result, WorkType) else result
         value = None if step is None else step()
+
+
+def begun(work: Work, steps: int) -> Answer:
+    """Carry out the first ``steps`` of ``work``, which are short; return its result, or the rest of
+    it. A function that the work asks for is left to a thread.
+    """
+    try:
+        for _ in range(steps):
+            step = next(work)
+            if step is not None:
+                return _continued(work, step)
+    except StopIteration as end:
+        result: Answer = end.value
+        return result
+    return work
+
+
+def _continued(work: Work, step: Callable[[], Any] | None) -> Work:
+    """Return the rest of ``work``, which waits for the result of ``step``."""
+    try:
+        while True:
+            try:
+                value = yield step
+            except Exception as error:
+                step = work.throw(error)
+            else:
+                step = work.send(value)
+    except StopIteration as end:
+        result: Answer = end.value
+        return result

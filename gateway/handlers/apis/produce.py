@@ -1,19 +1,28 @@
-"""Produce (key 0): advertised, and always refused, because only controllers write the log.
+"""Produce (key 0): appends the batches of producers to the partitions that hold data here.
 
-librdkafka derives the record format of the server from the versions of Produce. If they are
-missing, it sends no Fetch: kcat, confluent-kafka and all clients built on it read nothing, without
-an error.
+Every other topic is refused: only controllers write the metadata log. On a server that is no broker
+all topics are, and Produce is advertised all the same: librdkafka derives the record format of the
+server from its versions, and without them kcat, confluent-kafka and all clients built on it read
+nothing, without an error. Source: ``KafkaApis.handleProduceRequest``.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from gateway.broker.produce.refusal import BatchRefused
+from gateway.broker.produce.validation import check_batch
+from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
+from gateway.ports.pending_response import PendingResponse
+from gateway.ports.replicas import Appended
 from gateway.ports.services import AUDIT_TOPIC
 from gateway.ports.streamed import Streamed, filled, respond
 from gateway.ports.view_topics import VIEW_TOPICS
+from gateway.ports.work import NO_RESPONSE, NoResponse, begun
 from kwire.messages.produce_response import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -22,8 +31,14 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.ports.replicas import WritablePartition
+    from gateway.ports.work import Answer, Work
     from kwire.message import Message
-    from kwire.messages.produce_request import ProduceRequest, TopicProduceData
+    from kwire.messages.produce_request import (
+        PartitionProduceData,
+        ProduceRequest,
+        TopicProduceData,
+    )
 
 API_KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = range(3, 14)
@@ -39,16 +54,33 @@ NO_DATA: Final = (
 )
 #: The first version with topic ids (KIP-516).
 _BY_ID: Final = 13
+#: ``acks``: the response is sent when all replicas that are in sync have the batch, or at once
+#: when the leader has; there is none for 0.
+_ALL, _NONE = -1, 0
+_ACKS: Final = (_ALL, _NONE, 1)
+#: Steps that are carried out at once: each appends a batch of up to 32 KiB, or looks at 1,000
+#: records.
+_STEPS_AT_ONCE: Final = 4
 
 
-def handle(request: ProduceRequest, context: Context) -> Message | Streamed | None:
+def handle(request: ProduceRequest, context: Context) -> Answer:
+    """Append the batches. The response comes when all of them are written, or refused; None, with
+    which the connection is closed, if a request with acks=0 has an error.
+    """
+    if context.gateway.replicas is None:
+        return _refuse_all(request, context)
+    return begun(_Produce(request, context).run(), _STEPS_AT_ONCE)
+
+
+# --- a server that is no broker
+# ------------------------------------------------------------------------------------------------
+
+
+def _refuse_all(request: ProduceRequest, context: Context) -> Message | Streamed | None:
     """Return TOPIC_AUTHORIZATION_FAILED for every partition: not retriable, so that a producer
     fails at once.
-
-    None for acks=0, which has no response: like Kafka, the server closes the connection to report
-    the error.
     """
-    if request.acks == 0:
+    if request.acks == _NONE:
         return None
     topics = (_refused(topic, context) for topic in request.topic_data)
     size = sum(1 + len(topic.partition_data) for topic in request.topic_data)
@@ -78,3 +110,135 @@ def _reason(topic: Topic | None) -> str:
     if topic is None or topic.partitions is None:
         return REASON
     return AUDIT if topic.name == AUDIT_TOPIC else NO_DATA
+
+
+# --- a broker
+# ------------------------------------------------------------------------------------------------
+
+
+class _Produce:
+    """One request, until each of its batches is written or refused."""
+
+    def __init__(self, request: ProduceRequest, context: Context) -> None:
+        self._request = request
+        self._context = context
+        self._response = ProduceResponse()
+        self._unwritten: dict[int, PartitionProduceResponse] = {}  # by identity
+        self._pending: PendingResponse | None = None
+        self._has_failed = False
+
+    def run(self) -> Work:
+        """Append every batch, in the order of the request."""
+        if self._request.transactional_id is not None:
+            return (yield from self._refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        if self._request.acks not in _ACKS:
+            return (yield from self._refuse(ErrorCode.INVALID_REQUIRED_ACKS))
+        for topic in self._request.topic_data:
+            response = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+            self._response.responses.append(response)
+            found = self._topic(topic)
+            for wanted in topic.partition_data:
+                one = PartitionProduceResponse(index=wanted.index, base_offset=-1)
+                response.partition_responses.append(one)
+                try:
+                    yield from self._append(found, wanted, one)
+                except BatchRefused as refused:
+                    self._done(one, refused)
+                yield None
+        return self._answer()
+
+    def _refuse(self, fault: ErrorCode) -> Work:
+        """Refuse every partition with the same error."""
+        for topic in self._request.topic_data:
+            response = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+            self._response.responses.append(response)
+            for wanted in topic.partition_data:
+                one = PartitionProduceResponse(index=wanted.index, base_offset=-1)
+                response.partition_responses.append(one)
+                self._done(one, BatchRefused(fault, ""))
+            yield None
+        return self._answer()
+
+    def _topic(self, topic: TopicProduceData) -> Topic | BatchRefused:
+        # As in Kafka: an unknown id gets UNKNOWN_TOPIC_ID; with a name the authorization comes
+        # before existence.
+        context = self._context
+        by_id = context.version >= _BY_ID
+        found = (
+            topic_with_id(topic.topic_id, context) if by_id else topic_named(topic.name, context)
+        )
+        if by_id and found is None:
+            return BatchRefused(ErrorCode.UNKNOWN_TOPIC_ID, "")
+        if not may(context, Operation.WRITE, topic.name if found is None else found.name):
+            return BatchRefused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "")
+        if found is None:
+            return BatchRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        if found.partitions is None or found.name == AUDIT_TOPIC:
+            return BatchRefused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _reason(found))
+        return found
+
+    def _append(
+        self,
+        topic: Topic | BatchRefused,
+        wanted: PartitionProduceData,
+        response: PartitionProduceResponse,
+    ) -> Work:
+        if isinstance(topic, BatchRefused):
+            raise topic
+        context = self._context
+        assert context.gateway.replicas is not None, "a broker has replicas"
+        found = context.gateway.replicas.find_writable(topic.topic_id, wanted.index)
+        if isinstance(found, ErrorCode):
+            raise BatchRefused(found, "")
+        partition: WritablePartition = found
+        rules = partition.rules
+        if self._request.acks == _ALL and partition.replicas_in_sync < rules.min_insync_replicas:
+            raise BatchRefused(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR is insufficient to satisfy the min.isr requirement "
+                f"of {rules.min_insync_replicas}",
+            )
+        batch = yield from check_batch(wanted.records, context.version, rules, context.wall_ms)
+        self._unwritten[id(response)] = response
+        partition.append(batch, partial(self._done, response))
+        return None
+
+    def _done(self, response: PartitionProduceResponse, outcome: Appended | BatchRefused) -> None:
+        """A batch is written or refused."""
+        if isinstance(outcome, Appended):
+            response.base_offset = outcome.base_offset
+            response.log_append_time_ms = outcome.log_append_time
+            response.log_start_offset = outcome.log_start_offset
+            response.error_code = ErrorCode.NONE
+        else:
+            self._has_failed = True
+            response.error_code = outcome.error
+            response.error_message = outcome.message or None
+            response.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=fault)
+                for number, fault in outcome.records
+            ]
+        self._unwritten.pop(id(response), None)
+        if self._pending is not None and not self._unwritten:
+            self._pending.complete(self._answered())
+
+    def _answer(self) -> PendingResponse | ProduceResponse | NoResponse | None:
+        if not self._unwritten:
+            return self._answered()
+        self._pending = PendingResponse(
+            deadline=self._context.now + max(0, self._request.timeout_ms) / 1000,
+            expire=self._expired,
+        )
+        return self._pending
+
+    def _expired(self) -> ProduceResponse | NoResponse | None:
+        """The time of the request is over: its other batches may still be written."""
+        for response in self._unwritten.values():
+            response.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._has_failed = True
+        return self._answered()
+
+    def _answered(self) -> ProduceResponse | NoResponse | None:
+        if self._request.acks == _NONE:
+            return None if self._has_failed else NO_RESPONSE
+        return self._response

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.streamed import Streamed, stream_long
-from gateway.ports.work import WorkType
+from gateway.ports.work import NoResponse, WorkType
 from gateway.server.clients.response_scheduler import EncodedResponse, Waiter
 from gateway.server.scheduling.work_scheduler import Job
 from kwire.protocol import ApiKey
@@ -32,8 +32,8 @@ _WITH_RECORDS: Final = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
 class Receiver(Protocol):
     """Gets the response of a request: one call of one method, unless the answer is cancelled."""
 
-    def deliver(self, response: Message | EncodedResponse) -> None:
-        """The response is complete."""
+    def deliver(self, response: Message | EncodedResponse | NoResponse) -> None:
+        """The response is complete, or the request has none."""
 
     def failed(self, error: Exception) -> None:
         """The handler, or what completed its answer, raised ``error``."""
@@ -72,8 +72,9 @@ class AnswerCompleter:
             self._work_on(answer)
         elif isinstance(answer, Streamed):
             self._encode(answer)
+        elif answer is None:
+            self._receiver.cut("a request without a response failed")
         else:
-            assert answer is not None, "a request that wants no response needs no completion"
             self._receiver.deliver(answer)
 
     def cancel(self) -> None:
@@ -132,6 +133,10 @@ def streamed_if_long(in_flight: InFlightRequest, answer: Answer) -> Answer:
     """Return ``answer``, streamed if it is a long response whose handler did not know how long it
     is: a later event completed it.
     """
-    if isinstance(answer, LATER) or answer is None or in_flight.api_key in _WITH_RECORDS:
+    if (
+        isinstance(answer, (*LATER, NoResponse))
+        or answer is None
+        or in_flight.api_key in _WITH_RECORDS
+    ):
         return answer
     return stream_long(answer)

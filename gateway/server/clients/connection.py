@@ -36,6 +36,7 @@ from kwire.frame import FrameSplitter
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Peer
+    from gateway.ports.work import NoResponse
     from gateway.server.clients.listener_auth import ListenerAuth
     from gateway.server.clients.response_scheduler import EncodedResponse
     from gateway.server.clients.server_context import ServerContext
@@ -171,7 +172,7 @@ class Connection:
         """The client is proven from now on (``ConnectionCallbacks``)."""
         self._on_proof(self)
 
-    def deliver(self, response: Message | EncodedResponse) -> None:
+    def deliver(self, response: Message | EncodedResponse | NoResponse) -> None:
         """Queue and send the pending response (``ConnectionCallbacks``). Never raises: the task
         that completes it calls this, while this connection's task may sleep.
         """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from gateway.ports.pending_response import PendingResponse
+from gateway.ports.work import NoResponse
 from gateway.server.clients.answer_completer import LATER, AnswerCompleter, streamed_if_long
 from gateway.server.clients.connection_state import Event, State
 from gateway.server.clients.dispatch import encode_answer
@@ -43,7 +44,7 @@ class ConnectionCallbacks(Protocol):
     ``Receiver``, and one more.
     """
 
-    def deliver(self, response: Message | EncodedResponse) -> None:
+    def deliver(self, response: Message | EncodedResponse | NoResponse) -> None:
         """The pending response is complete. Must call :meth:`RequestProcessor.complete`."""
 
     def failed(self, error: Exception) -> None:
@@ -119,7 +120,7 @@ class RequestProcessor:
                 self._state.on(Event.HANDLED)
             self._server_context.turns.spent(trio.current_time() - began)
 
-    def complete(self, response: Message | EncodedResponse) -> bool:
+    def complete(self, response: Message | EncodedResponse | NoResponse) -> bool:
         """Queue the response of the pending request. True if it is for the caller to send it.
 
         False while the handler still runs: the connection sends when it has returned. Raises
@@ -134,6 +135,8 @@ class RequestProcessor:
             self._state.on(Event.COMPLETED)
         counts = self._server_context.counts.apis[in_flight.api_key]
         counts.waited(trio.current_time() - self._asked_at)
+        if isinstance(response, NoResponse):
+            return not is_handling
         if isinstance(response, EncodedResponse):
             counts.errors.update(response.errors)
         else:
@@ -223,6 +226,6 @@ class RequestProcessor:
             self._in_flight = in_flight
             self._pending = AnswerCompleter(self._server_context, in_flight, connection)
             self._pending.complete(answer)
-        elif answer is not None:
+        elif answer is not None and not isinstance(answer, NoResponse):
             counts.answered(answer)
             self._output.add(encode_answer(in_flight, answer))

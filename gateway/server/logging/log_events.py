@@ -383,6 +383,35 @@ _CONTROLLER: Final = (
     _bug("periodic task failed", "This node resigns; another one takes over."),
 )
 
+_BROKER: Final = (
+    _event("broker registered", "info", "broker_epoch", "The controller knows this broker."),
+    _event(
+        "broker unfenced",
+        "info",
+        "broker_epoch",
+        "This broker leads partitions from now on: its logs are open.",
+    ),
+    _problem(
+        "broker not registered",
+        "The controller refuses the registration with `error`. It is sent again until it is "
+        "accepted; logged once for each reason.",
+    ),
+    _problem(
+        "partition repaired",
+        "Opening a partition has cut off the end of its log, as after a crash of the machine.",
+    ),
+    _problem(
+        "partition set aside",
+        "A directory belongs to no topic of the cluster. Nothing in it was changed: delete it if "
+        "its records are not needed.",
+    ),
+    _failure(
+        "partition not opened",
+        "A log cannot be opened. Clients get KAFKA_STORAGE_ERROR; `error` says what to do.",
+    ),
+    _failure("partition not deleted", "The directory of a deleted topic is still there."),
+)
+
 #: The tables of docs/operations.md, by the name in their markers.
 SECTIONS: Final = MappingProxyType(
     {
@@ -390,6 +419,7 @@ SECTIONS: Final = MappingProxyType(
         "groups": _GROUPS,
         "quorum and log": _QUORUM,
         "controller and audit": _CONTROLLER,
+        "broker": _BROKER,
     }
 )
 #: Every event by its name.

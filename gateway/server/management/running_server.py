@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.log.files.problem import Problem
     from gateway.ports.services import Authorizer, Endpoint, Groups
+    from gateway.server.broker.producer_id_manager import ProducerIdManager
+    from gateway.server.broker.replica_manager import ReplicaManager
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.clients.purgatory import Purgatory
     from gateway.server.controller.acting_controller import ActingController
@@ -96,9 +98,23 @@ class GatewayServices:
         own = self.source.controller_node
         return own.audit if own is not None else None
 
+    @property
+    def replicas(self) -> ReplicaManager | None:
+        """The partitions that hold data."""
+        return None if self.source.broker is None else self.source.broker.replicas
+
+    @property
+    def producer_ids(self) -> ProducerIdManager | None:
+        """Gives out ids of producers."""
+        return None if self.source.broker is None else self.source.broker.producer_ids
+
     def problems(self) -> tuple[Problem, ...]:
         """Problems of this node's files now, those of the metadata log first."""
-        return (*self.partition.problems, *(self.audit.partition.problems if self.audit else ()))
+        return (
+            *self.partition.problems,
+            *(self.audit.partition.problems if self.audit else ()),
+            *(self.replicas.problems() if self.replicas else ()),
+        )
 
     def is_for_controllers(self, listener: str) -> bool:
         """True for a listener of ``controller.listener.names`` of a server that runs a quorum or is

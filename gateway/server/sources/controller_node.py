@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from gateway.server.quorum.quorum_status import QuorumStatus
     from kwire.cluster import Delta, Image
     from kwire.message import Message
+    from kwire.uuid import Uuid
 
     _FindLockout = Callable[[Iterable[tuple[int, str]]], str | None]
     from kwire.metadata_log.snapshot_id import SnapshotId
@@ -89,7 +90,7 @@ _DESCRIBE_VERSION: Final = 2
 #: Principal of requests that this node sends to its own controller. It is not a client's: those
 #: begin with ``User:``. A node that may forward requests could claim it, but such a node is trusted
 #: to name any principal.
-_THIS_NODE: Final = Requester("Node:itself", "127.0.0.1", None)
+THIS_NODE: Final = Requester("Node:itself", "127.0.0.1", None)
 
 
 class ControllerNode:
@@ -111,6 +112,8 @@ class ControllerNode:
         without ``metadata.audit.enable``.
         """
         self.raft = raft
+        #: Of this process, as a controller and as a broker.
+        self.incarnation = random_uuid()
         self.driver = RaftDriver(raft, log, connection_settings, reports)
         self.listener = config.controller_listener_names[0]
         self._log = log
@@ -119,7 +122,7 @@ class ControllerNode:
             lockout_of, config, connection_settings.security
         )
         self.loader = MetadataLoader(log.store.directory, log.recent)
-        self.authorizer = authorizer_of(config, self.loader, itself=_THIS_NODE.principal)
+        self.authorizer = authorizer_of(config, self.loader, itself=THIS_NODE.principal)
         how_often = snapshot_settings(config)
         snapshots = SnapshotGenerator(
             log.store.directory, how_often, log.new_snapshot, now=trio.current_time()
@@ -135,7 +138,7 @@ class ControllerNode:
         )
         self.audit = None if audit is None else AuditLogWriter(audit, self._audit_nodes, reports)
         self.controller = ActingController(
-            lambda serving: _controller(config, serving, bootstrap, log.cluster_id, raft),
+            partial(_controller, config, bootstrap, log.cluster_id, raft, self.incarnation),
             self.driver,
             self.loader,
             self.authorizer,
@@ -145,7 +148,7 @@ class ControllerNode:
             Changes(config.node_id, reports, self.audit, log.committed_epoch_at),
         )
         self.driver.leadership = self.controller
-        self._registration = registration(config.node_id, random_uuid(), endpoints)
+        self._registration = registration(config.node_id, self.incarnation, endpoints)
         self._questions = DescribeQuorumClient(
             self.leader_address,
             connection_settings,
@@ -171,7 +174,7 @@ class ControllerNode:
                 self._registration,
                 self,
                 self.controller,
-                _THIS_NODE,
+                THIS_NODE,
                 self._reports,
             )
             nursery.start_soon(self._log_cleaner.run)
@@ -180,6 +183,13 @@ class ControllerNode:
             nursery.start_soon(self.driver.run)
             await self.driver.loaded(_LOADING_MAX_S)
             started()
+
+    @property
+    def store(self) -> RaftStore:
+        """The log of this node, and the identity of its directory."""
+        store = self._log.store
+        assert isinstance(store, RaftStore), "a node of its own quorum may vote"
+        return store
 
     @property
     def leader_id(self) -> int:
@@ -349,10 +359,11 @@ def _format_if_fresh(config: Config, where: Path, controllers: Mapping[str, Addr
 
 def _controller(
     config: Config,
-    serving: Sequence[int],
     bootstrap: Sequence[Message],
     cluster_id: str,
     raft: Raft,
+    incarnation: Uuid,
+    serving: Sequence[int],
 ) -> Controller:
     levels = {
         one.name: one.feature_level for one in bootstrap if isinstance(one, FeatureLevelRecord)
@@ -364,6 +375,7 @@ def _controller(
         max_idle_interval_ms=config.metadata_max_idle_interval_ms,
         cluster_id=cluster_id,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
+        broker_incarnation=incarnation if config.is_broker else None,
         leader_imbalance_check_interval_ms=1000
         * config.leader_imbalance_check_interval_seconds
         * config.auto_leader_rebalance_enable,

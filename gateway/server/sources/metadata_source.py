@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from gateway.config.config import Config
     from gateway.ports.services import Authorizer, Endpoint
+    from gateway.server.broker.broker_node import BrokerNode
     from gateway.server.logging.logs import Reports
     from gateway.server.quorum.raft_driver import RaftDriver
     from gateway.server.sources.controller_node import ControllerNode
@@ -66,6 +67,11 @@ class MetadataSource(abc.ABC):
     @property
     def controller_node(self) -> ControllerNode | None:
         """The quorum that this node is part of."""
+        return None
+
+    @property
+    def broker(self) -> BrokerNode | None:
+        """The broker of this node; None where it keeps no records of topics."""
         return None
 
     @property
@@ -229,6 +235,7 @@ class ControllerSource(MetadataSource):
 
     listens_before_loaded = True
     _quorum: ControllerNode | None = None
+    _broker: BrokerNode | None = None
 
     @property
     def quorum(self) -> ControllerNode | None:
@@ -239,6 +246,11 @@ class ControllerSource(MetadataSource):
     def controller_node(self) -> ControllerNode | None:
         """The quorum; None before :meth:`open`."""
         return self._quorum
+
+    @property
+    def broker(self) -> BrokerNode | None:
+        """The broker; None before :meth:`open`, and without the role."""
+        return self._broker
 
     def default_state_dir(self) -> Path:
         """``kwire/`` in the node's data directory."""
@@ -259,15 +271,24 @@ class ControllerSource(MetadataSource):
         from gateway.server.sources.controller_node import open_controller_node
 
         self._partition, self._quorum = open_controller_node(self.config, endpoints, reports, stack)
+        if self.config.is_broker:
+            from gateway.server.sources.own_broker import open_broker
+
+            self._broker = open_broker(self.config, self._quorum, endpoints, reports, stack)
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Take part in the quorum."""
+        """Take part in the quorum, and be its broker."""
         assert self._quorum is not None
-        await self._quorum.run(started)
+        async with trio.open_nursery() as nursery:
+            if self._broker is not None:
+                nursery.start_soon(self._broker.run)
+            await self._quorum.run(started)
 
     async def hand_over(self, timeout_s: float) -> None:
         """Let the other voters elect a leader while this node can still be reached."""
         assert self._quorum is not None
+        if self._broker is not None:
+            await self._broker.shut_down(timeout_s)
         await self._quorum.driver.shut_down(timeout_s)
 
 

@@ -1,8 +1,8 @@
 """Finds the partitions that this node serves, by the name or the id of their topic.
 
 These are the metadata log, the view topics, this node's partition of the audit topic, and those
-partitions of created topics that this node leads, which are empty. It decides about no client.
-Kafka's counterpart is ``ReplicaManager.getPartitionOrError``.
+partitions of created topics that this node leads, which are empty if it is no broker. It decides
+about no client. Kafka's counterpart is ``ReplicaManager.getPartitionOrError``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from kwire.protocol import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, ErrorCode
 if TYPE_CHECKING:
     from gateway.handlers.gateway_port import Gateway
     from gateway.log.files.problem import Problem
+    from gateway.ports.replicas import Replicas
     from gateway.ports.services import Audit, Quorum
     from gateway.ports.view_topics import Views
     from kwire.uuid import Uuid
@@ -90,11 +91,15 @@ class ServedPartitions:
         quorum: Quorum | None = None,
         audit: Audit | None = None,
         views: Views | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
-        """``quorum``: the node's own, whose image has the created topics."""
+        """``quorum``: the node's own, whose image has the created topics. ``replicas``: their
+        records, where this node keeps them.
+        """
         self.policy: ReadPolicy = ConsumersOnly()
         self._node_id = node_id
         self._quorum = quorum
+        self._replicas = replicas
         self._topics: dict[str | Uuid, Callable[[int], _Found]] = {}
         self._add(CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID, partial(_only, metadata_log))
         if audit is not None:
@@ -120,7 +125,9 @@ class ServedPartitions:
             return _UNKNOWN
         if record.leader != self._node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return _empty(record.leader_epoch)
+        return (
+            _empty(record.leader_epoch) if self._replicas is None else self._replicas.find(record)
+        )
 
 
 def served_partitions(gateway: Gateway) -> ServedPartitions:
@@ -131,6 +138,7 @@ def served_partitions(gateway: Gateway) -> ServedPartitions:
         quorum=None if gateway.controller is None else gateway.quorum,
         audit=gateway.audit,
         views=gateway.views,
+        replicas=gateway.replicas,
     )
 
 

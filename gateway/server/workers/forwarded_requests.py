@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from gateway.ports.answer_errors import count_errors
+from gateway.ports.work import NoResponse
 from gateway.server.clients.answer_completer import AnswerCompleter
 from gateway.server.clients.output import SharedBytes
 from gateway.server.clients.response_scheduler import EncodedResponse
@@ -86,8 +87,9 @@ class _Receiver:
         self._number = number
         self.version = 0
 
-    def deliver(self, response: Message | EncodedResponse) -> None:
+    def deliver(self, response: Message | EncodedResponse | NoResponse) -> None:
         """As in ``Receiver``."""
+        assert not isinstance(response, NoResponse), "a worker forwards no Produce"
         if isinstance(response, EncodedResponse):
             errors = response.errors
         else:

@@ -112,7 +112,7 @@ KIND: Final = Kind(
         "replicationFactor": INT32,
         "configs": MapOf(STRING),
     },
-    version=3,
+    version=2,
     roots=(("topics", "byId"), ("topics", "byName")),
     tree=_tree,
 )

@@ -16,6 +16,7 @@ from gateway.config.loading import load_config
 #: A text for every key that is not its default.
 OTHER = {
     "source": "sample",
+    "process.roles": "broker,controller",
     "log.dirs": "/somewhere/__cluster_metadata-0",
     "snapshot.prefix": "false",
     "state.dir": "/somewhere/state",

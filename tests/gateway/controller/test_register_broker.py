@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,6 +118,21 @@ def test_new_controller_gives_every_unfenced_broker_a_session() -> None:
     it.now_ms += 60_000
     it.elect()
     assert refusal(it, request()) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_broker_of_a_former_process_of_the_controller_has_no_session() -> None:
+    """The process holds the data directory, so the one before it has ended. Other brokers, and its
+    own at a later election, keep their sessions.
+    """
+    it = BrokerCluster([1, 2])
+    own = it.broker(1).incarnation_id
+    it.settings = replace(it.settings, broker_incarnation=own)
+    it.elect()
+    assert refusal(it, request()) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    it.settings = replace(it.settings, broker_incarnation=Uuid(b"\xee" * 16))
+    it.elect()
+    assert it.register(1).error_code == 0
+    assert it.register(2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
 def test_same_incarnation_updates_its_registration() -> None:

@@ -201,6 +201,8 @@ class World:
     audit: Any = None
     views: Any = None
     raft: Any = None
+    replicas: Any = None
+    producer_ids: Any = None
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     relay: Any = None
     #: Of the parts that this had when the last context was made.

@@ -1,0 +1,1 @@
+"""The broker's decisions about topics that hold data. Pure: no clock, no files, no sockets."""

@@ -1,0 +1,71 @@
+"""Declares, as Protocols, what Produce uses of the partitions that hold data on this node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.ports.services import Partition
+
+if TYPE_CHECKING:
+    from gateway.broker.produce.refusal import BatchRefused
+    from gateway.broker.produce.validation import ProducedBatch, TopicRules
+    from kwire.messages.partition_record import PartitionRecord
+    from kwire.protocol import ErrorCode
+    from kwire.uuid import Uuid
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The outcome of an append: the offset of the first record, and -1 or the time (ms) that the
+    records of the batch have from now on.
+    """
+
+    base_offset: int
+    log_append_time: int
+    log_start_offset: int
+
+
+class WritablePartition(Partition, Protocol):
+    """A partition that this node leads, and that clients write to."""
+
+    @property
+    def rules(self) -> TopicRules:
+        """The configuration of its topic, as of now."""
+        ...
+
+    @property
+    def replicas_in_sync(self) -> int: ...
+
+    def append(
+        self, batch: ProducedBatch, on_done: Callable[[Appended | BatchRefused], None]
+    ) -> None:
+        """Append a batch behind the others, and call ``on_done`` once on the event loop: usually
+        before this returns, later while the disk is slow.
+        """
+        ...
+
+
+class Replicas(Protocol):
+    """The partitions of created topics that are kept on this node (``ReplicaManager``)."""
+
+    def find(self, record: PartitionRecord) -> Partition | ErrorCode:
+        """Return the partition of a record of the image, which this node leads, for readers; or the
+        error for the client.
+        """
+        ...
+
+    def find_writable(self, topic_id: Uuid, index: int) -> WritablePartition | ErrorCode:
+        """Return a partition that this node leads, or the error for the client."""
+        ...
+
+
+class ProducerIds(Protocol):
+    """Gives out the ids of idempotent producers (``ProducerIdManager``)."""
+
+    def allocate(self, on_done: Callable[[int | ErrorCode], None]) -> None:
+        """Call ``on_done`` once, with an id that no producer of the cluster has had, or an
+        error.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Runs the broker of this node: its registration, and the partitions that hold data."""

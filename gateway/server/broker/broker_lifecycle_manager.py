@@ -1,0 +1,104 @@
+"""Registers this node's broker and sends its heartbeats; decides nothing
+(``gateway.broker.lifecycle``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from gateway.broker.lifecycle import BrokerLifecycle, BrokerState
+from kwire.messages.broker_registration_request import BrokerRegistrationRequest
+from kwire.protocol import ErrorCode
+
+if TYPE_CHECKING:
+    from gateway.server.broker.own_requests import OwnRequests
+    from gateway.server.logging.logs import Reports
+    from gateway.sources.metadata_loader import MetadataLoader
+
+_REGISTRATION_VERSION: Final = 4
+_HEARTBEAT_VERSION: Final = 1
+#: Pause before the next request while the broker starts or stops, s: its state changes soon.
+_SOON_S: Final = 0.02
+#: Pause after a registration that was refused, s.
+_REFUSED_S: Final = 0.2
+
+
+class BrokerLifecycleManager:
+    """:meth:`run` is the task."""
+
+    def __init__(
+        self,
+        lifecycle: BrokerLifecycle,
+        requests: OwnRequests,
+        loader: MetadataLoader,
+        interval_s: float,
+        reports: Reports,
+    ) -> None:
+        """``interval_s``: that of heartbeats."""
+        self.lifecycle = lifecycle
+        #: The logs are open: the broker may be unfenced.
+        self.is_ready = False
+        self._requests = requests
+        self._loader = loader
+        self._interval_s = interval_s
+        self._reports = reports
+        self._wake = trio.Event()
+        self._stopped = trio.Event()
+        self._refusal = ""
+
+    async def run(self) -> None:
+        """Register, then send heartbeats until the broker has stopped."""
+        while True:
+            request = self.lifecycle.next_request(
+                self._loader.next_offset - 1, is_ready=self.is_ready
+            )
+            if request is None:
+                self._stopped.set()
+                return
+            if isinstance(request, BrokerRegistrationRequest):
+                pause = await self._register(request)
+            else:
+                response = await self._requests.send(request, _HEARTBEAT_VERSION)
+                if response is not None:
+                    self._heard(response)
+                pause = self._pause()
+            with trio.move_on_after(pause):
+                await self._wake.wait()
+            self._wake = trio.Event()
+
+    async def _register(self, request: BrokerRegistrationRequest) -> float:
+        # A controller without a metadata.version refuses everything.
+        if not self._loader.image.metadata_version:
+            return _SOON_S
+        response = await self._requests.send(request, _REGISTRATION_VERSION)
+        if response is None:
+            return _SOON_S
+        self.lifecycle.on_registered(response)
+        if response.error_code:
+            refusal = ErrorCode(response.error_code).name
+            # Once: it is sent again until the reason is gone.
+            if refusal != self._refusal:
+                self._reports.report("broker not registered", error=refusal)
+            self._refusal = refusal
+            return _REFUSED_S
+        self._reports.report("broker registered", broker_epoch=self.lifecycle.epoch)
+        return 0.0
+
+    def _heard(self, response: object) -> None:
+        before = self.lifecycle.state
+        self.lifecycle.on_heartbeat(response)  # type: ignore[arg-type]
+        if self.lifecycle.state is BrokerState.RUNNING is not before:
+            self._reports.report("broker unfenced", broker_epoch=self.lifecycle.epoch)
+
+    def _pause(self) -> float:
+        settled = self.lifecycle.state is BrokerState.RUNNING
+        return self._interval_s if settled else _SOON_S
+
+    async def shut_down(self, timeout_s: float) -> None:
+        """Have the leaderships of this broker moved away, for at most ``timeout_s``."""
+        self.lifecycle.shut_down()
+        self._wake.set()
+        with trio.move_on_after(timeout_s):
+            await self._stopped.wait()

@@ -1,0 +1,128 @@
+"""Runs the broker of this node beside its controller: the registration, and the partitions that
+hold data (``BrokerServer``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from gateway.broker.lifecycle import BrokerLifecycle
+from gateway.log.files.clean_shutdown import take_clean_shutdown, write_clean_shutdown
+from gateway.log.files.disk import Disk
+from gateway.log.files.errors import LogError
+from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManager
+from gateway.server.broker.own_requests import OwnRequests
+from gateway.server.broker.producer_id_manager import ProducerIdManager
+from gateway.server.broker.replica_manager import ReplicaManager
+from kwire.messages.broker_registration_request import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from kwire.protocol import SecurityProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gateway.ports.services import Controllers, Endpoint, Requester
+    from gateway.server.logging.logs import Reports
+    from gateway.sources.metadata_loader import MetadataLoader
+    from kwire.uuid import Uuid
+
+#: The rest of the time for a shutdown is the controller's, to hand over its leadership.
+_SHARE_OF_SHUTDOWN: Final = 0.5
+
+
+class BrokerNode:
+    """The broker in ``data_dir``, whose lock is held. :meth:`run` is the task."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        registration: BrokerRegistrationRequest,
+        controllers: Controllers,
+        requester: Requester,
+        loader: MetadataLoader,
+        heartbeat_interval_s: float,
+        reports: Reports,
+        *,
+        fsync: bool,
+    ) -> None:
+        """Take the note of the last clean shutdown. Raises LogError."""
+        self._data_dir = data_dir
+        self._disk = Disk(fsync=fsync)
+        self._reports = reports
+        registration.previous_broker_epoch = take_clean_shutdown(data_dir, self._disk)
+        self.lifecycle = BrokerLifecycle(registration)
+        requests = OwnRequests(controllers, requester)
+        self.replicas = ReplicaManager(
+            data_dir,
+            registration.broker_id,
+            registration.cluster_id,
+            registration.incarnation_id,
+            reports,
+            fsync=fsync,
+        )
+        self.producer_ids = ProducerIdManager(registration.broker_id, self.lifecycle, requests)
+        self._manager = BrokerLifecycleManager(
+            self.lifecycle, requests, loader, heartbeat_interval_s, reports
+        )
+        loader.subscribe(self.replicas.on_update)
+
+    async def run(self) -> None:
+        """Run all tasks until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.replicas.run)
+            nursery.start_soon(self.producer_ids.run)
+            nursery.start_soon(self._manager.run)
+            await self.replicas.loaded.wait()
+            self._manager.is_ready = True
+
+    async def shut_down(self, timeout_s: float) -> None:
+        """Have this broker's leaderships moved away before the server stops."""
+        await self._manager.shut_down(timeout_s * _SHARE_OF_SHUTDOWN)
+
+    def close(self) -> None:
+        """Write everything to disk, and note a clean shutdown."""
+        if not self.replicas.close():
+            return
+        try:
+            write_clean_shutdown(self._data_dir, self._disk, self.lifecycle.epoch)
+        except LogError as error:
+            self._reports.report("log not closed", error=str(error))
+
+
+def broker_registration(
+    node_id: int,
+    cluster_id: str,
+    incarnation: Uuid,
+    directory_id: Uuid,
+    endpoints: Iterable[Endpoint],
+    features: Mapping[str, tuple[int, int]],
+) -> BrokerRegistrationRequest:
+    """Return the registration of a broker with one log directory. ``endpoints`` are those for
+    clients, ``features`` the levels that this release knows.
+    """
+    return BrokerRegistrationRequest(
+        broker_id=node_id,
+        cluster_id=cluster_id,
+        incarnation_id=incarnation,
+        listeners=[
+            Listener(
+                name=one.listener,
+                host=one.host,
+                port=one.port,
+                security_protocol=SecurityProtocol[one.security_protocol],
+            )
+            for one in endpoints
+        ],
+        features=[
+            Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in features.items()
+        ],
+        rack=None,
+        log_dirs=[directory_id],
+    )

@@ -1,0 +1,259 @@
+"""Keeps the partitions of created topics that the image assigns to this node: makes, opens, leads
+and deletes their logs (``ReplicaManager``, ``LogManager``).
+
+There is no replication: a partition with further replicas is kept, and not led for producers. The
+image tells which partitions there are; a task follows it, and threads do what waits for the disk.
+"""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from gateway.log.files.disk import Disk
+from gateway.log.files.errors import LogError
+from gateway.log.partition.partition_directories import (
+    directory_name,
+    partition_directories,
+    remove_deleted,
+    remove_directory,
+    set_aside,
+)
+from gateway.server.broker.topic_settings import TopicSettings, topic_settings
+from gateway.sources.data_partition import DataPartition
+from kwire.protocol import ErrorCode
+
+if TYPE_CHECKING:
+    from gateway.broker.produce.validation import TopicRules
+    from gateway.log.files.problem import Problem
+    from gateway.server.logging.logs import Reports
+    from kwire.cluster import Delta, Image
+    from kwire.messages.partition_record import PartitionRecord
+    from kwire.uuid import Uuid
+
+#: Threads that open logs, begin segments and write to slow disks, for all partitions.
+_THREADS_MAX: Final = 4
+
+
+class ReplicaManager:
+    """``gateway.ports.replicas.Replicas``; :meth:`run` is the task."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        node_id: int,
+        cluster_id: str,
+        incarnation: Uuid,
+        reports: Reports,
+        *,
+        fsync: bool,
+    ) -> None:
+        """``incarnation``: that of the registration of this broker. An image that has it has
+        everything that was committed before this start.
+        """
+        self._data_dir = data_dir
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._incarnation = incarnation
+        self._reports = reports
+        self._disk = Disk(fsync=fsync)
+        self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
+        self._ids: dict[str, Uuid] = {}  # of the topics in ``_partitions``
+        self._settings: dict[str, TopicSettings] = {}  # of the current image
+        self._image: Image | None = None
+        self._changed: dict[str, None] = {}  # names of topics, in order
+        self._due: dict[DataPartition, None] = {}
+        self._opening = 0
+        self._notices: list[tuple[str, str]] = []  # event and text, of threads
+        self._wake = trio.Event()
+        #: Set when every partition of the first image that counts is open.
+        self.loaded = trio.Event()
+
+    # --- the image
+    # ---------------------------------------------------------------------------------------------
+
+    def on_update(self, delta: Delta | None, image: Image) -> None:
+        """Hear of changes to the image (``gateway.sources.metadata_loader.Publisher``)."""
+        if self._image is None:
+            # Before that, a topic that exists may not be in the image yet.
+            own = image.brokers.get(self._node_id)
+            if own is None or own.incarnation_id != self._incarnation:
+                return
+            delta = None
+        self._image = image
+        if delta is None:
+            self._changed.update(dict.fromkeys((*self._ids, *image.topic_ids)))
+        else:
+            self._changed.update(dict.fromkeys(delta.changed_topics()))
+        if delta is None or delta.changes("configs"):
+            self._settings = {}
+        self._wake.set()
+
+    def _follow(self, name: str, image: Image) -> None:
+        """Make the partitions of one topic what the image says."""
+        topic_id, known = image.topic_ids.get(name), self._ids.get(name)
+        if known is not None and known != topic_id:
+            del self._ids[name]
+            for partition in self._partitions.pop(known).values():
+                partition.delete(self._remove)
+        if topic_id is None:
+            return
+        for index, record in image.partitions.get(topic_id, {}).items():
+            if self._node_id in record.replicas:
+                self._ids[name] = topic_id
+                self._apply(name, topic_id, index, record)
+
+    def _apply(self, name: str, topic_id: Uuid, index: int, record: PartitionRecord) -> None:
+        partitions = self._partitions.setdefault(topic_id, {})
+        partition = partitions.get(index)
+        if partition is None:
+            partition = partitions[index] = DataPartition(
+                self._data_dir / directory_name(name, index),
+                topic_id,
+                index,
+                cluster_id=self._cluster_id,
+                settings=self._settings_of(name).log,
+                rules=partial(self._rules_of, name),
+                wake=self._work_on,
+            )
+        if record.leader != self._node_id:
+            partition.follow()
+        elif partition.leader_epoch != record.leader_epoch or not partition.is_leader:
+            partition.lead(record.leader_epoch)
+
+    def _settings_of(self, name: str) -> TopicSettings:
+        found = self._settings.get(name)
+        if found is None:
+            assert self._image is not None, "partitions come from an image"
+            found = self._settings[name] = topic_settings(
+                self._image, name, self._node_id, fsync=self._disk.fsync
+            )
+        return found
+
+    def _rules_of(self, name: str) -> TopicRules:
+        return self._settings_of(name).rules
+
+    # --- what handlers ask
+    # ---------------------------------------------------------------------------------------------
+
+    def find(self, record: PartitionRecord) -> DataPartition | ErrorCode:
+        """Return the partition of a record of the image, which this node leads."""
+        partition = self._partitions.get(record.topic_id, {}).get(record.partition_id)
+        if partition is None or partition.leader_epoch != record.leader_epoch:
+            # The task has not followed the image yet: clients ask again.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.KAFKA_STORAGE_ERROR if partition.problems else partition
+
+    def find_writable(self, topic_id: Uuid, index: int) -> DataPartition | ErrorCode:
+        """As in ``Replicas``. NOT_ENOUGH_REPLICAS for a partition with further replicas: they
+        would not get the records.
+        """
+        image = self._image
+        record = None if image is None else image.partitions.get(topic_id, {}).get(index)
+        if record is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if record.leader != self._node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if record.replicas != [self._node_id]:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return self.find(record)
+
+    @property
+    def partitions(self) -> list[DataPartition]:
+        """All partitions on this node."""
+        return [one for some in self._partitions.values() for one in some.values()]
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Why logs cannot be opened."""
+        return tuple(problem for one in self.partitions for problem in one.problems)
+
+    # --- the task
+    # ---------------------------------------------------------------------------------------------
+
+    def _work_on(self, partition: DataPartition) -> None:
+        """Have a thread perform the jobs of a partition."""
+        self._due[partition] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Follow the image and perform jobs, for ever."""
+        threads = trio.CapacityLimiter(_THREADS_MAX)
+        is_first = True
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._wake.wait()
+                self._wake = trio.Event()
+                if is_first and self._image is not None:
+                    await trio.to_thread.run_sync(self._tidy_up, dict(self._image.topics))
+                    self._report_notices()
+                    is_first = False
+                while self._changed and self._image is not None:
+                    name = next(iter(self._changed))
+                    del self._changed[name]
+                    self._follow(name, self._image)
+                    await trio.lowlevel.checkpoint()
+                due, self._due = self._due, {}
+                for partition in due:
+                    self._opening += 1
+                    nursery.start_soon(self._perform, partition, threads)
+                self._note_loaded()
+
+    async def _perform(self, partition: DataPartition, threads: trio.CapacityLimiter) -> None:
+        jobs, reported = partition.take_jobs(), partition.problems
+        repaired = len(partition.repairs)
+        done = await trio.to_thread.run_sync(partition.perform, jobs, limiter=threads)
+        partition.performed(done)
+        self._opening -= 1
+        for repair in partition.repairs[repaired:]:
+            self._reports.report("partition repaired", error=repair)
+        if partition.problems != reported:
+            for problem in partition.problems:
+                self._reports.report("partition not opened", error=str(problem))
+        self._report_notices()
+        self._note_loaded()
+
+    def _report_notices(self) -> None:
+        notices, self._notices = self._notices, []
+        for event, text in notices:
+            self._reports.report(event, error=text)
+
+    def _note_loaded(self) -> None:
+        if self._image is not None and not self._changed and not self._due and not self._opening:
+            self.loaded.set()
+
+    def _tidy_up(self, topics: dict[Uuid, str]) -> None:
+        """Set aside the directories of topics that the image does not have, before logs are made
+        under their names: they may be of another cluster, so nothing is deleted (``-stray``).
+        """
+        try:
+            remove_deleted(self._data_dir)
+            for (topic_id, index), path in partition_directories(self._data_dir).items():
+                name = topics.get(topic_id)
+                if name is None or path.name != directory_name(name, index):
+                    stray = set_aside(path, self._disk, secrets.token_hex(16), "stray")
+                    self._notices.append(("partition set aside", f"{path} is now {stray.name}"))
+        except LogError as error:
+            self._notices.append(("partition not opened", str(error)))
+
+    def _remove(self, directory: Path) -> None:
+        """Remove the directory of a deleted partition, in a thread."""
+        try:
+            if directory.exists():
+                remove_directory(set_aside(directory, self._disk, secrets.token_hex(16), "delete"))
+        except LogError as error:
+            self._notices.append(("partition not deleted", str(error)))
+
+    def close(self) -> bool:
+        """Write everything to disk and close the logs; whether all of it could be."""
+        is_clean = True
+        for partition in self.partitions:
+            try:
+                partition.close()
+            except LogError as error:
+                is_clean = False
+                self._reports.report("log not closed", error=str(error))
+        return is_clean

@@ -1,0 +1,56 @@
+"""Makes the broker of a node of its own quorum, in the node's data directory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.config.config import ConfigError
+from gateway.handlers.apis.api_versions import OWN_FEATURES
+from gateway.log.files.errors import LogError
+from gateway.server.broker.broker_node import BrokerNode, broker_registration
+from gateway.server.sources.controller_node import THIS_NODE
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Mapping
+
+    from gateway.config.config import Config
+    from gateway.ports.services import Endpoint
+    from gateway.server.logging.logs import Reports
+    from gateway.server.sources.controller_node import ControllerNode
+
+
+def open_broker(
+    config: Config,
+    node: ControllerNode,
+    endpoints: Mapping[str, Endpoint],
+    reports: Reports,
+    stack: contextlib.ExitStack,
+) -> BrokerNode:
+    """Return the broker, not started. ``stack`` closes its logs before the node's. Raises
+    ConfigError.
+    """
+    store = node.store
+    registration = broker_registration(
+        config.node_id,
+        store.cluster_id,
+        node.incarnation,
+        store.directory_id,
+        [one for one in endpoints.values() if one.listener not in config.controller_listener_names],
+        {one.name: (one.min_version, one.max_version) for one in OWN_FEATURES},
+    )
+    try:
+        broker = BrokerNode(
+            store.directory.parent,
+            registration,
+            node.controller,
+            THIS_NODE,
+            node.loader,
+            config.broker_heartbeat_interval_ms / 1000,
+            reports,
+            fsync=config.metadata_log_fsync,
+        )
+    except LogError as error:
+        raise ConfigError(f"data.dir: {error}") from None
+    stack.callback(broker.close)
+    return broker

@@ -1,0 +1,338 @@
+"""A partition that holds data: its log on disk, the newest batches of its producers, its readers.
+
+Appends are written on the event loop, to the page cache: that takes microseconds, and a thread
+would take longer to wake. An append that begins a segment, and every append while the disk is slow,
+is a job instead, which a thread performs; the appends behind it queue, so there is one order. The
+high watermark is the end of the log: this node is the only replica. Source: ``Partition``,
+``UnifiedLog``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gateway.broker.produce.producer_state import ProducerStates
+from gateway.broker.produce.refusal import BatchRefused
+from gateway.broker.produce.validation import ProducedBatch, TopicRules
+from gateway.log.files.disk import Disk, doing
+from gateway.log.files.errors import LogError
+from gateway.log.files.partition_metadata import FILE_NAME as PARTITION_METADATA
+from gateway.log.files.partition_metadata import format_topic_id
+from gateway.log.files.problem import Problem
+from gateway.log.partition.log_loader import load_log
+from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.roll_policy import rolls_by_size_and_age, rolls_when_told
+from gateway.log.partition.unified_log import UnifiedLog
+from gateway.log.reading.own_log import OwnLog
+from gateway.log.segments.batch_check import Batch
+from gateway.ports.replicas import Appended
+from gateway.ports.services import State
+from gateway.sources.log_partition import LogPartition
+from kwire.protocol import ErrorCode
+from kwire.records.header import read_header
+
+if TYPE_CHECKING:
+    from kwire.uuid import Uuid
+
+#: An append that takes longer is a sign of a disk that stalls: the next one is made in a thread.
+SLOW_S: Final = 0.05
+_BASE_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_LEADER_EPOCH_AT: Final = 12
+
+Outcome = Appended | BatchRefused
+#: Performs work in a thread, and returns what the event loop calls afterwards.
+Job = Callable[[], "Callable[[], None] | None"]
+
+
+class DataPartition(LogPartition):
+    """``gateway.ports.replicas.WritablePartition`` in ``directory``.
+
+    All methods run on the event loop but :meth:`perform`, which runs the jobs that are due in one
+    thread at a time. ``wake`` is called when there are jobs.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_id: Uuid,
+        index: int,
+        *,
+        cluster_id: str,
+        settings: LogSettings,
+        rules: Callable[[], TopicRules],
+        wake: Callable[[DataPartition], None],
+        disk: Disk | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """``disk`` and ``clock`` (s) are for tests."""
+        super().__init__(cluster_id=cluster_id, log_dir=str(directory.parent))
+        self.directory = directory
+        self.topic_id = topic_id
+        self.index = index
+        self.settings = settings
+        #: Repairs at the opening, as sentences.
+        self.repairs: list[str] = []
+        self._rules = rules
+        self._wake = wake
+        self._clock = clock
+        self._disk = disk or Disk(fsync=settings.fsync)
+        self._epoch = -1
+        self._is_leader = False
+        self._is_closed = False
+        self._is_slow = False
+        self._fault: Problem | None = None
+        self._log: UnifiedLog | None = None
+        self._reader: OwnLog | None = None
+        self._producers = ProducerStates()
+        self._jobs: deque[Job] = deque()
+        self._is_busy = False  # a thread performs jobs
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads the partition."""
+        return self._is_leader
+
+    # --- its life
+    # ---------------------------------------------------------------------------------------------
+
+    def lead(self, epoch: int) -> None:
+        """This node leads the partition, in ``epoch``. Opens the log if it is not open."""
+        self._epoch, self._is_leader = epoch, True
+        self._submit(partial(self._open_and_begin, epoch))
+
+    def follow(self) -> None:
+        """This node keeps the partition, and does not lead it."""
+        self._is_leader = False
+        self._advanced()
+        if self._log is None:
+            self._submit(self._open)
+
+    def close(self) -> None:
+        """Write everything to disk and close the files; there are no jobs any more. Raises
+        LogError.
+        """
+        self._is_closed, self._is_leader = True, False
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
+
+    def delete(self, remove: Callable[[Path], None]) -> None:
+        """The topic is deleted: close the log, and call ``remove`` with its directory in a thread,
+        after all appends.
+        """
+        self._is_leader = False
+        self._advanced()
+        self._submit(partial(self._delete, remove))
+
+    # --- jobs
+    # ---------------------------------------------------------------------------------------------
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether :meth:`perform` is to be called."""
+        return bool(self._jobs)
+
+    def take_jobs(self) -> list[Job]:
+        """Return the jobs that are due, for :meth:`perform`; the partition is busy until
+        :meth:`performed`.
+        """
+        assert not self._is_busy, "one thread at a time"
+        self._is_busy = True
+        jobs, self._jobs = list(self._jobs), deque()
+        return jobs
+
+    @staticmethod
+    def perform(jobs: list[Job]) -> list[Callable[[], None]]:
+        """Perform jobs, in a thread; return what :meth:`performed` calls."""
+        return [done for job in jobs if (done := job()) is not None]
+
+    def performed(self, done: list[Callable[[], None]]) -> None:
+        """The thread has performed the jobs."""
+        self._is_busy = False
+        self._publish()
+        for one in done:
+            one()
+        if self._jobs:
+            self._wake(self)
+
+    def _submit(self, job: Job) -> None:
+        self._jobs.append(job)
+        if not self._is_busy:
+            self._wake(self)
+
+    # --- appends
+    # ---------------------------------------------------------------------------------------------
+
+    @property
+    def rules(self) -> TopicRules:
+        """As in ``WritablePartition``."""
+        return self._rules()
+
+    @property
+    def replicas_in_sync(self) -> int:
+        """This node alone."""
+        return 1
+
+    def append(self, batch: ProducedBatch, on_done: Callable[[Outcome], None]) -> None:
+        """As in ``WritablePartition``."""
+        if self._is_busy or self._jobs or self._is_slow or self._is_due_to_roll(batch):
+            self._submit(partial(self._append_as_job, batch, self._epoch, on_done))
+            return
+        outcome = self._append(batch, self._epoch)
+        if isinstance(outcome, Appended):
+            self._publish()
+        on_done(outcome)
+
+    def _append_as_job(
+        self, batch: ProducedBatch, epoch: int, on_done: Callable[[Outcome], None]
+    ) -> Callable[[], None]:
+        if self._is_due_to_roll(batch):
+            try:
+                self._roll()
+            except LogError as error:
+                return partial(on_done, self._failed(error))
+        return partial(on_done, self._append(batch, epoch))
+
+    def _append(self, batch: ProducedBatch, epoch: int) -> Outcome:
+        """Give the batch its offsets and write it."""
+        log = self._log
+        if log is None or not self._is_leader or epoch != self._epoch:
+            return BatchRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leader has changed.")
+        try:
+            seen = self._producers.check(batch.header)
+        except BatchRefused as refused:
+            return refused
+        if seen is not None:
+            return Appended(seen.first_offset, batch.log_append_time, log.start_offset)
+        data, first = batch.data, log.end_offset
+        _BASE_OFFSET.pack_into(data, 0, first)
+        _LEADER_EPOCH.pack_into(data, _LEADER_EPOCH_AT, epoch)
+        began = self._clock()
+        try:
+            log.append(memoryview(data), crc_checked=True)
+            # Before anything else that may fail: the batch is in the log, and comes again if its
+            # producer hears of an error.
+            self._producers.append(read_header(data))
+            self._show()
+        except LogError as error:
+            return self._failed(error)
+        finally:
+            self._is_slow = self._clock() - began > SLOW_S
+        return Appended(first, batch.log_append_time, log.start_offset)
+
+    def _failed(self, error: LogError) -> BatchRefused:
+        """The disk refused a write. A full disk leaves the log as it was; after another failure the
+        log is opened again by the next append.
+        """
+        if self._log is not None and self._log.guard.reason:
+            with contextlib.suppress(LogError):
+                self._log.close()
+            self._log = None
+            self._submit(partial(self._open_and_begin, self._epoch))
+        return BatchRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def _is_due_to_roll(self, batch: ProducedBatch) -> bool:
+        log = self._log
+        if log is None or log.active_size == 0:
+            return False
+        header = batch.header
+        described = Batch(0, header.size, log.end_offset, 0, self._epoch, header.max_timestamp)
+        rolls = rolls_by_size_and_age(self.settings)
+        return rolls(described, log.active_size, log.first_timestamp)
+
+    # --- in the thread
+    # ---------------------------------------------------------------------------------------------
+
+    def _open_and_begin(self, epoch: int) -> None:
+        self._open()
+        if self._log is not None and epoch == self._epoch:
+            with contextlib.suppress(LogError):  # the append notes the epoch, or says why not
+                self._log.begin_epoch(epoch)
+
+    def _open(self) -> None:
+        if self._log is not None or self._is_closed:
+            return
+        try:
+            self._disk.make_directory(self.directory)
+            metadata = self.directory / PARTITION_METADATA
+            if not metadata.exists():
+                self._disk.replace(metadata, format_topic_id(self.topic_id))
+            self._producers = ProducerStates()
+            loaded = load_log(
+                self.directory, self._disk, self.settings, self.repairs, self._producers.append
+            )
+            self._log = UnifiedLog(
+                self.directory,
+                self._disk,
+                self.settings,
+                loaded,
+                rolls=rolls_when_told,
+                problems=[],
+            )
+            with doing("read", self.directory):
+                self._reader = OwnLog(self._log, snapshot_prefix=False)
+            self._fault = None
+        except LogError as error:
+            self._fault = Problem(str(self.directory), -1, str(error))
+
+    def _roll(self) -> None:
+        assert self._log is not None
+        self._log.roll()
+        self._show()
+
+    def _show(self) -> None:
+        """Let readers find what was written. Raises DiskFailed."""
+        assert self._reader is not None, "the log is open"
+        with doing("read", self.directory):
+            self._reader.refresh()
+
+    def _delete(self, remove: Callable[[Path], None]) -> None:
+        with contextlib.suppress(LogError):
+            self.close()
+        remove(self.directory)
+
+    # --- readers
+    # ---------------------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        """Serve what the log holds."""
+        if self._log is None or self._reader is None:
+            return
+        view, old = self._reader.view, self.served
+        moved = (view.start_offset, view.end_offset) != (old.start_offset, old.end_offset)
+        self.serve(view, notify=moved)
+
+    @property
+    def state(self) -> State:
+        """LOADING, on which clients look for the leader, until the log is open and this node leads
+        it; BROKEN if it cannot be opened.
+        """
+        if self._fault is not None:
+            return State.BROKEN
+        return State.READY if self._is_leader and self._log is not None else State.LOADING
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Why the log cannot be opened."""
+        return () if self._fault is None else (self._fault,)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader, also before its first record."""
+        return self._epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """As in Kafka: the leader's epoch ends at the end of the log, also before its first
+        record.
+        """
+        if epoch == self._epoch:
+            return epoch, self.high_watermark
+        return self.served.end_offset_for_epoch(epoch)

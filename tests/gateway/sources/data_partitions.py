@@ -1,0 +1,85 @@
+"""A partition that holds data, whose jobs a test performs, and batches for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gateway.broker.produce.refusal import BatchRefused
+from gateway.broker.produce.validation import ProducedBatch, TopicRules
+from gateway.log.partition.log_settings import LogSettings
+from gateway.ports.replicas import Appended
+from gateway.sources.data_partition import DataPartition
+from kwire.records import Record, decode_batches, encode_batch
+from kwire.uuid import Uuid
+from tests.gateway.broker.produce.batches import check
+from tests.gateway.sources.reading import batches_from
+
+TOPIC_ID = Uuid(bytes(range(16)))
+SETTINGS = LogSettings(fsync=False)
+
+
+class Ticking:
+    """A clock that goes on by ``step`` seconds with each look at it."""
+
+    def __init__(self) -> None:
+        self.step = 0.0
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += self.step
+        return self._now
+
+
+def partition(directory: Path, settings: LogSettings = SETTINGS, **more: Any) -> DataPartition:
+    """A partition that is not open yet."""
+    return DataPartition(
+        directory,
+        TOPIC_ID,
+        0,
+        cluster_id="c",
+        settings=settings,
+        rules=TopicRules,
+        wake=lambda partition: None,
+        **more,
+    )
+
+
+def led(directory: Path, settings: LogSettings = SETTINGS, epoch: int = 1, **more: Any) -> Any:
+    """An open partition that this node leads."""
+    made = partition(directory, settings, **more)
+    made.lead(epoch)
+    settle(made)
+    return made
+
+
+def settle(one: DataPartition) -> None:
+    """Perform the jobs that are due, and those that they lead to."""
+    while one.has_jobs:
+        one.performed(one.perform(one.take_jobs()))
+
+
+def batch_of(*values: bytes, timestamp: int = 1000, **header: Any) -> ProducedBatch:
+    """A batch as the handler gives it to a partition."""
+    records = [
+        Record(offset=offset, timestamp=timestamp, value=value)
+        for offset, value in enumerate(values)
+    ]
+    return check(encode_batch(records, **header))
+
+
+def appended(one: DataPartition, batch: ProducedBatch) -> Appended | BatchRefused:
+    """The outcome of an append, after the jobs that it takes."""
+    outcomes: list[Appended | BatchRefused] = []
+    one.append(batch, outcomes.append)
+    settle(one)
+    assert len(outcomes) == 1, "the outcome comes once"
+    return outcomes[0]
+
+
+def shown(one: DataPartition) -> list[tuple[int, bytes | None]]:
+    """Offset and value of every record that readers get."""
+    data = b"".join(data for _, _, data in batches_from(one, one.log_start_offset))
+    return [
+        (record.offset, record.value) for batch in decode_batches(data) for record in batch.records
+    ]
