@@ -5,6 +5,7 @@ makes no JSON: ``rescue_json`` does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from gateway.cli.state import path_text
 from gateway.log.metadata.releases import release_of
 from gateway.rescue.copies import Copy
 from gateway.rescue.verdict import Beside, Judgement
+from gateway.rescue.write import journal_of
 from kwire.metadata_log.at import time_text
 from kwire.printable import printable
 
@@ -156,6 +158,10 @@ def job_lines(job: Job, is_written: bool) -> Iterator[str]:
     """Yield what a rescue does or did, why, and what is to be done next."""
     if job.is_done:
         yield "done already: each directory has these voters at its end; nothing was changed"
+        for one in job.targets:
+            if one.copy.election is not None:
+                journal = journal_of(Path(one.where), one.copy.election.epoch)
+                yield f"  what was done, and the steps that follow: {journal}"
         return
     if job.plan is None:
         yield "refused, and nothing was changed:"

@@ -365,4 +365,5 @@ def _facts(job: Job, target: Target) -> dict[str, Any]:
         "cutAt": job.asked.cut_at,
         "dropped": dict(job.dropped),
         "verdict": verdict_json(job.verdict),
+        "steps": job.steps(),
     }

@@ -279,7 +279,10 @@ def _advice(role: str, copy: Copy, tail: tuple[int, int] | None) -> str:
     if role == SNAPSHOT:
         return "nothing: it is a file"
     if role == VOTER:
-        return "keep it off until the rescued controller leads, then format it anew and add it"
+        return (
+            "write it, too, as a voter with a --to; or keep it off until the rescued controller"
+            " leads, then format it anew and add it"
+        )
     return follower_advice(copy, tail)
 
 

@@ -221,11 +221,11 @@ class Drill:
 
     def voters(self) -> set[int]:
         """The voters, as Kafka's tool describes them. Raises JavaError."""
-        rows = [
-            row.split()
-            for row in self._tool(java.METADATA_QUORUM, "describe", "--replication").splitlines()
-            if row.strip()
-        ]
+        # A controller that has not read the log yet refuses.
+        said = java_tools.retried(
+            lambda: self._tool(java.METADATA_QUORUM, "describe", "--replication"), PATIENCE_S
+        )
+        rows = [row.split() for row in said.splitlines() if row.strip()]
         return {int(row[0]) for row in rows[1:] if row[-1] in _VOTING}
 
     def _all_vote(self) -> None:

@@ -109,12 +109,14 @@ def test_yes_writes_and_a_second_run_does_nothing(node: Path) -> None:
     status, found = written(*arguments)
     assert status == 0 and found["written"]
     assert Path(found["targets"][0]["backup"]).is_dir()
-    assert Path(found["targets"][0]["journal"]).is_file()
+    journal = found["targets"][0]["journal"]
+    assert json.loads(Path(journal).read_text())["steps"] == found["steps"] != []
     before = hashes(node.parent)
     status, again = written(*arguments)
     assert status == 0 and again["done"] and not again["written"]
     assert hashes(node.parent) == before
-    assert "done already" in run("write", *arguments, "--no-ask", "-o", "text").stdout
+    text = run("write", *arguments, "--no-ask", "-o", "text").stdout
+    assert "done already" in text and f"the steps that follow: {journal}\n" in text
 
 
 def test_all_controllers_lost_are_written_anew_from_a_copy(node: Path, tmp_path: Path) -> None:
