@@ -99,8 +99,10 @@ def _more_voters(plan: Plan, source: Copy, targets: Sequence[Target]) -> Iterato
     at = _at(next(iter(plan.voters)))
     if plan.is_static:
         yield (
-            "to go back to more controllers, on Kafka 4.3 or newer: kafka-features"
-            f" --bootstrap-controller {at} upgrade --feature kraft.version=1"
+            "to go back to more controllers, on Kafka 4.1 or newer: kafka-features"
+            f" --bootstrap-controller {at} upgrade --feature kraft.version=1, and in each FILE"
+            " controller.quorum.bootstrap.servers in place of controller.quorum.voters; on older"
+            " releases write all controllers now, each with a --to and a --voter"
         )
     # A snapshot file does not say whose it is.
     known = [source.identity, *(one.copy.identity for one in targets)]
