@@ -119,6 +119,7 @@ def command(
 
     \b
       {"offset": 117440512, "timestamp": 1795231027885,
+       "headers": {"cluster_id": "2df6cE7sSnWyxRvcxZGPwA"},
        "key": {"name": "orders"}, "value": {"name": "orders", ...}}
     """
     from gateway.cli import tail_audit, tail_views

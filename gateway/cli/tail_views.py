@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.lines import moment, not_decoded
+from gateway.views.schemas import COMPLETE_HEADER, SNAPSHOT_HEADER
 
 if TYPE_CHECKING:
     from gateway.cli.topic_reader import Fetched
@@ -18,7 +19,12 @@ _SIGNS = {"c": "+", "r": "=", "u": "~", "d": "-"}
 
 def describe(record: Fetched) -> dict[str, Any]:
     """Return the JSON object of a record. Connect's schemas are left out."""
-    line = {"offset": record.offset, "timestamp": record.timestamp}
+    line: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
+    if record.headers:
+        line["headers"] = {
+            name: None if value is None else value.decode("utf-8", "replace")
+            for name, value in record.headers
+        }
     try:
         return line | {"key": _payload(record.key), "value": _payload(record.value)}
     except ValueError as error:
@@ -33,11 +39,15 @@ def _payload(text: bytes | None) -> Any:
 
 
 def text_line(line: dict[str, Any]) -> str:
-    """Return time (UTC), key and value as a line; a tombstone has a minus sign in front."""
+    """Return time (UTC), key and value as a line; a tombstone has a minus sign in front. The end of
+    a snapshot is a sentence.
+    """
     head = f"{moment(line['timestamp'])}  "
     if "error" in line:
         return head + not_decoded(line["error"])
-    value = line["value"]
+    headers, value = line.get("headers", {}), line["value"]
+    if COMPLETE_HEADER in headers:
+        return f"{head}= snapshot {json.dumps(headers.get(SNAPSHOT_HEADER))} is complete"
     is_change = isinstance(value, dict) and "op" in value
     sign = _SIGNS.get(value["op"], "?") if is_change else "-" if value is None else "+"
     shown = {side: value[side] for side in ("before", "after")} if is_change else value

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gateway.cli.server_options import Server
     from gateway.server.node_client.connection import Upstream
     from kwire.records import RecordBatch
+    from kwire.records.record import Header
 
 _T = TypeVar("_T")
 
@@ -64,6 +65,7 @@ class Fetched:
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[Header] = ()
 
 
 class TopicReader:
@@ -355,7 +357,7 @@ def _data(batch: RecordBatch, partition: int, start: int, end: int | None) -> li
         return []
     epoch = header.partition_leader_epoch
     return [
-        Fetched(partition, epoch, one.offset, one.timestamp, one.key, one.value)
+        Fetched(partition, epoch, one.offset, one.timestamp, one.key, one.value, one.headers)
         for one in batch.records
         if start <= one.offset and (end is None or one.offset < end)
     ]

@@ -18,8 +18,10 @@ from gateway.views.schemas import (
     KEY_FIELDS,
     VALUES,
     connect_schema,
+    headers_schema,
     json_schema,
     spark_schema,
+    spark_schemas,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ Examples:
   kwire views --schema partitions > partitions.schema.json
   kwire views --schema partitions --connect --key
   kwire views --schema partitions --spark
+  kwire views --schema partitions --headers
+  kwire views --spark
   kwire views -b localhost:9092
   kwire tail -b localhost:9092 --topic __cluster_metadata.partitions""",
 )
@@ -65,13 +69,15 @@ Examples:
     help="Print the JSON Schema of the values of this view.",
 )
 @click.option("--key", is_flag=True, help="With --schema: that of the keys.")
+@click.option("--headers", is_flag=True, help="With --schema: JSON Schema of the headers.")
 @click.option(
     "--connect", is_flag=True, help="With --schema: Kafka Connect's schema in place of JSON Schema."
 )
 @click.option(
     "--spark",
     is_flag=True,
-    help="With --schema: the columns for from_json of Spark in place of JSON Schema.",
+    help="With --schema: the columns for from_json of Spark in place of JSON Schema. Without: the"
+    " topic, the names of the keys, the columns of key and value of all views, as JSON.",
 )
 @click.option(
     "-o",
@@ -86,6 +92,7 @@ def command(
     config: Path | None,
     view: str | None,
     key: bool,
+    headers: bool,
     connect: bool,
     spark: bool,
     output: str,
@@ -93,25 +100,33 @@ def command(
     """List the topics that `kwire serve` derives from the metadata log, with keys and fields.
 
     A record has the entity's key and its present state as JSON, and null when the entity is gone.
-    The topic of changes has each change, with the state before and after it.
+    The topic of changes has each change, with the state before and after it. Headers have the id of
+    the cluster.
     """
-    if connect and spark:
-        raise click.UsageError("--connect and --spark are two schemas; give one of them")
-    if view is not None and spark:
-        click.echo(spark_schema(view, key=key))
-        return
+    if connect + spark + headers > 1 or (key and headers):
+        raise click.UsageError("--connect, --spark and --headers are schemas; give one of them")
     if view is not None:
-        schema = (connect_schema if connect else json_schema)(view, key=key)
-        click.echo(json.dumps(schema, indent=2))
+        click.echo(_schema(view, key=key, headers=headers, connect=connect, spark=spark))
         return
-    if key or connect or spark:
-        raise click.UsageError("--key, --connect and --spark go with --schema VIEW")
+    if key or headers or connect or (spark and servers is not None):
+        raise click.UsageError("--key, --headers, --connect and --spark go with --schema VIEW")
+    if spark:
+        click.echo(json.dumps(spark_schemas(), indent=2))
+        return
     bounds = {} if servers is None else served(server_of(servers, config))
     for one in VIEWS if servers is None else bounds:
         line = describe(one)
         if one in bounds:
             line["first"], line["end"] = bounds[one]
         click.echo(json.dumps(line) if wants_json(output) else _text(line))
+
+
+def _schema(view: str, *, key: bool, headers: bool, connect: bool, spark: bool) -> str:
+    if spark:
+        return spark_schema(view, key=key)
+    if headers:
+        return json.dumps(headers_schema(view), indent=2)
+    return json.dumps((connect_schema if connect else json_schema)(view, key=key), indent=2)
 
 
 def served(server: Server) -> dict[str, tuple[int, int]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from gateway.views import offsets
-from gateway.views.fold import Change, ViewFold
+from gateway.views.fold import Change, Snapshot, ViewFold
 from kwire.cluster import Image
 from kwire.errors import DecodeError
 from kwire.records.batch import decode_slices
@@ -26,11 +26,14 @@ _PIECE_SLICES: Final = 8
 
 
 class Piece(NamedTuple):
-    """All changes from offset ``first`` of the views to ``end`` (exclusive)."""
+    """All changes from offset ``first`` of the views to ``end`` (exclusive). ``complete`` is the
+    snapshot that ends behind the changes, if one does.
+    """
 
     first: int
     end: int
     changes: list[Change]
+    complete: Snapshot | None = None
 
 
 class ViewCursor:
@@ -50,7 +53,7 @@ class ViewCursor:
         self._fold = ViewFold()
         self._data = b""
         self._at = 0
-        self._changes: Iterator[Change | None] = iter(())
+        self._changes: Iterator[Change | Snapshot | None] = iter(())
         self._inside = False  # ``_changes`` has more
 
     @property
@@ -75,8 +78,8 @@ class ViewCursor:
         self._data, self._at = data, 0
 
     def step(self) -> Piece:
-        """Fold until there are ``PIECE_CHANGES`` changes, some slices of records were folded, or
-        nothing is left of what was fed.
+        """Fold until there are ``PIECE_CHANGES`` changes, some slices of records were folded, a
+        snapshot ended, or nothing is left of what was fed.
 
         Raises ViewOverflow.
         """
@@ -86,6 +89,9 @@ class ViewCursor:
             for change in self._changes:
                 if change is None:
                     slices += 1
+                elif isinstance(change, Snapshot):
+                    self.position = offsets.at(change.end_offset)
+                    return Piece(first, self.position, found, change)
                 else:
                     found.append(change)
                     self.position = change.offset + 1
@@ -105,8 +111,10 @@ class ViewCursor:
             self.next_offset, self.epoch = header.next_offset, header.partition_leader_epoch
         self._at += header.size
 
-    def _changes_of(self, header: BatchHeader, at: int, first: int) -> Iterator[Change | None]:
-        """Fold the records of a batch from offset ``first`` on, and yield their changes, and None
+    def _changes_of(
+        self, header: BatchHeader, at: int, first: int
+    ) -> Iterator[Change | Snapshot | None]:
+        """Fold the records of a batch from offset ``first`` on, and yield what the fold does, None
         after each slice of records. A long batch is read twice, so that it is never folded in part.
         """
         slices: Iterable[list[Record]] = decode_slices(self._data, at, size=SLICE_RECORDS)

@@ -1,21 +1,30 @@
 """Writes changes as the records of a view: JSON keys and values, in record batches.
 
 The value of an entity that is gone is null, a tombstone. With ``schemas`` keys and values are
-Connect's JSON with schema (``JsonConverter`` with ``schemas.enable``). The same changes give the
-same records at every server. It knows neither the log nor its readers.
+Connect's JSON with schema (``JsonConverter`` with ``schemas.enable``). Headers name the cluster,
+and the snapshot that a record is of. The same changes give the same records at every server. It
+knows neither the log nor its readers.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 from gateway.base.sizes import KIB
 from gateway.ports.view_topics import CHANGES, VIEWS
 from gateway.views import offsets
-from gateway.views.fold import Change
-from gateway.views.schemas import connect_schema
+from gateway.views.fold import READ, Change, Snapshot, Source
+from gateway.views.schemas import (
+    CLUSTER_ID_HEADER,
+    COMPLETE_HEADER,
+    SNAPSHOT_HEADER,
+    SNAPSHOT_KIND,
+    absent_key,
+    connect_schema,
+)
 from kwire.cluster.kind import Kind, State
 from kwire.messages.leader_change_message import LeaderChangeMessage
 from kwire.records import Compression, Record, encode_batch, encode_control_record
@@ -32,6 +41,9 @@ _SPAN_MAX: Final = 2**30
 _json: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
+_Headers = tuple[tuple[str, bytes], ...]
+
+
 class EncodedBatch(NamedTuple):
     """A record batch, and the offset of its last record."""
 
@@ -45,27 +57,36 @@ class ViewEncoder:
     def __init__(self, cluster_id: str, *, schemas: bool = False) -> None:
         self._schemas = schemas
         self._cluster_id = _json(cluster_id)
+        self._headers = ((CLUSTER_ID_HEADER, cluster_id.encode()),)
         self._envelopes = {
             (view, key): '{"schema":' + _json(connect_schema(view, key=key)) + ',"payload":'
             for view in (VIEWS if schemas else ())
             for key in (False, True)
         }
 
-    def batches(self, view: str, changes: Iterable[Change]) -> Iterator[EncodedBatch]:
-        """Yield the batches of a view's records among ``changes``, none without a record."""
+    def batches(
+        self, view: str, changes: Iterable[Change], complete: Snapshot | None = None
+    ) -> Iterator[EncodedBatch]:
+        """Yield the batches of a view's records among ``changes``, and of the record behind them
+        that says that a snapshot is ``complete``; none without a record.
+        """
+        found: Iterable[tuple[int, Record]] = (
+            (change.epoch, self.record(view, change))
+            for change in changes
+            if view in (CHANGES, change.kind.view)
+        )
+        if complete is not None:
+            found = chain(found, [(complete.epoch, self.marker(view, complete))])
         pending: list[Record] = []
         size = first = epoch = 0
-        for change in changes:
-            if view not in (CHANGES, change.kind.view):
-                continue
-            record = self.record(view, change)
+        for of_epoch, record in found:
             if pending and (
-                size >= BATCH_BYTES or change.epoch != epoch or change.offset - first >= _SPAN_MAX
+                size >= BATCH_BYTES or of_epoch != epoch or record.offset - first >= _SPAN_MAX
             ):
                 yield _batch(pending, size, epoch)
                 pending, size = [], 0
             if not pending:
-                first, epoch = change.offset, change.epoch
+                first, epoch = record.offset, of_epoch
             pending.append(record)
             size += len(record.key or b"") + len(record.value or b"")
         if pending:
@@ -75,39 +96,80 @@ class ViewEncoder:
         """Return the record of one change in ``view``."""
         kind, state = change.kind, change.before if change.after is None else change.after
         named = dict(zip(kind.key_fields, kind.name(state), strict=True))
-        value: str | None
+        after = None if change.after is None else _value(kind, change.after)
+        headers: _Headers = self._headers
+        source = change.source
+        if change.op == READ:
+            headers += ((SNAPSHOT_HEADER, _snapshot(source.offset + 1, source.epoch)),)
+        if view != CHANGES:
+            return self._record(view, change.offset, change.timestamp, _json(named), after, headers)
+        key = _json({"kind": kind.kind, **named})
+        before = None if change.before is None else _value(kind, change.before)
+        value = self._change(
+            change.op, kind.kind, _json(named), before, after, source, change.timestamp
+        )
+        return self._record(view, change.offset, change.timestamp, key, value, headers)
+
+    def marker(self, view: str, complete: Snapshot) -> Record:
+        """Return the record of ``view`` that says that a snapshot is complete.
+
+        In a view of entities it is a tombstone of a key that no entity has, which changes no table
+        that is made of the view.
+        """
+        end_offset, epoch, first, entities, timestamp = complete
+        headers = (
+            *self._headers,
+            (SNAPSHOT_HEADER, _snapshot(end_offset, epoch)),
+            (COMPLETE_HEADER, str(first).encode()),
+        )
+        key, value = absent_key(view), None
         if view == CHANGES:
-            key, value = _json({"kind": kind.kind, **named}), self._change(change, _json(named))
-        else:
-            key = _json(named)
-            value = None if change.after is None else _value(kind, change.after)
+            named = {"endOffset": end_offset, "epoch": epoch}
+            key = {"kind": SNAPSHOT_KIND, **named}
+            after = _json({**named, "firstOffset": first, "entities": entities})
+            source = Source(end_offset - 1, epoch, None, 0, None)
+            value = self._change(READ, SNAPSHOT_KIND, _json(named), None, after, source, timestamp)
+        at = offsets.of_complete(end_offset)
+        return self._record(view, at, timestamp, _json(key), value, headers)
+
+    def _record(
+        self, view: str, offset: int, timestamp: int, key: str, value: str | None, headers: _Headers
+    ) -> Record:
         if self._schemas:
             key = _json(key) if view == CHANGES else key
             key = f"{self._envelopes[view, True]}{key}}}"
             value = None if value is None else f"{self._envelopes[view, False]}{value}}}"
         return Record(
-            offset=change.offset,
-            timestamp=change.timestamp,
+            offset=offset,
+            timestamp=timestamp,
             key=key.encode("ascii"),
             value=None if value is None else value.encode("ascii"),
+            headers=headers,
         )
 
-    def _change(self, change: Change, key: str) -> str:
-        kind, source = change.kind, change.source
-        before = "null" if change.before is None else _value(kind, change.before)
-        after = "null" if change.after is None else _value(kind, change.after)
+    def _change(
+        self,
+        op: str,
+        kind: str,
+        key: str,
+        before: str | None,
+        after: str | None,
+        source: Source,
+        timestamp: int,
+    ) -> str:
+        """Return the value of a change; ``key``, ``before`` and ``after`` are JSON."""
         if self._schemas:
             key = _json(key)
-            before = before if change.before is None else _json(before)
-            after = after if change.after is None else _json(after)
+            before = None if before is None else _json(before)
+            after = None if after is None else _json(after)
         record_type = "null" if source.record_type is None else f'"{source.record_type}"'
         version = "null" if source.record_type is None else source.record_version
         end = "null" if source.transaction_end is None else source.transaction_end
         return (
-            f'{{"op":"{change.op}","kind":"{kind.kind}","key":{key},"before":{before}'
-            f',"after":{after},"source":{{"cluster_id":{self._cluster_id}'
+            f'{{"op":"{op}","kind":"{kind}","key":{key},"before":{before or "null"}'
+            f',"after":{after or "null"},"source":{{"cluster_id":{self._cluster_id}'
             f',"offset":{source.offset},"epoch":{source.epoch},"record_type":{record_type}'
-            f',"record_version":{version},"transaction_end":{end}}},"ts_ms":{change.timestamp}}}'
+            f',"record_version":{version},"transaction_end":{end}}},"ts_ms":{timestamp}}}'
         )
 
 
@@ -119,6 +181,10 @@ def end_marker_batch(end: int, epoch: int, timestamp: int = -1) -> bytes:
         "LEADER_CHANGE", LeaderChangeMessage(), offset=end - 1, timestamp=timestamp
     )
     return encode_batch([record], partition_leader_epoch=epoch, is_control=True)
+
+
+def _snapshot(end_offset: int, epoch: int) -> bytes:
+    return b"%d-%d" % (end_offset, epoch)
 
 
 def _value(kind: Kind, state: State) -> str:

@@ -62,6 +62,18 @@ class Change(NamedTuple):
     source: Source
 
 
+class Snapshot(NamedTuple):
+    """The end of a snapshot that the log begins with: all its entities were told before, the first
+    one at ``first_offset`` of the views. ``timestamp`` is that of the last record in it, ms.
+    """
+
+    end_offset: int
+    epoch: int
+    first_offset: int
+    entities: int
+    timestamp: int
+
+
 class _Shaped(NamedTuple):
     """A topic whose partitions or configs the batch changed: as the last change left it, and the
     record that changed them last.
@@ -101,9 +113,9 @@ class ViewFold:
 
     def take(
         self, header: BatchHeader, slices: Iterable[Sequence[Record]]
-    ) -> Iterator[Change | None]:
+    ) -> Iterator[Change | Snapshot | None]:
         """Fold the records of one batch, and yield the changes that they make, in offset order, and
-        None after each slice.
+        None after each slice; behind the entities of a snapshot a Snapshot.
 
         The caller takes all of them before the next call. Raises ViewOverflow, after which the fold
         cannot continue.
@@ -219,11 +231,11 @@ class ViewFold:
         self._began = True
         return ended
 
-    def _state(self, end_offset: int, epoch: int) -> Iterator[Change]:
-        """Yield every entity of the snapshot that ends at ``end_offset``."""
-        image, number = self.image, offsets.of_snapshot(end_offset)
+    def _state(self, end_offset: int, epoch: int) -> Iterator[Change | Snapshot]:
+        """Yield every entity of the snapshot that ends at ``end_offset``, and its end."""
+        image, first = self.image, offsets.of_snapshot(end_offset)
         source = Source(end_offset - 1, epoch, None, 0, None)
-        end = number + offsets.CHANGES_MAX
+        number, end = first, offsets.of_complete(end_offset)
         for kind in KINDS:
             for key in kind.keys(image):
                 state = kind.find(image, key)
@@ -233,6 +245,7 @@ class ViewFold:
                     raise ViewOverflow(f"the snapshot at {end_offset} has too many entities")
                 yield Change(number, self._snapshot_ms, epoch, kind, READ, None, state, source)
                 number += 1
+        yield Snapshot(end_offset, epoch, first, number - first, self._snapshot_ms)
 
 
 _PARTITION: Final = BY_KIND["partition"]

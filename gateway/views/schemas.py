@@ -71,14 +71,33 @@ VALUES: Final[Mapping[str, Struct]] = MappingProxyType(
     | {kind.view: Struct(kind.types) for kind in KINDS if kind.view is not None}
 )
 assert set(VALUES) == set(VIEWS)
-#: Versions of the values of views, 1 where none is named. A higher one has more members, and all
-#: that the lower ones have.
-_VERSIONS: Final[Mapping[str | None, int]] = {kind.view: kind.version for kind in KINDS}
+#: Versions of the views. A higher one has more members of values, headers or kinds of changes, and
+#: all that the lower ones have.
+_VERSIONS: Final[Mapping[str | None, int]] = {
+    CHANGES: 2,
+    **{kind.view: kind.version for kind in KINDS},
+}
 #: Names of the members of a view's keys; of ``changes`` the key has those of the entity's kind,
 #: behind ``kind``.
 KEY_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {CHANGES: ("kind",)} | {kind.view: kind.key_fields for kind in KINDS if kind.view is not None}
 )
+
+
+#: Headers of the records: the id of the cluster; the snapshot, ``END-EPOCH``, that a record is of;
+#: and the offset of the first record of a snapshot that is complete.
+CLUSTER_ID_HEADER: Final = "cluster_id"
+SNAPSHOT_HEADER: Final = "snapshot"
+COMPLETE_HEADER: Final = "snapshot_complete"
+#: The kind of the record of ``changes`` that says that a snapshot is complete.
+SNAPSHOT_KIND: Final = "snapshot"
+_ABSENT: Final = {STRING: "", INT32: -1}
+
+
+def absent_key(view: str) -> dict[str, Any]:
+    """Return the key of a view of entities that no entity has."""
+    fields = key_struct(view).fields.items()
+    return {name: _ABSENT[one] for name, one in fields if isinstance(one, str)}
 
 
 def key_struct(view: str) -> Struct:
@@ -102,7 +121,7 @@ def json_schema(view: str, *, key: bool = False) -> dict[str, Any]:
 
 
 def _version(view: str, key: bool) -> dict[str, int]:
-    return {} if key else {"version": _VERSIONS.get(view, 1)}
+    return {} if key else {"version": _VERSIONS[view]}
 
 
 def _json(type_: FieldType) -> dict[str, Any]:
@@ -158,6 +177,35 @@ def _connect(type_: FieldType, *, optional: bool = False) -> dict[str, Any]:
             return {"type": STRING if type_ == ENTITY else type_, "optional": optional}
 
 
+def headers_schema(view: str) -> dict[str, Any]:
+    """Return the JSON Schema of the headers of the records of ``view``, by name; all are text."""
+
+    def text(about: str, pattern: str) -> dict[str, str]:
+        return {"type": "string", "description": about, "pattern": pattern}
+
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"headers of {view_topic(view)}",
+        "version": _VERSIONS[view],
+        "type": "object",
+        "properties": {
+            CLUSTER_ID_HEADER: text("the id of the cluster", "^.+$"),
+            SNAPSHOT_HEADER: text(
+                "of a record of a snapshot: the offset at which that ends in __cluster_metadata,"
+                " and its epoch",
+                "^[0-9]+-[0-9]+$",
+            ),
+            COMPLETE_HEADER: text(
+                "of the last record of a snapshot: the first offset of its records; entities whose"
+                " last record is below that are gone",
+                "^[0-9]+$",
+            ),
+        },
+        "required": [CLUSTER_ID_HEADER],
+        "additionalProperties": False,
+    }
+
+
 def spark_schema(view: str, *, key: bool = False) -> str:
     """Return the columns of the values of ``view``, or of its keys, as ``from_json`` of Spark takes
     them.
@@ -184,14 +232,30 @@ def _spark(type_: FieldType) -> str:
             return _SPARK_TYPES[type_]
 
 
+def spark_schemas() -> dict[str, dict[str, Any]]:
+    """Return, by view, the ``topic``, the names of the ``keys``, and the columns of ``key`` and
+    ``value`` for ``from_json`` of Spark.
+    """
+    return {
+        view: {
+            "topic": view_topic(view),
+            "keys": list(KEY_FIELDS[view]),
+            "key": spark_schema(view, key=True),
+            "value": spark_schema(view),
+        }
+        for view in VIEWS
+    }
+
+
 def published_schemas() -> dict[str, dict[str, Any]]:
-    """Return the schemas of every view, by topic: JSON Schema of ``key`` and ``value``, and the
-    columns of the value for Spark.
+    """Return the schemas of every view, by topic: JSON Schema of ``key``, ``value`` and
+    ``headers``, and the columns of the value for Spark.
     """
     return {
         view_topic(view): {
             "key": json_schema(view, key=True),
             "value": json_schema(view),
+            "headers": headers_schema(view),
             "spark": spark_schema(view),
         }
         for view in VIEWS

@@ -100,4 +100,4 @@ class Kind:
     tree: Callable[[Image], Iterator[tuple[Place, Fields]]]
     redacted: Callable[[Place, Fields], Fields] = lambda place, fields: fields
     member: str | None = None
-    version: int = 1
+    version: int = 2

@@ -30,7 +30,8 @@ def read_topic(
     spark: SparkSession, server: str, topic: str = AUDIT_TOPIC, **options: str
 ) -> DataFrame:
     """The records of a view topic or the audit topic that ``server`` has now: ``partition``,
-    ``offset``, ``timestamp``, ``key``, ``value``.
+    ``offset``, ``timestamp``, ``key``, ``value``, ``headers``; key and value are text, headers as
+    those of Spark's own Kafka source.
 
     ``options`` are those of the client, such as ``**{"kafka.security.protocol": "SASL_SSL"}``.
     """

@@ -8,12 +8,14 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
 from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
+from gateway.views import offsets
 from gateway.views.schemas import VALUES, spark_schema
 from kwire.cluster import Image
 from kwire.cluster.entities.settings import quota_entity_name
@@ -62,6 +64,14 @@ def served(logs: Any) -> Iterator[Served]:
         yield Served(directory, server)
 
 
+@pytest.fixture(scope="module")
+def of_snapshot(logs: Any) -> Iterator[Served]:
+    """A log that begins with a snapshot."""
+    directory = logs("p-one-segments") / "nodes/7/__cluster_metadata-0"
+    with gateway("--source", "log", "--log-dir", str(directory)) as server:
+        yield Served(directory, server)
+
+
 def page(language: str) -> list[Block]:
     """The blocks of the page on views in one language."""
     return [one for one in blocks() if (one.page, one.language) == (_PAGE, language)]
@@ -81,12 +91,15 @@ class Sunk(NamedTuple):
 
     text: dict[str, list[str]]
     typed: list[str]
+    entities: list[str]
 
 
 @pytest.fixture(scope="module")
-def sunk(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sunk]:
-    """One worker with a sink for each of two views, and one for all views of a server that has
-    schemas beside its JSON.
+def sunk(
+    served: Served, of_snapshot: Served, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Sunk]:
+    """One worker with a sink for each of two views, one for all views of a server that has schemas
+    beside its JSON, and one that leaves out the end of a snapshot.
     """
     need_java()
     try:
@@ -94,15 +107,26 @@ def sunk(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     except java.JavaError as error:
         missing(f"Kafka Connect has no sink to files: {error}")
     scratch = tmp_path_factory.mktemp("connect")
-    with_text, with_schemas = page("properties")
-    files = {view: scratch / f"{view}.jsonl" for view in (*_TEXT, "typed")}
+    with_text, with_schemas, entities = page("properties")
+    files = {view: scratch / f"{view}.jsonl" for view in (*_TEXT, "typed", "entities")}
     counts = {view: len(served.records(view)) for view in VIEWS}
     sinks = {
         view: documented(with_text, name=view, topics=view_topic(view), file=str(files[view]))
         for view in _TEXT
     }
     options = ("--source", "log", "--log-dir", str(served.directory))
-    with gateway(*options, "--metadata-views-schemas-enable") as other:
+    with (
+        gateway(*options, "--metadata-views-schemas-enable") as other,
+        gateway("--source", "log", "--log-dir", str(of_snapshot.directory)) as cut,
+    ):
+        sinks["entities"] = documented(
+            with_text,
+            name="entities",
+            topics=view_topic("topics"),
+            file=str(files["entities"]),
+            **documented(entities),
+            **{"consumer.override.bootstrap.servers": cut.bootstrap},
+        )
         sinks["typed"] = documented(
             with_schemas,
             topics=",".join(map(view_topic, VIEWS)),
@@ -110,13 +134,15 @@ def sunk(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
             **{"consumer.override.bootstrap.servers": other.bootstrap},
         )
         expected = {view: counts.get(view, sum(counts.values())) for view in files}
+        expected["entities"] = len(of_snapshot.records("topics")) - 1
         with connect.standalone(served.server.bootstrap, sinks, scratch) as worker:
             worker.wait_until(
                 lambda: all(len(lines(files[one])) >= expected[one] for one in files), _WITHIN_S
             )
             failures = re.findall(r"^.*ERROR.*$", worker.output_end(100_000), re.MULTILINE)
     assert not failures
-    yield Sunk({view: lines(files[view]) for view in _TEXT}, lines(files["typed"]))
+    text = {view: lines(files[view]) for view in _TEXT}
+    yield Sunk(text, lines(files["typed"]), lines(files["entities"]))
 
 
 def lines(file: Path) -> list[str]:
@@ -130,6 +156,16 @@ def test_file_of_a_sink_is_the_view(sunk: Sunk, served: Served, view: str) -> No
     """Of a record that has no value the sink writes the word null."""
     values = [one.value for one in served.records(view)]
     assert sunk.text[view] == ["null" if one is None else one.decode() for one in values]
+
+
+def test_sink_that_filters_by_the_header_has_no_end_of_the_snapshot(
+    sunk: Sunk, of_snapshot: Served
+) -> None:
+    records = of_snapshot.records("topics")
+    end = offsets.of_complete(opened(of_snapshot.directory).snapshot_end)
+    values = [one.value for one in records if one.offset != end]
+    assert len(values) == len(records) - 1
+    assert sunk.entities == ["null" if one is None else one.decode() for one in values]
 
 
 def test_last_line_of_each_topic_is_the_topic_of_the_image(sunk: Sunk, served: Served) -> None:
@@ -248,6 +284,53 @@ def test_view_without_a_jar_is_that_of_the_connector(
     assert len(keys) == found.count()
 
 
+@pytest.mark.parametrize("source", ["kafka", "kwire-topic"])
+def test_headers_name_the_cluster_and_say_when_a_snapshot_is_complete(
+    in_spark: InSpark, of_snapshot: Served, source: str
+) -> None:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.functions import col, lit
+
+    from kwire.spark.topics import read_topic
+
+    bootstrap, spark = of_snapshot.server.bootstrap, in_spark.spark
+    if source == "kafka":
+        topics = ",".join(map(view_topic, VIEWS))
+        waits: dict[str, Any] = {"kafka.fetch.max.wait.ms": 20, "includeHeaders": "true"}
+        options = kafka_options(bootstrap, topic=topics, **waits)
+        rows = spark.read.format("kafka").options(**options).load()
+    else:
+        tables = [
+            read_topic(spark, bootstrap, view_topic(one)).withColumn("topic", lit(view_topic(one)))
+            for one in VIEWS
+        ]
+        rows = reduce(DataFrame.unionByName, tables)
+    end = opened(of_snapshot.directory).snapshot_end
+    found = rows.select("topic", "offset", col("value").isNull().alias("gone"), "headers").collect()
+    headers = [
+        (row.topic, row.offset, {one.key: bytes(one.value).decode() for one in row.headers})
+        for row in found
+    ]
+    assert {of["cluster_id"] for _, _, of in headers} == {of_snapshot.server.ready["cluster_id"]}
+    assert any(row.gone for row in found)
+    of_a_snapshot = {(topic, offset) for topic, offset, of in headers if "snapshot" in of}
+    expected = {
+        (view_topic(view), one.offset)
+        for view in VIEWS
+        for one in of_snapshot.records(view)
+        if one.offset < offsets.at(end)
+    }
+    assert of_a_snapshot == expected
+    complete = sorted(
+        (topic, offset, of["snapshot_complete"])
+        for topic, offset, of in headers
+        if "snapshot_complete" in of
+    )
+    at, first = offsets.of_complete(end), str(offsets.of_snapshot(end))
+    assert complete == sorted((view_topic(view), at, first) for view in VIEWS)
+    assert len(of_a_snapshot) > len(complete)
+
+
 def quota_names(served: Served) -> dict[Any, Any]:
     """The name of each entity in the table by its name in the view."""
     image = image_of(served)
@@ -293,7 +376,10 @@ def compare_versions(in_spark: InSpark, changes: DataFrame, view: str) -> None:
 
 def test_code_of_the_page_runs(in_spark: InSpark, served: Served) -> None:
     names: dict[str, Any] = {"spark": in_spark.spark}
-    (block,) = page("python")
-    exec(block.text.replace("localhost:9092", served.server.bootstrap), names)
+    for block in page("python"):
+        exec(block.text.replace("localhost:9092", served.server.bootstrap), names)
     assert names["columns"] == spark_schema("topics")
+    of_clusters = names["entities"].groupBy("cluster_id").count().collect()
+    count = len(served.records("topics"))
+    assert of_clusters == [(served.server.ready["cluster_id"], count)], "no snapshot, no marker"
     assert shown(names["topics"], ["*"]) == shown(entities(in_spark.rows, "topics"), ["*"])

@@ -252,7 +252,9 @@ class ViewMaker:
             if data:
                 cursor.feed(content(data))
             piece = cursor.step()
-            made = {view: list(encoder.batches(view, piece.changes)) for view in views}
+            made = {
+                view: list(encoder.batches(view, piece.changes, piece.complete)) for view in views
+            }
         self._loose += len(piece.changes)
         if self._loose >= _LOOSE_CHANGES_MAX:
             freeze()

@@ -91,6 +91,10 @@ class ViewPartition:
         first, end = self.log_start_offset, self.high_watermark
         if not first <= offset <= end or self.state is State.LOADING:
             raise OffsetOutOfRange(f"{offset} is not within {first} to {end}")
+        if offsets.is_inside_snapshot(offset, self._log.snapshot_end):
+            raise OffsetOutOfRange(
+                f"{offset} is within a snapshot that the log does not begin with"
+            )
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
         """The offset of the first record of the metadata log at ``timestamp`` or later: the next

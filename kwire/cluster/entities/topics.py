@@ -112,7 +112,7 @@ KIND: Final = Kind(
         "replicationFactor": INT32,
         "configs": MapOf(STRING),
     },
-    version=2,
+    version=3,
     roots=(("topics", "byId"), ("topics", "byName")),
     tree=_tree,
 )

@@ -25,6 +25,7 @@ _COLUMNS: Final = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "key": pa.string(),
     "value": pa.string(),
+    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
 _POLL_MS: Final = 500
 
@@ -49,7 +50,10 @@ class TopicSource(api.DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return "partition int, offset bigint, timestamp timestamp, key string, value string"
+        return (
+            "partition int, offset bigint, timestamp timestamp, key string, value string,"
+            " headers array<struct<key: string, value: binary>>"
+        )
 
     def reader(self, schema: Any) -> api.DataSourceReader:
         if not self._topic:
@@ -151,6 +155,7 @@ def _batch(records: Sequence[Any]) -> pa.RecordBatch:
         [one.timestamp * 1000 for one in records],
         [text(one.key) for one in records],
         [text(one.value) for one in records],
+        [[{"key": key, "value": value} for key, value in one.headers] or None for one in records],
     ]
     arrays = [pa.array(one, of) for one, of in zip(columns, _COLUMNS.values(), strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=list(_COLUMNS))

@@ -12,8 +12,10 @@ from click.testing import CliRunner, Result
 
 from gateway.cli import tail, views
 from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
+from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
-from gateway.views.schemas import json_schema
+from gateway.views.fold import Snapshot
+from gateway.views.schemas import headers_schema, json_schema, spark_schemas
 from tests.gateway.handlers.mini_server import MiniServer, RealBatch, serving
 from tests.gateway.handlers.world import MemoryPartition
 from tests.gateway.views.test_fold import changes_of, removed, topic
@@ -46,8 +48,24 @@ def test_columns_for_spark_are_printed_in_one_line() -> None:
     assert listed("--schema", "acls", "--spark", "--key").output == "`id` STRING\n"
 
 
+def test_columns_of_all_views_for_spark_are_one_object() -> None:
+    assert json.loads(listed("--spark").output) == spark_schemas()
+
+
+def test_schema_of_the_headers_is_printed() -> None:
+    assert json.loads(listed("--schema", "acls", "--headers").output) == headers_schema("acls")
+
+
 @pytest.mark.parametrize(
-    "arguments", [["--key"], ["--spark"], ["--schema", "acls", "--spark", "--connect"]]
+    "arguments",
+    [
+        ["--key"],
+        ["--headers"],
+        ["--spark", "-b", "localhost:1"],
+        ["--spark", "--key"],
+        ["--schema", "acls", "--spark", "--connect"],
+        ["--schema", "acls", "--headers", "--key"],
+    ],
 )
 def test_options_that_do_not_go_together_are_wrong_usage(arguments: list[str]) -> None:
     assert listed(*arguments).exit_code == 2
@@ -56,9 +74,10 @@ def test_options_that_do_not_go_together_are_wrong_usage(arguments: list[str]) -
 def partition(view: str, epoch: int, *, schemas: bool) -> MemoryPartition:
     encoder = ViewEncoder("c", schemas=schemas)
     changes = changes_of(topic(1), topic(2), removed(1), timestamp=AT)
+    complete = Snapshot(9, 3, offsets.of_snapshot(9), 1, AT)
     batches = [
         RealBatch(0, batch.last_offset, epoch, AT, len(batch.data), batch.data)
-        for batch in encoder.batches(view, changes)
+        for batch in encoder.batches(view, changes, complete)
     ]
     return MemoryPartition(batches)  # type: ignore[arg-type]
 
@@ -91,14 +110,18 @@ def test_tail_prints_key_and_value(server: MiniServer) -> None:
         ({"name": "t1"}, "t1"),
         ({"name": "t2"}, "t2"),
         ({"name": "t1"}, None),
+        ({"name": ""}, None),
     ]
     assert {line["timestamp"] for line in lines} == {AT}
+    assert {line["headers"]["cluster_id"] for line in lines} == {"c"}
+    assert [line["headers"].get("snapshot") for line in lines] == [None, None, None, "9-3"]
 
 
 def test_tail_as_text_has_a_sign_for_what_happened(server: MiniServer) -> None:
     lines = tailed(server, "topics", "-o", "text").output.splitlines()
     assert [line.split()[2:4] for line in lines] == [
-        ["+", '{"name":'], ["+", '{"name":'], ["-", '{"name":']
+        ["+", '{"name":'], ["+", '{"name":'], ["-", '{"name":'], ["=", "snapshot"]
     ]  # fmt: skip
+    assert lines[-1].endswith('= snapshot "9-3" is complete')
     lines = tailed(server, CHANGES, "-o", "text").output.splitlines()
-    assert [line.split()[2] for line in lines] == ["+", "+", "-"]
+    assert [line.split()[2] for line in lines] == ["+", "+", "-", "="]

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.views import cursor, fold, offsets
 from gateway.views.cursor import Piece, ViewCursor
-from gateway.views.fold import ViewOverflow
+from gateway.views.fold import Snapshot, ViewOverflow
 from kwire.message import Message
 from kwire.messages.no_op_record import NoOpRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
@@ -114,7 +114,7 @@ def snapshot(*messages: Message) -> list[bytes]:
     end = 11 + len(messages)
     return [
         control(10, "SNAPSHOT_HEADER", SnapshotHeaderRecord(last_contained_log_timestamp=900)),
-        batch(11, *messages),
+        *([batch(11, *messages)] if messages else []),
         control(end, "SNAPSHOT_FOOTER", SnapshotFooterRecord()),
     ]
 
@@ -124,9 +124,26 @@ def test_snapshot_gives_its_state_when_it_ends() -> None:
     batches = snapshot(topic(2), topic(1))
     (before,) = drained(one, *batches[:2])
     assert before == Piece(offsets.of_snapshot(14), offsets.of_snapshot(14), [])
-    (state,) = drained(one, batches[2])
+    state, _ = drained(one, batches[2])
     assert told([state]) == ["t1", "t2"], "in the order of names"
     assert (state.first, state.end) == (offsets.of_snapshot(14), offsets.at(14))
+    assert state.complete == Snapshot(14, 1, offsets.of_snapshot(14), 2, 900)
+
+
+def test_piece_ends_with_the_snapshot() -> None:
+    one = ViewCursor(10, 14)
+    pieces = drained(one, *snapshot(topic(2), topic(1)), batch(14, topic(3)), batch(15, topic(4)))
+    assert [(told([piece]), piece.complete is not None) for piece in pieces] == [
+        (["t1", "t2"], True),
+        (["t3", "t4"], False),
+    ]
+    assert [pieces[0].end, pieces[1].first] == 2 * [offsets.at(14)]
+
+
+def test_snapshot_of_nothing_is_complete_at_once() -> None:
+    piece, _ = drained(ViewCursor(10, 12), *snapshot())
+    assert piece.changes == [] and piece.complete is not None
+    assert (piece.end, piece.complete.entities) == (offsets.at(12), 0)
 
 
 def test_snapshot_inside_a_log_is_passed_over() -> None:

@@ -11,7 +11,15 @@ import pytest
 from gateway.ports.view_topics import CHANGES, VIEWS
 from gateway.views import offsets
 from gateway.views.encode import BATCH_BYTES, ViewEncoder, end_marker_batch
-from gateway.views.schemas import connect_schema, json_schema, spark_schema
+from gateway.views.fold import READ, Snapshot, Source
+from gateway.views.schemas import (
+    KEY_FIELDS,
+    connect_schema,
+    headers_schema,
+    json_schema,
+    spark_schema,
+    spark_schemas,
+)
 from kwire.records import Compression
 from kwire.records.batch import decode_batch
 from tests.gateway.views.test_fold import changes_of, config, partition, removed, topic
@@ -77,6 +85,58 @@ def test_filler_is_a_control_batch_before_the_end() -> None:
     assert batch.header.partition_leader_epoch == 3
 
 
+COMPLETE = Snapshot(14, 3, offsets.of_snapshot(14), 2, 900)
+
+
+def test_every_record_names_its_cluster_and_one_of_a_snapshot_the_snapshot() -> None:
+    created, gone = changes_of(topic(1), removed(1))
+    of_snapshot = created._replace(op=READ, source=Source(13, 3, None, 0, None))
+    encoder = ViewEncoder("c1")
+    for view in (CHANGES, "topics"):
+        for change in (created, gone):
+            assert encoder.record(view, change).headers == (("cluster_id", b"c1"),)
+        headers = encoder.record(view, of_snapshot).headers
+        assert headers == (("cluster_id", b"c1"), ("snapshot", b"14-3"))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("schemas", [False, True])
+def test_every_view_says_that_a_snapshot_is_complete(view: str, schemas: bool) -> None:
+    (batch,) = ViewEncoder("c1", schemas=schemas).batches(view, [], COMPLETE)
+    (marker,) = decode_batch(batch.data).records
+    assert marker.offset == batch.last_offset == offsets.at(14) - 1
+    assert marker.timestamp == 900
+    headers = {name: (value or b"").decode() for name, value in marker.headers}
+    assert headers == {
+        "cluster_id": "c1", "snapshot": "14-3", "snapshot_complete": str(offsets.of_snapshot(14)),
+    }  # fmt: skip
+    jsonschema.validate(headers, headers_schema(view))
+    key = json.loads(marker.key or b"")
+    if schemas:
+        assert conforms(key["payload"], key["schema"])
+        return
+    jsonschema.validate(key, json_schema(view, key=True))
+    if view != CHANGES:
+        assert marker.value is None and set(key.values()) <= {"", -1}
+        assert key.keys() == set(KEY_FIELDS[view])
+        return
+    value = json.loads(marker.value or b"")
+    jsonschema.validate(value, json_schema(view))
+    named = {"endOffset": 14, "epoch": 3}
+    assert key == {"kind": "snapshot", **named} and value["key"] == named
+    first = offsets.of_snapshot(14)
+    assert value["after"] == {**named, "firstOffset": first, "entities": 2}
+    assert (value["op"], value["kind"], value["before"]) == ("r", "snapshot", None)
+
+
+def test_marker_is_behind_the_entities_of_the_snapshot() -> None:
+    (change,) = changes_of(topic(1))
+    one = change._replace(offset=offsets.of_snapshot(14), op=READ)
+    (batch,) = ViewEncoder("c").batches("topics", [one], COMPLETE)
+    keys = [record.key for record in decode_batch(batch.data).records]
+    assert keys == [b'{"name":"t1"}', b'{"name":""}']
+
+
 @pytest.mark.parametrize("schemas", [False, True])
 @pytest.mark.parametrize("view", ["changes", "topics"])
 def test_first_byte_of_the_key_tells_a_control_record_from_a_record(
@@ -95,12 +155,13 @@ def test_first_byte_of_the_key_tells_a_control_record_from_a_record(
 def test_schemas_are_valid(view: str) -> None:
     for key in (False, True):
         jsonschema.Draft202012Validator.check_schema(json_schema(view, key=key))
+        jsonschema.Draft202012Validator.check_schema(headers_schema(view))
         assert connect_schema(view, key=key)["optional"] is False
 
 
 def test_schemas_of_values_have_a_version() -> None:
     for schema in (json_schema, connect_schema):
-        assert [schema(view)["version"] for view in ("topics", "acls")] == [2, 1]
+        assert [schema(view)["version"] for view in ("topics", "acls", CHANGES)] == [3, 2, 2]
         assert "version" not in schema("topics", key=True)
 
 
@@ -114,6 +175,11 @@ def test_columns_for_spark_have_every_field_once() -> None:
     assert spark_schema("quotas") == "`entity` STRING, `quotas` MAP<STRING, DOUBLE>"
     assert "`before` STRING, `after` STRING, `source` STRUCT<" in spark_schema(CHANGES)
     assert spark_schema("brokers", key=True) == "`id` INT"
+    partitions = spark_schemas()["partitions"]
+    assert partitions["topic"] == "__cluster_metadata.partitions"
+    assert partitions["keys"] == ["topic", "partition"]
+    assert partitions["key"] == "`topic` STRING, `partition` INT"
+    assert partitions["value"] == spark_schema("partitions")
 
 
 #: The Python types of Connect's (``JsonConverter``).

@@ -78,7 +78,7 @@ def changes_of(
     ]
     batch = decode_batch(encode_batch(records, partition_leader_epoch=3))
     made = (fold or ViewFold()).take(batch.header, [batch.records])
-    return [change for change in made if change is not None]
+    return [one for one in made if isinstance(one, Change)]
 
 
 def told(changes: list[Change]) -> list[tuple[Any, ...]]:
@@ -194,7 +194,7 @@ def test_slices_of_a_batch_do_not_move_the_change_of_a_topic() -> None:
     header = decode_batch(encode_batch(records, partition_leader_epoch=3)).header
     for size in (1, 2, 5):
         slices = [records[at : at + size] for at in range(0, 7, size)]
-        found = [one for one in ViewFold().take(header, slices) if one is not None]
+        found = [one for one in ViewFold().take(header, slices) if isinstance(one, Change)]
         assert told(found) == told(changes_of(*messages))
         assert [one.timestamp for one in found] == [0, 1, 2, 3, 4, 5, 6], "that of the last record"
 

@@ -17,17 +17,19 @@ import pytest
 from gateway.ports.view_topics import CHANGES, VIEWS
 from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
-from gateway.views.schemas import json_schema
+from gateway.views.schemas import COMPLETE_HEADER, SNAPSHOT_HEADER, headers_schema, json_schema
 from kwire.cluster import Loader
 from kwire.cluster.image import Image
 from kwire.errors import DecodeError
 from kwire.records import Record, decode_metadata_record
-from kwire.records.batch import decode_batches
+from kwire.records.batch import decode_batch, decode_batches
 from kwire.records.redact import is_secret_config
 from tests.gateway.views.view_reading import (
+    ALL_BUT_CHANGES,
     CLUSTER_ID,
     KnownPartitions,
     Table,
+    is_marker,
     of_changes,
     opened,
     pieces,
@@ -42,6 +44,7 @@ from tests.shared import LOG_NAMES, needs_shared
 
 pytestmark = needs_shared
 
+_DIRECTORY = "__cluster_metadata-0"
 #: Offsets at which a view is compared with the image.
 _OFFSETS = 100
 
@@ -152,6 +155,51 @@ def test_nodes_with_other_starts_have_the_same_records(logs: Any, name: str) -> 
         assert {offset for offset in own if offset >= start} == others, directory
 
 
+@pytest.mark.parametrize("name", [one for one in LOG_NAMES if one != "p-large"])
+def test_each_view_says_once_that_the_snapshot_of_the_log_is_complete(logs: Any, name: str) -> None:
+    for directory in directories(logs, name)[:2]:
+        log = opened(directory)
+        found = [
+            (record.offset, dict(record.headers)[SNAPSHOT_HEADER])
+            for piece in pieces(log)
+            for view in VIEWS
+            for batch in ViewEncoder(CLUSTER_ID).batches(view, piece.changes, piece.complete)
+            for record in decode_batch(batch.data).records
+            if is_marker(record)
+        ]
+        epoch = log.epoch_at(log.snapshot_end - 1)
+        marker = offsets.of_complete(log.snapshot_end), f"{log.snapshot_end}-{epoch}".encode()
+        assert found == (len(VIEWS) * [marker] if log.snapshot_end else []), directory
+
+
+def test_reader_whose_position_is_below_the_log_finds_what_is_gone(logs: Any) -> None:
+    """It reads one server up to a random offset, goes on at another one whose log begins with a
+    later snapshot, and at the end of that snapshot drops what it was not told again.
+    """
+    whole, part = (opened(logs("p-quorum") / f"nodes/{node}/{_DIRECTORY}") for node in (3, 4))
+    ((_, image),) = images(logs("p-quorum") / f"nodes/4/{_DIRECTORY}", {part.high_watermark})
+    chance, expected, swept = random.Random(5), state(image), set[str]()
+    for view in ALL_BUT_CHANGES:
+        before, after = view_records(whole, view), view_records(part, view)
+        for _ in range(10):
+            stop = chance.randrange(offsets.of_snapshot(part.snapshot_end))
+            read = [record for record in before if record.offset < stop] + after
+            table = dict[bytes | None, Record]()
+            for record in read:
+                if is_marker(record):
+                    first = int(dict(record.headers)[COMPLETE_HEADER] or b"")
+                    gone = {key for key, one in table.items() if one.offset < first}
+                    table = {key: one for key, one in table.items() if key not in gone}
+                    swept |= {view} if gone else set()
+                elif record.value is None:
+                    table.pop(record.key, None)
+                else:
+                    table[record.key] = record
+            shown = {(k or b"").decode(): (one.value or b"").decode() for k, one in table.items()}
+            assert shown == expected[view], (view, stop)
+    assert swept >= {"topics", "partitions"}
+
+
 @pytest.mark.parametrize("name", ["p-one-basic", "p-quorum", "p-upgrade", "p-old", "p-abort"])
 def test_topics_change_once_a_batch_and_behind_all_its_other_changes(logs: Any, name: str) -> None:
     """So the offsets of all other changes are those that their records alone give them."""
@@ -225,7 +273,9 @@ def test_every_record_conforms_to_the_published_schema(logs: Any, name: str) -> 
         key, value = (
             jsonschema.Draft202012Validator(json_schema(view, key=part)) for part in (True, False)
         )
+        headers = jsonschema.Draft202012Validator(headers_schema(view))
         for record in view_records(log, view):
+            headers.validate({name: (one or b"").decode() for name, one in record.headers})
             key.validate(json.loads(record.key or b""))
             if record.value is not None:
                 value.validate(json.loads(record.value))

@@ -14,6 +14,7 @@ from gateway.sources import LogDirectory, open_log
 from gateway.sources.log_reader import content
 from gateway.views.cursor import Piece, ViewCursor
 from gateway.views.encode import ViewEncoder
+from gateway.views.schemas import COMPLETE_HEADER
 from kwire.cluster import Image, shell_view
 from kwire.cluster.entities import KINDS
 from kwire.cluster.entities.partitions import partition_fields
@@ -74,10 +75,15 @@ def view_records(log: LogDirectory, view: str, encoder: ViewEncoder | None = Non
     return [
         record
         for piece in pieces(log)
-        for batch in encoder.batches(view, piece.changes)
+        for batch in encoder.batches(view, piece.changes, piece.complete)
         for decoded in decode_batches(batch.data)
         for record in decoded.records
     ]
+
+
+def is_marker(record: Record) -> bool:
+    """Whether it says that a snapshot is complete."""
+    return any(name == COMPLETE_HEADER for name, _ in record.headers)
 
 
 def take(table: Table, record: Record) -> None:

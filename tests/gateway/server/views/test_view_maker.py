@@ -30,15 +30,23 @@ from kwire.uuid import Uuid
 from tests.gateway.server.harness import run
 from tests.gateway.server.views.view_reader import ViewReader, reading
 from tests.gateway.sources.metadata_files import batch, topic, write_segment, write_snapshot
-from tests.gateway.views.view_reading import Table, opened, state, take, view_records
+from tests.gateway.views.view_reading import (
+    Table,
+    is_marker,
+    opened,
+    state,
+    take,
+    view_records,
+)
 from tests.shared import needs_shared
 from tests.waiting import until_async
 
 
 def names(records: Sequence[Record]) -> list[str]:
-    """``+t1`` for a topic, ``-t1`` for its tombstone."""
+    """``+t1`` for a topic, ``-t1`` for its tombstone, ``=`` where a snapshot is complete."""
     return [
-        ("-" if one.value is None else "+") + json.loads(one.key or b"")["name"] for one in records
+        "=" if is_marker(one) else "-+"[one.value is not None] + json.loads(one.key or b"")["name"]
+        for one in records
     ]
 
 
@@ -185,11 +193,13 @@ def test_state_of_a_snapshot_is_in_the_second_half_below_its_end(directory: Path
             assert start == offsets.at(19) + offsets.CHANGES_MAX
             records = await reader.read("topics")
             assert [one.offset - start for one in records[:2]] == [1, 2], "0 is the feature"
-            assert names(records) == ["+t1", "+t2", "+t3"]
-            assert records[-1].offset == offsets.at(20)
-            assert {one.timestamp for one in records[:2]} == {900}
+            assert names(records) == ["+t1", "+t2", "=", "+t3"]
+            assert [one.offset for one in records[2:]] == [offsets.at(20) - 1, offsets.at(20)]
+            assert {one.timestamp for one in records[:3]} == {900}
+            assert [one.offset for one in await reader.read("acls")] == [offsets.at(20) - 1]
             values = [json.loads(one.value or b"") for one in await reader.read(CHANGES)]
-            assert [one["op"] for one in values] == ["r", "r", "r", "c"]
+            assert [one["op"] for one in values] == ["r", "r", "r", "r", "c"]
+            assert [one["kind"] for one in values[2:]] == ["topic", "snapshot", "topic"]
             assert values[0]["source"]["offset"] == 19
             assert values[0]["source"]["record_type"] is None
 

@@ -73,6 +73,22 @@ def test_epoch_that_the_log_does_not_know_has_no_end(tmp_path: Path) -> None:
     assert (empty.log_start_offset, empty.high_watermark, empty.max_timestamp()) == (0, 0, None)
 
 
+def test_position_within_the_snapshot_of_another_log_is_out_of_range(directory: Path) -> None:
+    """A reader that moved half way would keep half of the snapshot, and read on behind it."""
+
+    async def main() -> None:
+        async with reading(opened(directory)) as reader:
+            for end in (21, 22):
+                with pytest.raises(OffsetOutOfRange, match="the log does not begin with"):
+                    await reader.read("topics", offsets.of_snapshot(end) + 1)
+            assert len(await reader.read("topics", offsets.of_snapshot(20) + 2)) == 4
+            # As many changes as a record can make end there.
+            assert len(await reader.read("topics", offsets.of_snapshot(21))) == 2
+            assert len(await reader.read("topics", offsets.of_complete(21) + 1)) == 2
+
+    run(main)
+
+
 def test_view_of_a_log_that_loads_is_loading(directory: Path) -> None:
     log = open_log(directory)
     partition = ViewReader(log).partition("topics")
@@ -124,7 +140,7 @@ def test_failure_is_reported_and_reading_goes_on(
 
     async def main() -> None:
         async with reading(opened(directory)) as reader:
-            assert len(await reader.read("topics")) == 4
+            assert len(await reader.read("topics")) == 5
             assert reader.reports.counts["view not made"] == 1
 
     run(main)
