@@ -39,6 +39,7 @@ FOREIGN: Final = {
     "export": "goes with them",
     "openssl": "makes certificates: tests/interop/test_first_hour.py",
     "spark-submit": "needs Spark: tests/interop/test_spark.py submits the examples",
+    "echo": "writes for the program behind its pipe",
     "rm": "deletes the log of a stopped Kafka node: tests/interop/test_own_snapshots.py",
     "cp": "goes with rm",
     "cd": "goes with spark-pipelines",

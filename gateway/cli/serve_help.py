@@ -8,7 +8,8 @@ import click
 
 #: Title of each group, and the beginnings of its keys. The first group that has one counts.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
-    "Node and source": ("node.id", "source", "cluster.id", "data.dir", "log.dirs", "state.dir"),
+    "Node and source": ("node.id", "source", "process.roles", "cluster.id", "data.dir", "log.dirs",
+        "state.dir"),
     "Client listeners": ("listener", "advertised.listeners", "workers", "socket.listen", "socket.s",
         "socket.receive"),
     "Security": ("authorizer.", "super.users", "allow.everyone", "connection.failed", "sasl.",

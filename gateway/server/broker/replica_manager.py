@@ -28,6 +28,8 @@ from gateway.sources.data_partition import DataPartition
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.broker.produce.validation import TopicRules
     from gateway.log.files.problem import Problem
     from gateway.server.logging.logs import Reports
@@ -68,7 +70,7 @@ class ReplicaManager:
         self._changed: dict[str, None] = {}  # names of topics, in order
         self._due: dict[DataPartition, None] = {}
         self._opening = 0
-        self._notices: list[tuple[str, str]] = []  # event and text, of threads
+        self._notices: list[Callable[[], None]] = []  # reports of threads, for the event loop
         self._wake = trio.Event()
         #: Set when every partition of the first image that counts is open.
         self.loaded = trio.Event()
@@ -216,10 +218,14 @@ class ReplicaManager:
         self._report_notices()
         self._note_loaded()
 
+    def _report(self, event: str, text: str) -> None:
+        """Have the event loop report what a thread has to say."""
+        self._notices.append(partial(self._reports.report, event, error=text))
+
     def _report_notices(self) -> None:
         notices, self._notices = self._notices, []
-        for event, text in notices:
-            self._reports.report(event, error=text)
+        for report in notices:
+            report()
 
     def _note_loaded(self) -> None:
         if self._image is not None and not self._changed and not self._due and not self._opening:
@@ -235,9 +241,9 @@ class ReplicaManager:
                 name = topics.get(topic_id)
                 if name is None or path.name != directory_name(name, index):
                     stray = set_aside(path, self._disk, secrets.token_hex(16), "stray")
-                    self._notices.append(("partition set aside", f"{path} is now {stray.name}"))
+                    self._report("partition set aside", f"{path} is now {stray.name}")
         except LogError as error:
-            self._notices.append(("partition not opened", str(error)))
+            self._report("partition not opened", str(error))
 
     def _remove(self, directory: Path) -> None:
         """Remove the directory of a deleted partition, in a thread."""
@@ -245,7 +251,7 @@ class ReplicaManager:
             if directory.exists():
                 remove_directory(set_aside(directory, self._disk, secrets.token_hex(16), "delete"))
         except LogError as error:
-            self._notices.append(("partition not deleted", str(error)))
+            self._report("partition not deleted", str(error))
 
     def close(self) -> bool:
         """Write everything to disk and close the logs; whether all of it could be."""
