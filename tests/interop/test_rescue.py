@@ -17,7 +17,6 @@ import pytest
 from tests.interop.quorum import need_kafka
 from tools import java
 from tools.rescue_drill.cases import CASES
-from tools.rescue_drill.cluster import drill
 
 pytestmark = pytest.mark.interop
 
@@ -45,7 +44,7 @@ def test_a_quorum_that_lost_controllers_is_back_with_everything_in_it(
 ) -> None:
     need_kafka(release)
     case = CASES[name]
-    with drill(release, static_voters=case.static, ghost=case.ghost) as tried:
+    with case.cluster(release) as tried:
         if name == "survivor":
             tried.kafka_home = a_release(tmp_path, release)
         case.run(tried)

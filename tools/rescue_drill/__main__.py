@@ -12,7 +12,6 @@ from tools.admin import AdminError
 from tools.java import JavaError
 from tools.process import ProcessError
 from tools.rescue_drill.cases import CASES
-from tools.rescue_drill.cluster import drill
 from tools.rescue_drill.lag import measure
 from tools.rescue_drill.report import Row, markdown
 
@@ -67,7 +66,7 @@ def _row(release: str, name: str) -> Row:
     case = CASES[name]
     row = Row(release, name, case.title)
     try:
-        with drill(release, static_voters=case.static, ghost=case.ghost) as tried:
+        with case.cluster(release) as tried:
             row.times = tried.times
             case.run(tried)
             row.records, row.restarted = len(tried.traffic.acknowledged), len(tried.restarted)

@@ -6,11 +6,14 @@ ProcessError, JavaError, AdminError.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from kwire.metadata_log.file_names import parse_snapshot_name
 from tools.consistency_checker.watch import leader_end
 from tools.gateway_process import gateway
 from tools.java import JavaError
@@ -18,7 +21,7 @@ from tools.kafka import Node
 from tools.kafka_files import write_properties
 from tools.process import ProcessError, lasting_ports
 from tools.rescue_drill import damage
-from tools.rescue_drill.cluster import GHOST, Drill, voter
+from tools.rescue_drill.cluster import GHOST, Drill, drill, voter
 from tools.rescue_drill.lag import observing, served
 from tools.rescue_drill.traffic import wait
 
@@ -30,13 +33,19 @@ _DYNAMIC_SINCE: Final = (4, 1)
 
 class Case(NamedTuple):
     """A case by its title in the table. ``static``: of a quorum that is named in the files.
-    ``ghost``: with a controller of an older release that observes.
+    ``ghost``: with a controller of an older release that observes. ``snapshots``: whose nodes write
+    a snapshot every few seconds.
     """
 
     title: str
     run: Callable[[Drill], None]
     static: bool = False
     ghost: bool = False
+    snapshots: bool = False
+
+    def cluster(self, release: str) -> AbstractContextManager[Drill]:
+        """A running cluster to run the case on. Raises JavaError, ProcessError."""
+        return drill(release, static_voters=self.static, ghost=self.ghost, snapshots=self.snapshots)
 
 
 def survivor(drill: Drill) -> None:
@@ -148,6 +157,25 @@ def damaged(drill: Drill) -> None:
     drill.bring_back(lost)
 
 
+def file(drill: Drill) -> None:
+    """All controllers lose their disks, and only a snapshot file of a broker is given: a topic that
+    was made behind it is lost.
+    """
+    one, *lost = drill.controllers
+    end = leader_end(drill.cluster.wait_for_leader())
+    with TemporaryDirectory(prefix="kwire-drill-") as scratch:
+        written = wait(lambda: _snapshot(drill.brokers[0], end), "a broker writes a snapshot")
+        copy = Path(shutil.copy(written, scratch))
+        drill.make_topic(_DROPPED)
+        drill.strike(drill.controllers, drill.controllers)
+        drill.format_anew(one)
+        drill.rescue([copy], [one], "--snapshot")
+    drill.start([one], brokers_end=True)
+    drill.prove()
+    drill.is_stray(_DROPPED)
+    drill.bring_back(lost)
+
+
 def cut(drill: Drill) -> None:
     """No disk is lost, but a topic and all records behind it have to go."""
     place = drill.make_topic(_DROPPED)
@@ -191,6 +219,7 @@ CASES: Final[Mapping[str, Case]] = {
     "whole-static": Case("the same, three are written", whole_static, static=True),
     "torn": Case("one is left, its log is cut off", torn),
     "damaged": Case("one is left, its log is damaged", damaged),
+    "file": Case("only a snapshot file is left", file, snapshots=True),
     "cut": Case("records have to go", cut),
     "ghost": Case("a controller that is gone blocks upgrades", ghost, ghost=True),
 }
@@ -207,6 +236,15 @@ def _from_brokers(drill: Drill, *how: str) -> None:
 
 def _copies(*nodes: Node) -> list[Path]:
     return [one.log_dir for one in nodes]
+
+
+def _snapshot(node: Node, end: int) -> Path | None:
+    """A snapshot of the state at offset ``end`` or later; None if there is none yet."""
+    for path in node.metadata_log_dir.glob("*.checkpoint"):
+        found = parse_snapshot_name(path.name)
+        if found is not None and found.end_offset >= end:
+            return path
+    return None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -49,6 +49,7 @@ _AUTHORIZER: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
+_SNAPSHOTS: Final = {"metadata.log.max.snapshot.interval.ms": "3000"}
 _VOTING: Final = ("Leader", "Follower")
 
 
@@ -203,15 +204,19 @@ class Drill:
         self.cluster.kill_node(self.cluster.wait_for_leader())
         self.administrator.make_topic("without-one")
 
+    def format_anew(self, node: Node) -> None:
+        """Format the empty disk of a controller as one that does not vote yet. Raises JavaError."""
+        self.cluster.shape = replace(self.cluster.shape, voters=0)  # --no-initial-controllers
+        self.cluster.wipe_node(node)
+
     def bring_back(self, nodes: Sequence[Node]) -> None:
         """Format lost controllers anew, start them and make them voters; then kill the rescued one:
         the quorum goes on without it.
         """
         cluster = self.cluster
         [rescued] = [one for one in self.controllers if one not in nodes]
-        cluster.shape = replace(cluster.shape, voters=0)  # --no-initial-controllers
         for node in nodes:
-            cluster.wipe_node(node)
+            self.format_anew(node)
             cluster.start_node(node)
             cluster.wait_for_node(node)
             self._add(node)
@@ -266,11 +271,16 @@ class Drill:
 
 @contextlib.contextmanager
 def drill(
-    version: str = java.KAFKA_VERSION, *, static_voters: bool = False, ghost: bool = False
+    version: str = java.KAFKA_VERSION,
+    *,
+    static_voters: bool = False,
+    ghost: bool = False,
+    snapshots: bool = False,
 ) -> Iterator[Drill]:
     """Yield a cluster of three controllers and two brokers with a topic, its configuration, users
     and permissions, to which a producer writes all the time. ``ghost``: a controller of an older
-    release has observed it, and is gone. Raises JavaError, ProcessError.
+    release has observed it, and is gone; ``snapshots``: nodes write one every few seconds. Raises
+    JavaError, ProcessError.
     """
     ports = lasting_ports(BROKERS)
 
@@ -284,6 +294,7 @@ def drill(
         version=version, brokers=BROKERS, controllers=CONTROLLERS + ghost, voters=CONTROLLERS,
         static_voters=static_voters, node_properties=properties,
         format_arguments=("--release-version", _GHOST_LEVEL) if ghost else (),
+        properties=_SNAPSHOTS if snapshots else None,
     ) as cluster:  # fmt: skip
         if ghost:
             _leave_ghost(cluster)
