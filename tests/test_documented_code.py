@@ -25,6 +25,7 @@ RUN_BY: Final = {
     "docs/python.md": "tests/kwire/metadata_log/test_read.py",
     "docs/spark.md": "tests/interop/test_spark.py",
     "docs/spark-pipelines.md": "tests/interop/test_spark_pipelines.py",
+    "docs/spark-questions.md": "tests/interop/test_spark_questions.py",
     "docs/spark-source.md": "tests/interop/test_spark_source.py",
     "docs/spark-tables.md": "tests/interop/test_spark_jobs.py",
     "docs/views.md": "tests/interop/test_view_sinks.py",

@@ -41,6 +41,9 @@ JOBS: Final = {
     "reassignments": "from which replicas to which, and for how long",
     "brokers": "lifelines: fenced, active, shutting down",
     "load": "records and bytes by record type",
+    "underreplicated": "spans with too few replicas in sync, the longest first",
+    "drift": "configs that differ between the brokers, or clusters",
+    "audit": "what was changed by hand: topics, configs, ACLs, users ...",
 }
 
 
@@ -75,7 +78,7 @@ class WithSubcommands(click.Command):
         " the id of its cluster, or with NAME of NAME=SOURCE. A source that fails is reported"
         " behind the rows of the others, with exit status 1.\n\n\b\nJobs:\n"
     )
-    + "\n".join(f"  {name:<14} {what}" for name, what in JOBS.items()),
+    + "\n".join(f"  {name:<16} {what}" for name, what in JOBS.items()),
     epilog="""\b
 Examples:
   kwire spark topics /var/lib/kafka/metadata

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from kwire.spark.questions import asked
 from kwire.spark.table.places import CLUSTER, is_of_several
 from kwire.spark.table.read import read_table
 
@@ -264,6 +265,25 @@ def load(spark: SparkSession, path: str) -> DataFrame:
     )
 
 
+def underreplicated(spark: SparkSession, path: str) -> DataFrame:
+    """Return each span in which a partition had too few replicas in sync, the longest first; the
+    end is null while it is in progress.
+    """
+    return asked(spark, path, "under_replicated", seconds=0)
+
+
+def drift(spark: SparkSession, path: str) -> DataFrame:
+    """Return each config that differs between the brokers of a cluster, or between clusters."""
+    return asked(spark, path, "config_drift")
+
+
+def audit(spark: SparkSession, path: str) -> DataFrame:
+    """Return each change that a person or a tool asked for, with what it changed. The client is in
+    the audit topic: ``kwire.spark.questions`` joins it.
+    """
+    return asked(spark, path, "who_changed_what")
+
+
 #: By name, as ``kwire spark`` has them.
 JOBS: Final[dict[str, Job]] = {
     "isr": isr,
@@ -275,6 +295,9 @@ JOBS: Final[dict[str, Job]] = {
     "reassignments": reassignments,
     "brokers": brokers,
     "load": load,
+    "underreplicated": underreplicated,
+    "drift": drift,
+    "audit": audit,
 }
 
 

@@ -68,6 +68,12 @@ def _column(label: Callable[[Row], str], value: str) -> Drawing:
     )
 
 
+def _drift(job: str, rows: Sequence[Row]) -> str:
+    different = [len({*row["values"].values()}) for row in rows]
+    labels = [f"{row['resource']} {row['name']}" for row in rows]
+    return bars(f"{job}: different values", [*zip(labels, different, strict=True)])
+
+
 def _spans(
     label: Callable[[Row], str], since: str, until: str, state: Callable[[Row], str]
 ) -> Drawing:
@@ -90,6 +96,14 @@ _PICTURES: Final = {
         "ended",
         lambda row: "reassignment",
     ),
+    "underreplicated": _spans(
+        lambda row: f"{row['topic']}-{row['partition']}",
+        "since",
+        "until",
+        lambda row: f"{row['fewestInSync']} of {row['replicas']} in sync",
+    ),
+    "drift": _drift,
+    "audit": _an_hour,
     "brokers": _spans(
         lambda row: f"broker {row['id']}", "since", "until", lambda row: str(row["state"])
     ),

@@ -1,0 +1,162 @@
+"""Names the tables in a session as views, and asks the questions of ``questions.sql`` to them.
+
+    from kwire.spark.questions import ask, register_tables
+    register_tables(spark, "/data/metadata")
+    spark.sql("SELECT name, id FROM topics").show()
+    ask(spark, "under_replicated", seconds=300).show()
+
+Views are those of entities, with the columns of the view topics (``kwire views --schema``) behind
+``cluster_id``, and ``changed`` with every change. It makes and changes no table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+
+from kwire.spark.table.read import read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Where nothing else is asked, questions are about the whole log.
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+#: Parameters of questions, where they are not given.
+DEFAULTS: Final[Mapping[str, Any]] = {"since": _BEGINNING, "seconds": 300}
+_QUESTION: Final = re.compile(r"^-- question: (\w+)\n(.*?);\n", re.DOTALL | re.MULTILINE)
+_VALIDITY: Final = (
+    "validFromTime AS valid_from",
+    "validToTime AS valid_to",
+    "validFromOffset AS valid_from_offset",
+    "validToOffset AS valid_to_offset",
+)
+#: The columns of views where they are not those of the table.
+_COLUMNS: Final = {
+    "topics": ["name", "topicId AS id"],
+    "users": ["name AS user", "mechanism", "iterations"],
+    "features": ["name AS feature", "level"],
+}
+_PLAIN: Final = ("partitions", "brokers", "controllers", "acls", "tokens", *_COLUMNS)
+#: The present topics, with what the view topic has of their partitions and configs.
+_TOPICS: Final = """
+SELECT t.*, coalesce(p.count, 0) AS partitions, coalesce(p.factor, 0) AS replicationFactor,
+       coalesce(c.configs, map()) AS configs
+FROM {topics} t
+LEFT JOIN (
+  SELECT topicId, CAST(count(*) AS INT) AS count,
+         max(CASE WHEN partition = 0
+             THEN size(array_except(replicas, addingReplicas)) END) AS factor
+  FROM {partitions} GROUP BY topicId
+) p ON p.topicId = t.id
+LEFT JOIN {configs} c
+  ON c.resourceType = 'TOPIC' AND c.resourceName = t.name AND c.cluster_id <=> t.cluster_id
+"""
+#: One row for each resource, where the table has one for each value.
+_CONFIGS: Final = """
+SELECT cluster_id, replace(upper(resourceType), '-', '_') AS resourceType,
+       if(resourceName = '<default>', '', resourceName) AS resourceName,
+       map_from_entries(array_sort(collect_list(struct(name, value)))) AS configs
+FROM {rows} GROUP BY ALL
+"""
+_QUOTAS: Final = """
+SELECT cluster_id, entity, map_from_entries(array_sort(collect_list(struct(name, value)))) AS quotas
+FROM {rows} GROUP BY ALL
+"""
+_OF_ENTITY: Final = "map<string, string>"
+_CHANGED: Final = f"""
+SELECT cluster_id, offset, timestamp, entity AS kind,
+       CASE WHEN op = 'delete' THEN 'd' WHEN before IS NULL THEN 'c' ELSE 'u' END AS op,
+       CASE entity WHEN 'topic' THEN coalesce(topic, after.name, before.name)
+                   WHEN 'partition' THEN concat(topic, ':', split(key, ':')[1])
+                   ELSE key END AS name,
+       before, after, type AS record_type
+FROM (SELECT * EXCEPT (before, after), from_json(before, '{_OF_ENTITY}') AS before,
+             from_json(after, '{_OF_ENTITY}') AS after FROM {{changes}})
+WHERE entity <> 'log'
+"""
+_WHO: Final = ("principal", "host", "client_id", "api")
+_AUDIT: Final = (
+    "cluster_id STRING, offset BIGINT, last_offset BIGINT, principal STRING, host STRING,"
+    " client_id STRING, api STRING"
+)
+
+
+def _questions() -> dict[str, str]:
+    text = resources.files("kwire.spark").joinpath("questions.sql").read_text(encoding="utf-8")
+    return dict(_QUESTION.findall(text))
+
+
+#: The text of each question, by name.
+QUESTIONS: Final[Mapping[str, str]] = _questions()
+
+
+def register_tables(spark: SparkSession, where: str, *, audit: DataFrame | None = None) -> None:
+    """Make temporary views of the tables at ``where``: ``topics``, ``partitions``, ``configs``,
+    ``acls``, ``brokers``, ``controllers``, ``quotas``, ``features``, ``users`` and ``tokens`` as
+    they are now; ``topics_versions`` and so on with ``valid_from`` and ``valid_to`` (configs and
+    quotas have none); ``changed`` with each change; and ``audit``.
+
+    ``audit`` has the rows of ``kwire.spark.topics.audit``, with a column ``cluster_id`` if the
+    tables are of several clusters. The views show the tables as they are now: register them again
+    after an update. Raises what ``read_table`` raises.
+    """
+    views = {"audit": _audit(spark, audit)}
+    for name in _PLAIN:
+        versions = _versions(spark, where, name)
+        views[f"{name}_versions"] = versions
+        views[name] = versions.where("valid_to_offset IS NULL").drop("valid_to", "valid_to_offset")
+    for name, query in (("configs", _CONFIGS), ("quotas", _QUOTAS)):
+        views[name] = spark.sql(query, rows=read_table(spark, where, name))
+    shape: dict[str, Any] = {name: views[name] for name in ("topics", "partitions", "configs")}
+    views["topics"] = spark.sql(_TOPICS, **shape)
+    views["changed"] = spark.sql(_CHANGED, changes=read_table(spark, where, "changes"))
+    for name, rows in views.items():
+        rows.createOrReplaceTempView(name)
+
+
+def _versions(spark: SparkSession, where: str, name: str) -> DataFrame:
+    """Every version of the entities of a table, in the columns of their view topic."""
+    ever = read_table(spark, where, name, history=True)
+    same = [one for one in ever.columns if one != "cluster_id" and not one.startswith("valid")]
+    return ever.selectExpr("cluster_id", *_COLUMNS.get(name, same), *_VALIDITY)
+
+
+def _audit(spark: SparkSession, rows: DataFrame | None) -> DataFrame:
+    if rows is None:
+        return spark.createDataFrame([], _AUDIT)
+    if "cluster_id" in rows.columns:
+        return rows
+    return rows.withColumn("cluster_id", F.lit(None).cast("string"))
+
+
+def ask(spark: SparkSession, question: str, **parameters: Any) -> DataFrame:
+    """Return the answer to one of ``QUESTIONS``. ``since`` is an aware datetime, by default before
+    the log; ``seconds`` a number, by default 300. Raises ValueError for another question or
+    parameter.
+    """
+    if question not in QUESTIONS:
+        raise ValueError(f"questions are {', '.join(QUESTIONS)}, not {question!r}")
+    text = QUESTIONS[question]
+    takes = {name for name in DEFAULTS if f":{name}" in text}
+    if wrong := parameters.keys() - takes:
+        raise ValueError(
+            f"{question} takes {', '.join(sorted(takes)) or 'no parameter'}, not"
+            f" {', '.join(sorted(wrong))}"
+        )
+    given = {name: parameters.get(name, DEFAULTS[name]) for name in takes}
+    return spark.sql(text, args=given)
+
+
+def asked(spark: SparkSession, where: str, question: str, **parameters: Any) -> DataFrame:
+    """Return the answer that the tables at ``where`` give, without a view in ``spark`` itself, and
+    without the columns of the audit topic, which the tables do not have.
+    """
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", str(spark.conf.get("spark.sql.session.timeZone")))
+    register_tables(own, where)
+    return ask(own, question, **parameters).drop(*_WHO)

@@ -1,0 +1,310 @@
+"""Answers to the questions of ``kwire.spark.questions`` over the tables of a log that Kafka wrote
+are those that the records of its views give.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+if os.environ.get("KWIRE_INTEROP") != "require":
+    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
+
+from gateway.ports.view_topics import CHANGES
+from gateway.views import offsets
+from kwire.records import Record
+from kwire.spark import tables
+from kwire.spark.questions import QUESTIONS, ask, asked, register_tables
+from tests.documented import ROOT, blocks
+from tests.gateway.server.views.test_view_maker import removed
+from tests.gateway.sources.metadata_files import batch, write_segment
+from tests.gateway.views.test_fold import topic
+from tests.gateway.views.view_reading import Table, opened, take, view_records
+from tests.kwire.spark.session import spark_session
+from tests.shared import needs_shared
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = needs_shared
+
+_PAGE: Final = "docs/spark-questions.md"
+_NOTEBOOK: Final = ROOT / "docs/examples/questions.ipynb"
+
+
+class Asked(NamedTuple):
+    """A session with the views of the tables of a log, where they are, and the log."""
+
+    spark: SparkSession
+    where: str
+    directory: Path
+
+    def records(self, view: str) -> list[Record]:
+        return view_records(opened(self.directory), view)
+
+    def rows(self, question: str, *columns: str, **parameters: Any) -> list[Any]:
+        return ask(self.spark, question, **parameters).selectExpr(*columns).collect()
+
+
+@pytest.fixture(scope="module")
+def quorum(logs: Any, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    """Three brokers that went and came back, with reassignments and configs of single brokers."""
+    directory = logs("p-quorum") / "nodes/3/__cluster_metadata-0"
+    spark, where = spark_session(kafka=False), str(tmp_path_factory.mktemp("tables"))
+    tables(spark, str(directory), where)
+    own = spark.newSession()
+    own.conf.set("spark.sql.shuffle.partitions", "2")
+    register_tables(own, where)
+    return Asked(own, where, directory)
+
+
+class Version(NamedTuple):
+    """A value of an entity, and when it was valid, ms; the end is None for the last one."""
+
+    value: Any
+    since: int
+    until: int | None
+
+
+def versions(records: list[Record], key: Callable[[Any], Any]) -> dict[Any, list[Version]]:
+    """The versions of each entity of a view, in their order; those of a deleted one have an end."""
+    found: dict[Any, list[Version]] = defaultdict(list)
+    for record in records:
+        named = json.loads(record.key or b"")
+        of_key = found[key(named)]
+        if of_key and of_key[-1].until is None:
+            of_key[-1] = of_key[-1]._replace(until=record.timestamp)
+        if record.value is not None:
+            of_key.append(Version(json.loads(record.value), record.timestamp, None))
+    return found
+
+
+def spans(of_one: list[Version], wanted: Callable[[Any], bool]) -> Iterator[list[Version]]:
+    """The runs of versions that are as wanted."""
+    run: list[Version] = []
+    for one in of_one:
+        if wanted(one.value):
+            run.append(one)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def lacks(value: Any) -> bool:
+    return len(value["isr"]) < len({*value["replicas"]} - {*value["addingReplicas"]})
+
+
+def last_ms(quorum: Asked) -> int:
+    return max(record.timestamp for record in quorum.records(CHANGES))
+
+
+def test_spans_of_partitions_with_too_few_in_sync_are_those_of_the_view(quorum: Asked) -> None:
+    of_partitions = versions(quorum.records("partitions"), lambda key: (*key.values(),))
+    end, expected = last_ms(quorum), []
+    for key, of_one in of_partitions.items():
+        for run in spans(of_one, lacks):
+            since, until = run[0].since, run[-1].until
+            if (end if until is None else until) > since:
+                fewest = min(len(one.value["isr"]) for one in run)
+                expected.append((*key, since, until, fewest))
+    found = quorum.rows(
+        "under_replicated",
+        *("topic", "partition", "unix_millis(since)", "unix_millis(until)", "fewestInSync"),
+        seconds=0,
+    )
+    assert sorted(map(str, map(tuple, found))) == sorted(map(str, expected))
+    assert len(expected) > 100 and any(until is None for *_, until, _ in expected)
+
+
+def test_only_spans_that_are_long_enough_are_told(quorum: Asked) -> None:
+    every = quorum.rows("under_replicated", "seconds", seconds=0)
+    long = quorum.rows("under_replicated", "seconds", seconds=100)
+    assert [row for row in every if row.seconds > 100] == long
+    assert 0 < len(long) < len(every)
+    assert [row.seconds for row in every] == sorted((row.seconds for row in every), reverse=True)
+    assert quorum.rows("under_replicated", "seconds") == [r for r in every if r.seconds > 300]
+
+
+def test_fenced_spans_of_brokers_are_those_of_the_view(quorum: Asked) -> None:
+    expected, end = set(), last_ms(quorum)
+    for broker, of_one in versions(quorum.records("brokers"), lambda key: key["id"]).items():
+        runs = [*spans(of_one, lambda value: bool(value["fenced"]))]
+        lasted = sum(
+            (end if run[-1].until is None else run[-1].until) - run[0].since for run in runs
+        )
+        expected.add((broker, len(runs), lasted))
+    columns = "id", "fencedTimes", "CAST(round(1000 * fencedSeconds) AS INT)"
+    found = {tuple(row) for row in quorum.rows("flapping_brokers", *columns)}
+    assert found == expected and max(times for _, times, _ in expected) > 2
+
+
+def test_fenced_spans_before_the_time_asked_for_are_left_out(quorum: Asked) -> None:
+    middle = datetime.fromtimestamp(last_ms(quorum) / 1000 - 30, UTC)
+    times = [
+        sum(row.fencedTimes for row in quorum.rows("flapping_brokers", "fencedTimes", **since))
+        for since in ({}, {"since": middle}, {"since": datetime(2100, 1, 1, tzinfo=UTC)})
+    ]
+    assert times[0] > times[1] > times[2] == 0
+
+
+def state(quorum: Asked, view: str) -> list[Any]:
+    table: Table = {}
+    for record in quorum.records(view):
+        take(table, record)
+    return [json.loads(value) for value in table.values()]
+
+
+def test_drift_of_brokers_is_what_their_configs_do_not_share(quorum: Asked) -> None:
+    brokers = [str(one["id"]) for one in state(quorum, "brokers")]
+    configs = {
+        one["resourceName"]: one["configs"]
+        for one in state(quorum, "configs")
+        if one["resourceType"] == "BROKER" and one["resourceName"]
+    }
+    names = {name for of_one in configs.values() for name in of_one}
+    values = {name: {one: configs.get(one, {}).get(name) for one in brokers} for name in names}
+    expected = {name: by for name, by in values.items() if len({*by.values()}) > 1}
+    found = quorum.rows("config_drift", "scope", "name", "values")
+    assert {row.name: row["values"] for row in found} == expected != {}
+    assert {row.scope for row in found} == {"broker"}
+
+
+def test_drift_between_clusters_shows_what_is_not_set(quorum: Asked) -> None:
+    spark = quorum.spark.newSession()
+    spark.sql("SELECT * FROM VALUES ('a', 't'), ('b', 't'), ('a', 'u') AS topics (cluster_id, name)"
+              ).createOrReplaceTempView("topics")  # fmt: skip
+    spark.sql("SELECT 'a' AS cluster_id, 1 AS id UNION ALL SELECT 'b', 1"
+              ).createOrReplaceTempView("brokers")  # fmt: skip
+    spark.sql(
+        "SELECT * FROM VALUES"
+        " ('a', 'TOPIC', 't', map('retention.ms', '1', 'segment.ms', '5')),"
+        " ('b', 'TOPIC', 't', map('segment.ms', '5')),"
+        " ('a', 'TOPIC', 'u', map('retention.ms', '1')),"
+        " ('a', 'BROKER', '', map('min.insync.replicas', '1')),"
+        " ('b', 'BROKER', '', map('min.insync.replicas', '2'))"
+        " AS configs (cluster_id, resourceType, resourceName, configs)"
+    ).createOrReplaceTempView("configs")
+    assert [tuple(row) for row in ask(spark, "config_drift").collect()] == [
+        ("brokers by default", "", "min.insync.replicas", {"a": "1", "b": "2"}),
+        ("topic", "t", "retention.ms", {"a": "1", "b": None}),
+    ]
+
+
+def test_changes_by_hand_are_those_of_the_view(quorum: Asked) -> None:
+    kinds = {"topic", "config", "acl", "user", "quota", "feature", "token"}
+    changes = [json.loads(record.value or b"") for record in quorum.records(CHANGES)]
+    # A topic's number of partitions and its configs are changes of these.
+    of_kinds = [
+        ((one["source"]["offset"], one["kind"]), one["before"] != one["after"])
+        for one in changes
+        if one["kind"] in kinds and (one["kind"], one["op"]) != ("topic", "u")
+    ]
+    expected = {change for change, _ in of_kinds}
+    visible = {change for change, is_visible in of_kinds if is_visible}  # secrets are not
+    found = quorum.rows("who_changed_what", "offset", "kind", "before", "after")
+    assert {(row.offset, row.kind) for row in found} >= expected
+    assert {(row.offset, row.kind) for row in found if row.before or row.after} == visible
+    assert {row.kind for row in found} == kinds and visible < expected
+
+
+def test_client_is_named_where_the_audit_topic_is_at_hand(quorum: Asked) -> None:
+    changed = quorum.rows("who_changed_what", "offset", "kind")
+    first = next(row.offset for row in changed if row.kind == "acl")
+    spark = quorum.spark.newSession()
+    who = spark.createDataFrame(
+        [(first, first + 1, "User:ann", "10.0.0.1", "admin", "CreateAcls")],
+        "offset BIGINT, last_offset BIGINT, principal STRING, host STRING, client_id STRING,"
+        " api STRING",
+    )
+    register_tables(spark, quorum.where, audit=who)
+    found = ask(spark, "who_changed_what").collect()
+    named = {row.offset for row in found if row.principal == "User:ann"}
+    assert len(found) == len(changed)
+    assert named == {row.offset for row in changed if first <= row.offset <= first + 1}
+    assert {row.principal for row in found if row.offset not in named} == {None}
+
+
+def test_topic_that_was_created_again_is_told_with_its_ids(tmp_path: Path) -> None:
+    spark, directory = spark_session(kafka=False), tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    again = topic(3)
+    again.name = "t1"
+    steps = (topic(1), topic(2), removed(1), again)
+    write_segment(directory, 0, *(batch(at, one, timestamp=at) for at, one in enumerate(steps)))
+    tables(spark, str(directory), str(tmp_path / "tables"))
+    found = asked(spark, str(tmp_path / "tables"), "recreated_topics").collect()
+    ids = [str(topic(1).topic_id), str(again.topic_id)]
+    assert [(row.name, row.lives, row.ids) for row in found] == [("t1", 2, ids)]
+    assert asked(spark, str(tmp_path / "tables"), "config_drift").collect() == []
+
+
+@pytest.mark.parametrize("view", ["topics", "configs", "partitions", "acls"])
+def test_view_has_the_rows_and_columns_of_the_view_topic(quorum: Asked, view: str) -> None:
+    expected = state(quorum, view)
+    rows = quorum.spark.table(view).select(*expected[0]).collect()
+    found = [row.asDict(recursive=True) for row in rows]
+    assert sorted(json.dumps(one, sort_keys=True) for one in found) == sorted(
+        json.dumps(one, sort_keys=True) for one in expected
+    )
+
+
+def test_changed_has_offset_and_kind_of_each_change(quorum: Asked) -> None:
+    rows = quorum.spark.table("changed").where("kind = 'partition'").select("offset", "name")
+    found = {(row.offset, row["name"]) for row in rows.collect()}
+    expected = {
+        (
+            offsets.log_offset(record.offset),
+            ":".join(map(str, json.loads(record.key or b"").values())),
+        )
+        for record in quorum.records("partitions")
+    }
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "parameters", "sentence"),
+    [
+        ("weather", {}, "questions are who_changed_what"),
+        ("config_drift", {"since": 1}, "takes no parameter, not since"),
+        ("under_replicated", {"minutes": 1}, "takes seconds, not minutes"),
+    ],
+)
+def test_question_that_cannot_be_asked_is_refused(
+    quorum: Asked, question: str, parameters: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        ask(quorum.spark, question, **parameters)
+
+
+def test_jobs_answer_without_a_view_in_the_session(quorum: Asked) -> None:
+    from kwire.spark.jobs import JOBS
+
+    spark = spark_session(kafka=False).newSession()
+    for job in ("underreplicated", "drift", "audit"):
+        assert JOBS[job](spark, quorum.where).count() > 0
+    assert not [one for one in spark.catalog.listTables() if one.name == "topics"]
+    assert "principal" not in JOBS["audit"](spark, quorum.where).columns
+
+
+def test_code_of_the_page_and_of_the_notebook_runs(quorum: Asked) -> None:
+    """docs/spark-questions.md; every question is on the page."""
+    page = [one for one in blocks() if (one.page, one.language) == (_PAGE, "python")]
+    cells = json.loads(_NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    codes = ["".join(one["source"]) for one in cells if one["cell_type"] == "code"]
+    for texts in ([one.text for one in page], codes):
+        names: dict[str, Any] = {"spark": quorum.spark.newSession()}
+        for text in texts:
+            text = text.replace("/data/metadata", quorum.where)
+            exec(text.replace("SparkSession.builder.getOrCreate()", "spark"), names)
+    text = (ROOT / _PAGE).read_text(encoding="utf-8")
+    assert all(f"`{question}`" in text for question in QUESTIONS)
+    assert all(f'"{question}"' in "".join(codes) for question in QUESTIONS)
