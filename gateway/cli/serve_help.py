@@ -16,7 +16,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         "delegation.", "command.config"),
     "Metadata quorum": ("controller.", "metadata.max.idle", "replica.id", "quorum.history"),
     "Controller": ("broker.", "auto.leader", "leader.imbalance", "unclean.", "metadata.audit."),
-    "Log and snapshots": ("metadata.log.", "metadata.max.", "snapshot."),
+    "Log and snapshots": ("metadata.log.", "metadata.max.", "snapshot.", "log.retention."),
     "View topics": ("metadata.views.",),
     "Consumer groups": ("group.", "groups.", "offset.", "offsets."),
     "Limits of clients": ("max.connections", "first.", "connections.max", "socket.request",

@@ -69,6 +69,13 @@ class Config:
         "the records of topics, in data.dir; without one, topics have no records.",
         choices=("controller", "broker,controller", "controller,broker"),
     )
+    log_retention_check_interval_ms: int = key(
+        300_000,
+        "Interval of the check for segments of topics that retention deletes.",
+        unit="ms",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
     broker_heartbeat_interval_ms: int = key(
         2000,
         "Interval of the broker's heartbeats to the controller.",

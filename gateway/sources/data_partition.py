@@ -28,6 +28,7 @@ from gateway.log.files.partition_metadata import format_topic_id
 from gateway.log.files.problem import Problem
 from gateway.log.partition.log_loader import load_log
 from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.retention import count_expired
 from gateway.log.partition.roll_policy import rolls_by_size_and_age, rolls_when_told
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
@@ -66,24 +67,28 @@ class DataPartition(LogPartition):
         index: int,
         *,
         cluster_id: str,
-        settings: LogSettings,
+        settings: Callable[[], LogSettings],
         rules: Callable[[], TopicRules],
         wake: Callable[[DataPartition], None],
         disk: Disk | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``disk`` and ``clock`` (s) are for tests."""
+        """``settings`` and ``rules`` return the configuration of the topic as of now. ``disk`` and
+        ``clock`` (s) are for tests.
+        """
         super().__init__(cluster_id=cluster_id, log_dir=str(directory.parent))
         self.directory = directory
         self.topic_id = topic_id
         self.index = index
-        self.settings = settings
+        self._settings = settings
         #: Repairs at the opening, as sentences.
         self.repairs: list[str] = []
+        #: Names of the segments that retention has deleted.
+        self.deleted: list[str] = []
         self._rules = rules
         self._wake = wake
         self._clock = clock
-        self._disk = disk or Disk(fsync=settings.fsync)
+        self._disk = disk or Disk(fsync=settings().fsync)
         self._epoch = -1
         self._is_leader = False
         self._is_closed = False
@@ -142,9 +147,10 @@ class DataPartition(LogPartition):
 
     def take_jobs(self) -> list[Job]:
         """Return the jobs that are due, for :meth:`perform`; the partition is busy until
-        :meth:`performed`.
+        :meth:`performed`. None while it is, or without jobs.
         """
-        assert not self._is_busy, "one thread at a time"
+        if self._is_busy or not self._jobs:
+            return []
         self._is_busy = True
         jobs, self._jobs = list(self._jobs), deque()
         return jobs
@@ -167,6 +173,37 @@ class DataPartition(LogPartition):
         self._jobs.append(job)
         if not self._is_busy:
             self._wake(self)
+
+    # --- retention
+    # ---------------------------------------------------------------------------------------------
+
+    def clean(self, now_ms: int) -> None:
+        """Have the segments deleted that are beyond the topic's retention, and a log opened again
+        that could not be opened; ``now_ms`` is the wall clock.
+        """
+        if self._fault is not None and self._is_leader:
+            self._submit(partial(self._open_and_begin, self._epoch))
+        elif self._log is not None:
+            self._submit(partial(self._clean, now_ms))
+
+    def _clean(self, now_ms: int) -> None:
+        log = self._log
+        if log is None or log.guard.reason:
+            return
+        try:
+            with doing("look at", self.directory):
+                segments = log.segments()
+                doomed = count_expired(segments, self._settings(), log.start_offset, now_ms)
+            if not doomed:
+                return
+            # The last segment has to exist for the next record.
+            if doomed == len(segments):
+                log.roll()
+            self.deleted += log.delete_closed([one.base_offset for one in segments[:doomed]])
+            log.start_at(log.start_offset, 0)
+            self._show()
+        except LogError as error:
+            self._failed(error)
 
     # --- appends
     # ---------------------------------------------------------------------------------------------
@@ -245,7 +282,7 @@ class DataPartition(LogPartition):
             return False
         header = batch.header
         described = Batch(0, header.size, log.end_offset, 0, self._epoch, header.max_timestamp)
-        rolls = rolls_by_size_and_age(self.settings)
+        rolls = rolls_by_size_and_age(self._settings())
         return rolls(described, log.active_size, log.first_timestamp)
 
     # --- in the thread
@@ -260,6 +297,7 @@ class DataPartition(LogPartition):
     def _open(self) -> None:
         if self._log is not None or self._is_closed:
             return
+        settings = self._settings()
         try:
             self._disk.make_directory(self.directory)
             metadata = self.directory / PARTITION_METADATA
@@ -267,12 +305,12 @@ class DataPartition(LogPartition):
                 self._disk.replace(metadata, format_topic_id(self.topic_id))
             self._producers = ProducerStates()
             loaded = load_log(
-                self.directory, self._disk, self.settings, self.repairs, self._producers.append
+                self.directory, self._disk, settings, self.repairs, self._producers.append
             )
             self._log = UnifiedLog(
                 self.directory,
                 self._disk,
-                self.settings,
+                settings,
                 loaded,
                 rolls=rolls_when_told,
                 problems=[],

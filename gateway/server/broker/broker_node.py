@@ -50,11 +50,13 @@ class BrokerNode:
         reports: Reports,
         *,
         fsync: bool,
+        retention_check_interval_s: float,
     ) -> None:
         """Take the note of the last clean shutdown. Raises LogError."""
         self._data_dir = data_dir
         self._disk = Disk(fsync=fsync)
         self._reports = reports
+        self._retention_check_interval_s = retention_check_interval_s
         registration.previous_broker_epoch = take_clean_shutdown(data_dir, self._disk)
         self.lifecycle = BrokerLifecycle(registration)
         requests = OwnRequests(controllers, requester)
@@ -76,6 +78,7 @@ class BrokerNode:
         """Run all tasks until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.replicas.run)
+            nursery.start_soon(self.replicas.clean_regularly, self._retention_check_interval_s)
             nursery.start_soon(self.producer_ids.run)
             nursery.start_soon(self._manager.run)
             await self.replicas.loaded.wait()

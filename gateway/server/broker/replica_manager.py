@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from gateway.base.wall_clock import wall_ms
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
 from gateway.log.partition.partition_directories import (
@@ -24,7 +25,7 @@ from gateway.log.partition.partition_directories import (
     set_aside,
 )
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
-from gateway.sources.data_partition import DataPartition
+from gateway.sources.data_partition import DataPartition, Job
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from gateway.broker.produce.validation import TopicRules
     from gateway.log.files.problem import Problem
+    from gateway.log.partition.log_settings import LogSettings
     from gateway.server.logging.logs import Reports
     from kwire.cluster import Delta, Image
     from kwire.messages.partition_record import PartitionRecord
@@ -118,7 +120,7 @@ class ReplicaManager:
                 topic_id,
                 index,
                 cluster_id=self._cluster_id,
-                settings=self._settings_of(name).log,
+                settings=partial(self._log_settings_of, name),
                 rules=partial(self._rules_of, name),
                 wake=self._work_on,
             )
@@ -135,6 +137,9 @@ class ReplicaManager:
                 self._image, name, self._node_id, fsync=self._disk.fsync
             )
         return found
+
+    def _log_settings_of(self, name: str) -> LogSettings:
+        return self._settings_of(name).log
 
     def _rules_of(self, name: str) -> TopicRules:
         return self._settings_of(name).rules
@@ -200,18 +205,38 @@ class ReplicaManager:
                     await trio.lowlevel.checkpoint()
                 due, self._due = self._due, {}
                 for partition in due:
-                    self._opening += 1
-                    nursery.start_soon(self._perform, partition, threads)
+                    # Taken here, before the task runs: jobs that come meanwhile wake this one
+                    # again, and must not begin beside those before them.
+                    if jobs := partition.take_jobs():
+                        self._opening += 1
+                        nursery.start_soon(self._perform, partition, jobs, threads)
                 self._note_loaded()
 
-    async def _perform(self, partition: DataPartition, threads: trio.CapacityLimiter) -> None:
-        jobs, reported = partition.take_jobs(), partition.problems
+    async def clean_regularly(self, interval_s: float) -> None:
+        """Have all partitions cleaned at each interval (``log.retention.check.interval.ms``), for
+        ever.
+        """
+        while True:
+            await trio.sleep(interval_s)
+            for partition in self.partitions:
+                partition.clean(wall_ms())
+                await trio.lowlevel.checkpoint()
+
+    async def _perform(
+        self, partition: DataPartition, jobs: list[Job], threads: trio.CapacityLimiter
+    ) -> None:
+        reported = partition.problems
         repaired = len(partition.repairs)
         done = await trio.to_thread.run_sync(partition.perform, jobs, limiter=threads)
         partition.performed(done)
         self._opening -= 1
         for repair in partition.repairs[repaired:]:
             self._reports.report("partition repaired", error=repair)
+        deleted, partition.deleted = partition.deleted, []
+        if deleted:
+            self._reports.report(
+                "partition cleaned", partition=partition.directory.name, deleted=deleted
+            )
         if partition.problems != reported:
             for problem in partition.problems:
                 self._reports.report("partition not opened", error=str(problem))

@@ -46,14 +46,16 @@ def topic_settings(image: Image, topic: str, node_id: int, *, fsync: bool) -> To
 
     compression = _COMPRESSIONS[value("compression.type")]
     level = _LEVELS.get(compression) if compression is not None else None
+    # A topic that is compacted alone keeps the newest record of each key for ever.
+    deletes = "delete" in value("cleanup.policy")
     is_append_time = value("message.timestamp.type") == "LogAppendTime"
     return TopicSettings(
         LogSettings(
             segment_bytes=value("segment.bytes"),
             segment_ms=value("segment.ms"),
             index_interval_bytes=value("index.interval.bytes"),
-            retention_bytes=value("retention.bytes"),
-            retention_ms=value("retention.ms"),
+            retention_bytes=value("retention.bytes") if deletes else -1,
+            retention_ms=value("retention.ms") if deletes else -1,
             fsync=fsync,
         ),
         TopicRules(

@@ -400,6 +400,12 @@ _BROKER: Final = (
         "partition repaired",
         "Opening a partition has cut off the end of its log, as after a crash of the machine.",
     ),
+    _event(
+        "partition cleaned",
+        "info",
+        "partition deleted",
+        "Retention deleted the segments in `deleted`.",
+    ),
     _problem(
         "partition set aside",
         "A directory belongs to no topic of the cluster. Nothing in it was changed: delete it if "

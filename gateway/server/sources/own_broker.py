@@ -49,6 +49,7 @@ def open_broker(
             config.broker_heartbeat_interval_ms / 1000,
             reports,
             fsync=config.metadata_log_fsync,
+            retention_check_interval_s=config.log_retention_check_interval_ms / 1000,
         )
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None

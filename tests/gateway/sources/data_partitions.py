@@ -33,14 +33,14 @@ class Ticking:
 
 def partition(directory: Path, settings: LogSettings = SETTINGS, **more: Any) -> DataPartition:
     """A partition that is not open yet."""
+    more.setdefault("wake", lambda partition: None)
     return DataPartition(
         directory,
         TOPIC_ID,
         0,
         cluster_id="c",
-        settings=settings,
+        settings=lambda: settings,
         rules=TopicRules,
-        wake=lambda partition: None,
         **more,
     )
 

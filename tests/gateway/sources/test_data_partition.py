@@ -208,6 +208,108 @@ def test_every_operation_may_fail_and_the_log_goes_on_behind_what_was_acknowledg
         assert shown(again) == acknowledged, f"operation {fails_at} failed"
 
 
+def of_three_segments(directory: Path, **settings: Any) -> Any:
+    """Records 0, 1 and 2 with timestamps 1000, 2000 and 3000, each in a segment of its own."""
+    one = led(directory, replace(SETTINGS, segment_bytes=10, **settings))
+    for number in range(3):
+        appended(one, batch_of(b"%d" % number, timestamp=1000 * (number + 1)))
+    return one
+
+
+def cleaned(one: Any, now_ms: int) -> list[int]:
+    """The offsets that are left."""
+    one.clean(now_ms)
+    settle(one)
+    return [offset for offset, _ in shown(one)]
+
+
+def test_segments_go_when_their_newest_record_is_too_old(tmp_path: Path) -> None:
+    one, told = of_three_segments(tmp_path / "t-0", retention_ms=500), []
+    one.on_advance(lambda: told.append(one.log_start_offset))
+    assert cleaned(one, 1500) == [0, 1, 2]
+    assert cleaned(one, 1501) == [1, 2] and told == [1]
+    assert one.deleted == ["00000000000000000000.log"]
+    # The last one, too: the log goes on, empty, behind it.
+    assert cleaned(one, 9999) == [] and one.log_start_offset == one.high_watermark == 3
+    assert cleaned(one, 99999) == []
+    assert isinstance(appended(one, batch_of(b"3", timestamp=100_000)), Appended)
+    assert shown(one) == [(3, b"3")]
+    one.close()
+    again = led(tmp_path / "t-0", epoch=2)
+    assert shown(again) == [(3, b"3")] and again.log_start_offset == 3
+    again.close()
+
+
+def test_records_without_timestamps_are_as_old_as_their_file(tmp_path: Path) -> None:
+    one = led(tmp_path / "t-0", replace(SETTINGS, retention_ms=10**6))
+    appended(one, batch_of(b"a", timestamp=-1))
+    written_ms = (tmp_path / "t-0" / "00000000000000000000.log").stat().st_mtime_ns // 10**6
+    assert cleaned(one, written_ms + 10**6) == [0]
+    assert cleaned(one, written_ms + 10**6 + 1) == []
+    one.close()
+
+
+def test_segments_go_while_the_rest_is_as_large_as_the_retention(tmp_path: Path) -> None:
+    size = len(batch_of(b"0").data)
+    for keep, left in (
+        (3 * size, [0, 1, 2]),
+        (2 * size + 1, [0, 1, 2]),
+        (2 * size, [1, 2]),
+        (size, [2]),
+        (0, []),
+    ):
+        one = of_three_segments(tmp_path / str(keep) / "t-0", retention_bytes=keep, retention_ms=-1)
+        assert cleaned(one, 10**15) == left
+        one.close()
+
+
+def test_retention_without_limits_keeps_everything(tmp_path: Path) -> None:
+    one = of_three_segments(tmp_path / "t-0", retention_bytes=-1, retention_ms=-1)
+    assert cleaned(one, 10**15) == [0, 1, 2]
+    one.close()
+
+
+def test_epochs_of_deleted_records_are_forgotten(tmp_path: Path) -> None:
+    one = led(tmp_path / "t-0", replace(SETTINGS, segment_bytes=10, retention_ms=500), epoch=1)
+    appended(one, batch_of(b"0", timestamp=1000))
+    one.lead(4)
+    settle(one)
+    appended(one, batch_of(b"1", timestamp=2000))
+    assert one.end_offset_for_epoch(2) == (1, 1)
+    assert cleaned(one, 1600) == [1]
+    assert one.end_offset_for_epoch(2) == (2, 1)  # older than every known epoch: the log start
+    one.close()
+
+
+def test_clean_opens_a_log_again_that_could_not_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "t-0").write_bytes(b"a file where the directory has to be")
+    one = led(tmp_path / "t-0")
+    assert one.problems
+    (tmp_path / "t-0").unlink()
+    one.clean(0)
+    settle(one)
+    assert not one.problems and isinstance(appended(one, batch_of(b"a")), Appended)
+    one.close()
+
+
+def test_jobs_that_come_while_a_thread_performs_others_wait_for_it(tmp_path: Path) -> None:
+    woken: list[object] = []
+    one = partition(tmp_path / "t-0", wake=woken.append)
+    outcomes: list[Any] = []
+    one.lead(1)
+    one.append(batch_of(b"a"), outcomes.append)
+    assert len(woken) == 2  # before a thread has the first job
+    jobs = one.take_jobs()
+    assert len(jobs) == 2 and one.take_jobs() == []
+    one.append(batch_of(b"b"), outcomes.append)
+    assert one.take_jobs() == []
+    one.performed(one.perform(jobs))
+    assert [outcome.base_offset for outcome in outcomes] == [0] and len(woken) == 3
+    settle(one)
+    assert shown(one) == [(0, b"a"), (1, b"b")]
+    one.close()
+
+
 def test_deleted_partition_is_closed_and_removed_after_the_appends_before(tmp_path: Path) -> None:
     one = led(tmp_path / "t-0")
     removed: list[Path] = []

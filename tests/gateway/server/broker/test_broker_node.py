@@ -14,9 +14,15 @@ import pytest
 from gateway.broker.lifecycle import BrokerState
 from gateway.config.config import Config, ConfigError
 from gateway.log.files.clean_shutdown import FILE_NAME
+from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kwire.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.messages.produce_request import (
     PartitionProduceData,
@@ -83,6 +89,16 @@ async def produce(
         answer = await node.ask(message, 12)
         (found,) = answer.responses[0].partition_responses
     return found
+
+
+async def set_retention(node: OwnNode, topic: str, retention_ms: int) -> None:
+    """Set ``retention.ms`` of a topic."""
+    config = AlterableConfig(name="retention.ms", config_operation=0, value=str(retention_ms))
+    resource = AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[config]
+    )
+    answer = await node.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0
 
 
 async def consume(node: OwnNode, topic: str = "t") -> list[tuple[int, bytes | None]]:
@@ -268,3 +284,18 @@ async def test_controller_alone_keeps_no_records(tmp_path: Path) -> None:
         refused = await produce(node, b"a")
         assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert node.quorum.image.brokers == {} and not (tmp_path / "t-0").exists()
+
+
+@in_loop
+async def test_retention_deletes_old_segments_of_a_topic_and_no_others(tmp_path: Path) -> None:
+    async with broker(tmp_path, log_retention_check_interval_ms=20) as node:
+        await with_topic(node, "old")
+        await with_topic(node, "new")
+        await set_retention(node, "new", -1)
+        await produce(node, b"a", topic="old")  # its timestamp is years before retention.ms
+        await produce(node, b"a", topic="new", acks=1)
+        find = node.ready.services.partitions.find
+        old: Any = find("old", 0)
+        await until_async(lambda: old.log_start_offset == 1)
+        assert await consume(node, "new") == [(0, b"a")]
+        assert (await produce(node, b"b", topic="old")).base_offset == 1
