@@ -21,6 +21,7 @@ from gateway.log.files.directory_lock import FILE_NAME as LOCK
 from gateway.log.files.directory_lock import DirectoryLock
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.errors import LogError
+from gateway.log.files.offset_checkpoint import RECOVERY_POINT
 from gateway.rescue.plan import Plan, PlannedFile
 from gateway.rescue.read_copy import read_copy
 from kwire.metadata_log.open_file import OpenFile
@@ -30,7 +31,7 @@ _NEW: Final = f"{CLUSTER_METADATA_PARTITION}.rescue-new"
 _OLD: Final = f"{CLUSTER_METADATA_PARTITION}.rescue-old"
 _GUARD: Final = f"{meta_properties.FILE_NAME}.rescue"
 #: The notes of a voter of kwire about the log that is replaced.
-_NOTES: Final = (recovery_point.FILE_NAME, high_watermark_file.FILE_NAME)
+_NOTES: Final = (recovery_point.FILE_NAME, high_watermark_file.FILE_NAME, RECOVERY_POINT)
 
 
 class RescueFailed(LogError):

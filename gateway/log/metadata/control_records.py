@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from gateway.base.sizes import MIB
 from gateway.log.files.errors import LogDamaged
 from gateway.log.metadata.listing import list_directory
+from gateway.log.segments.offset_index import position_near
 from kwire.errors import DecodeError
 from kwire.messages.k_raft_version_record import KRaftVersionRecord
 from kwire.messages.voters_record import VotersRecord
@@ -63,8 +64,10 @@ def read_control_records(directory: Path) -> ControlRecords:
         if of_snapshot:
             found += of_snapshot
             start = latest.end_offset
-    for base_offset, _ in listing.segments:
-        found += _segment_records(directory / segment_name(base_offset), start)
+    bases = [base for base, _ in listing.segments]
+    for base, following in zip(bases, [*bases[1:], None], strict=True):
+        if following is None or following > start:
+            found += _segment_records(directory / segment_name(base), base, start)
     return ControlRecords(
         tuple((offset, message) for offset, message in found if isinstance(message, VotersRecord)),
         tuple(
@@ -110,11 +113,11 @@ def _snapshot_records(directory: Path, snapshot_id: SnapshotId, offset: int) -> 
     raise LogDamaged(str(path), 0, "is empty", _ADVICE)
 
 
-def _segment_records(path: Path, start: int) -> _Found:
+def _segment_records(path: Path, base: int, start: int) -> _Found:
     """Return the control records of a segment from offset ``start`` on."""
     found: _Found = []
     try:
-        for data, at, position in _control_batches(path):
+        for data, at, position in _control_batches(path, base, start):
             found += [
                 one
                 for one in _messages(decode_batch(data, at).records, position)
@@ -125,19 +128,19 @@ def _segment_records(path: Path, start: int) -> _Found:
     return found
 
 
-def _control_batches(path: Path) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the control batches of a segment: (bytes that contain it, its index in them, its
-    position in the file). Raises DecodeError, OSError.
+def _control_batches(path: Path, base: int, offset: int) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the control batches of a segment from ``offset`` on, and perhaps some before: (bytes
+    that contain it, its index in them, its position in the file). Raises DecodeError, OSError.
     """
     file = OpenFile(str(path))
     size = file.status()[0]
-    start, at, data = 0, 0, b""
+    start, at, data = position_near(file, base, offset), 0, b""
     while size - start - at >= BATCH_OVERHEAD:
         # Chunk by chunk: a segment may have a GiB, and one batch in thousands is a control batch.
         if len(data) - at < BATCH_OVERHEAD:
             start, at, data = start + at, 0, file.read(start + at, _CHUNK_BYTES)
         header = read_header(data, at)
-        # Recovery has checked every batch of the last segment, and where each one before it ends.
+        # Recovery has checked where each segment ends.
         if header.size > size - start - at:
             reason = f"a batch of {header.size} bytes, and {size - start - at} are left"
             raise DecodeError(reason, offset=start + at, rule="batch-length")

@@ -31,10 +31,11 @@ from gateway.log.partition.roll_policy import rolls_by_size_and_age
 from gateway.log.partition.unified_log import UnifiedLog, refuse_below
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.metadata_log.snapshot_id import SnapshotId
-from kwire.protocol import CLUSTER_METADATA_PARTITION
+from kwire.protocol import CLUSTER_METADATA_PARTITION, CLUSTER_METADATA_TOPIC
 from kwire.uuid import Uuid
 
 PARTITION_DIRECTORY: Final = CLUSTER_METADATA_PARTITION
+_PARTITION: Final = (CLUSTER_METADATA_TOPIC, 0)
 #: Returns the offset before which everything was synced, from the data directory, and the
 #: partition's directory and small files.
 DurableEnd = Callable[[DataDirectory, Path, MetadataFiles], int]
@@ -90,11 +91,19 @@ class LocalLog:
             # Without fsync a crash of the machine may lose any suffix of the log: that is not
             # damage.
             loaded = recovery.recover(
-                directory, disk, settings, durable if settings.fsync else 0, problems
+                directory,
+                disk,
+                settings,
+                durable if settings.fsync else 0,
+                problems,
+                recovery_point=data.recovery_point(*_PARTITION) if settings.fsync else 0,
             )
             rolls = rolls_by_size_and_age(settings)
             log = UnifiedLog(directory, disk, settings, loaded, rolls=rolls, problems=problems)
-            return cls(log, data, files)
+            made = cls(log, data, files)
+            # Recovery has cut records off, or began anew.
+            made._lower_recovery_point(log.end_offset)
+            return made
         except BaseException:
             data.close()
             raise
@@ -155,6 +164,9 @@ class LocalLog:
 
     def truncate_to(self, offset: int) -> None:
         """As ``UnifiedLog.truncate_to``, never below the high watermark."""
+        self._log.guard.check()
+        if offset < self.end_offset:
+            self._lower_recovery_point(self.high_watermark)
         self._log.truncate_to(offset, high_watermark=self.high_watermark)
 
     # --- high watermark
@@ -245,6 +257,7 @@ class LocalLog:
             )
         action = f"begin anew at {snapshot_id.file_name}"
         refuse_below(self.high_watermark, snapshot_id.end_offset, action, self.directory)
+        self._lower_recovery_point(snapshot_id.end_offset)
         self._log.truncate_fully_and_start_at(snapshot_id.end_offset, snapshot_id.epoch)
         with self._log.guard.several_steps():
             # The old snapshots go last: until the new segment exists, the old log may need one.
@@ -275,6 +288,17 @@ class LocalLog:
             log.start_at(start.offset, start.epoch)
         assert before <= self.start_offset <= self.high_watermark <= self.end_offset == end_offset
         return deleted
+
+    def checkpoint(self) -> None:
+        """Make the end of the log its recovery point, before which a start reads nothing. Raises
+        DiskFailed, LogFailed.
+        """
+        self._log.guard.check()
+        # Without fsync nothing is known to be on disk.
+        if self._log.settings.fsync and self.end_offset != self._data.recovery_point(*_PARTITION):
+            self._log.flush_with_indexes()
+            with self._log.guard.one_file():
+                self._data.write_recovery_point(*_PARTITION, self.end_offset)
 
     # --- small files
     # ---------------------------------------------------------------------------------------------
@@ -317,7 +341,19 @@ class LocalLog:
 
         Raises DiskFailed; the lock is released then too.
         """
+        is_whole = not self._log.guard.reason
         try:
             self._log.close()
+            if is_whole and self._log.settings.fsync:
+                # Behind the sync of the batches and the indexes.
+                self._data.write_recovery_point(*_PARTITION, self.end_offset)
         finally:
             self._data.close()
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Make ``offset`` the recovery point if that is beyond it: other records will take the
+        offsets behind. Raises DiskFailed, LogFailed.
+        """
+        if self._data.recovery_point(*_PARTITION) > offset:
+            with self._log.guard.one_file():
+                self._data.write_recovery_point(*_PARTITION, offset)

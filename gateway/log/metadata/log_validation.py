@@ -1,9 +1,10 @@
 """Validates a log directory before it is opened: finds what is good and what must be repaired.
 
 It only reads, so that a refused directory is unchanged; ``gateway.log.metadata.recovery`` repairs.
-Every batch of the last segment is checked, CRC included. An earlier segment was synced before the
-next one was created, so only the batches behind its last index entry are checked, which shows that
-it ends where the next one begins. Source: ``LogLoader``, ``LogSegment.recover``.
+The batches of the last segment are checked from the recovery point on, CRC included. An earlier
+segment was synced before the next one was created, so only the batches behind its last index entry
+are checked, which shows that it ends where the next one begins. Damage before these is found by the
+reader that meets it. Source: ``LogLoader``, ``LogSegment.recover``.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from gateway.log.metadata.listing import (
 )
 from gateway.log.metadata.snapshot_writer import snapshot_fault
 from gateway.log.partition.log_settings import LogSettings
-from gateway.log.segments.batch_check import Tail, check_file
+from gateway.log.segments.batch_check import Tail, batch_at, check_file
 from gateway.log.segments.epoch_cache import EpochCache
 from gateway.log.segments.segment import (
     INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     SegmentScan,
-    note_epochs,
+    scan_from,
     scan_segment,
 )
 from gateway.log.segments.segment_index import OFFSET_ENTRY, TIME_ENTRY
@@ -61,15 +62,17 @@ class LogValidation:
     epochs: EpochCache = field(default_factory=EpochCache)
 
 
-def validate_log(directory: Path, settings: LogSettings, high_watermark: int) -> LogValidation:
-    """Check the whole directory. Records below ``high_watermark`` were committed and synced, so
-    their loss is damage.
+def validate_log(
+    directory: Path, settings: LogSettings, high_watermark: int, recovery_point: int
+) -> LogValidation:
+    """Check the directory. Records below ``high_watermark`` were committed and synced, so their
+    loss is damage. Before ``recovery_point`` batches and indexes are known to be on disk.
 
     Raises LogDamaged, DiskFailed, OSError.
     """
     listing, damaged = _without_damaged_snapshots(directory, list_directory(str(directory)))
     found = LogValidation(listing, damaged_snapshots=damaged)
-    _validate_segments(directory, settings, found)
+    _validate_segments(directory, settings, found, recovery_point)
     _check_high_watermark(directory, found, high_watermark)
     return found
 
@@ -105,7 +108,9 @@ def _without_damaged_snapshots(
     return listing, damaged_snapshots
 
 
-def _validate_segments(directory: Path, settings: LogSettings, found: LogValidation) -> None:
+def _validate_segments(
+    directory: Path, settings: LogSettings, found: LogValidation, recovery_point: int
+) -> None:
     listing = found.listing
     bases = [base for base, _ in listing.segments]
     start = log_start(listing)
@@ -116,9 +121,10 @@ def _validate_segments(directory: Path, settings: LogSettings, found: LogValidat
         )
         raise LogDamaged(str(directory), -1, reason, _ANEW)
     # The first segment that does not lead to the next one becomes the active segment; the ones
-    # behind it are unreachable. Kafka's LogLoader deletes them likewise. Kafka reads every batch of
-    # every segment at each start (``recoveryPoint = 0`` in ``KafkaMetadataLog``). Here a closed
-    # segment is trusted by its indexes, which were synced with it.
+    # behind it are unreachable. Kafka's LogLoader deletes them likewise. Of this log Kafka reads
+    # every batch at each start (``recoveryPoint = 0`` in ``KafkaMetadataLog``), of other logs those
+    # from the recovery point on. Here a closed segment is trusted by its indexes, which were synced
+    # with it.
     for base, following in itertools.pairwise(bases):
         if not _is_complete(directory, base, following, settings, found):
             break
@@ -126,9 +132,10 @@ def _validate_segments(directory: Path, settings: LogSettings, found: LogValidat
     bases = bases[len(found.closed) :]
     if bases:
         found.epochs = _epochs_before(directory, found.closed, bases[0], start, settings)
-        found.active = scan_segment(
-            directory, bases[0], settings.index_interval_bytes, found.epochs.latest or 0
-        )
+        interval = settings.index_interval_bytes
+        found.active = scan_from(
+            directory, bases[0], interval, recovery_point, found.epochs.saved
+        ) or scan_segment(directory, bases[0], interval, found.epochs.latest or 0)
         # Behind a gap: their offsets may be written again, and two records cannot share one.
         found.unreachable = bases[1:]
         for epoch, offset in found.active.epochs:
@@ -271,14 +278,11 @@ def _begins_with(
     """
     if not entries:
         return False
-    epochs: list[tuple[int, int]] = []
-    for checked in check_file(
-        OpenFile(str(directory / segment_name(base))), 0, 1 << 62, Tail(base, 0)
-    ):
-        note_epochs(epochs, checked.batches[:1])
-        break
+    first = batch_at(OpenFile(str(directory / segment_name(base))), 0)
     known = [epoch for epoch, offset in entries if offset <= base]
-    return base < start_offset if not known else known[-1:] == [epoch for epoch, _ in epochs]
+    if not known:
+        return base < start_offset
+    return first is not None and known[-1] == first.epoch
 
 
 def _check_high_watermark(directory: Path, found: LogValidation, high_watermark: int) -> None:

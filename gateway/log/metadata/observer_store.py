@@ -218,10 +218,13 @@ class ObserverStore:
         return voters, version
 
     def clean(self, *, now_ms: int) -> list[str]:
-        """Delete old snapshots and the segments before them; return the names of the files. Raises
-        LogError.
+        """Delete old snapshots and the segments before them, and move the recovery point to the end
+        of the log; return the names of the files. Raises LogError.
         """
-        return self._log.clean(now_ms=now_ms)
+        deleted = self._log.clean(now_ms=now_ms)
+        # Afterwards: a full disk may have room now. Otherwise a start reads more.
+        self._log.checkpoint()
+        return deleted
 
     def close(self) -> None:
         """Flush everything and release the directory. Idempotent. Raises LogError; the directory is

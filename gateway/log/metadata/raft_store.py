@@ -329,8 +329,8 @@ class RaftStore:
         return voters, version
 
     def clean(self, *, now_ms: int) -> list[str]:
-        """Delete old snapshots and the segments before them, as ``LocalLog.clean``; return the
-        names of the files.
+        """Delete old snapshots and the segments before them, as ``LocalLog.clean``, and move the
+        recovery point to the end of the log; return the names of the files.
 
         Raises DiskFailed, LogFailed.
         """
@@ -338,7 +338,11 @@ class RaftStore:
         with self._guard.several_steps():
             # LocalLog deletes nothing above its own high watermark, which is the durable one.
             self._log.set_high_watermark(self._high_watermark)
-            return self._log.clean(now_ms=now_ms)
+            deleted = self._log.clean(now_ms=now_ms)
+        # Afterwards: a full disk may have room now. Otherwise a start reads more.
+        with self._guard.one_file():
+            self._log.checkpoint()
+        return deleted
 
     def close(self) -> None:
         """Flush everything and release the directory. Idempotent. Raises DiskFailed; the directory

@@ -29,10 +29,16 @@ _INDEX: Final = re.compile(r"([0-9]{20})\.(index|timeindex|txnindex)", re.ASCII)
 
 
 def recover(
-    directory: Path, disk: Disk, settings: LogSettings, high_watermark: int, problems: list[str]
+    directory: Path,
+    disk: Disk,
+    settings: LogSettings,
+    high_watermark: int,
+    problems: list[str],
+    *,
+    recovery_point: int,
 ) -> LoadedLog:
     """Open the log in ``directory``, which must exist; add a sentence to ``problems`` for each
-    repair.
+    repair. Batches and indexes before ``recovery_point`` are not read.
 
     Records below ``high_watermark`` were committed and synced, so their loss is damage. Raises
     LogDamaged, DiskFailed.
@@ -40,7 +46,7 @@ def recover(
     with doing("read", directory):
         # Everything is read before the first change: a directory that is refused can still be
         # copied as it was.
-        found = validate_log(directory, settings, high_watermark)
+        found = validate_log(directory, settings, high_watermark, recovery_point)
         # A download begins anew, so half a snapshot is of no use
         # (``KafkaMetadataLog.recoverSnapshots``).
         _remove_leftovers(directory, disk)

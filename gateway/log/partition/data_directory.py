@@ -1,4 +1,5 @@
-"""Owns a data directory for this process: its lock, its identity, and the high watermark in it.
+"""Owns a data directory for this process: its lock, its identity, the high watermark in it, and the
+recovery points of its partitions.
 
 The files belong to the node and not to one partition; the logs are in directories below. It knows
 no segments. Source: ``LogManager``, ``MetaPropertiesEnsemble``.
@@ -12,10 +13,12 @@ from typing import Final
 
 from gateway.log.files import meta_properties
 from gateway.log.files.directory_lock import DirectoryLock
-from gateway.log.files.disk import TEMPORARY, Disk
+from gateway.log.files.disk import TEMPORARY, Disk, doing
 from gateway.log.files.high_watermark_file import HighWatermarkFile
 from gateway.log.files.meta_properties import MetaProperties
+from gateway.log.files.offset_checkpoint import RECOVERY_POINT, format_offsets, read_offsets
 from gateway.log.files.small_file import read_small_file
+from kwire.errors import DecodeError
 from kwire.uuid import ZERO_UUID, Uuid
 
 _META_VERSION: Final = 1
@@ -35,6 +38,7 @@ class DataDirectory:
             # First: a directory of another node is refused by it, whatever the other files hold.
             self.meta_properties: MetaProperties | None = read_meta(path)
             self._high_watermark = HighWatermarkFile(path, disk, problems)
+            self._recovery_points = self._read_recovery_points(problems)
         except BaseException:
             self._lock.release()
             raise
@@ -50,6 +54,31 @@ class DataDirectory:
         assert offset >= self.high_watermark, "a high watermark on disk never decreases"
         self._high_watermark.write(offset)
 
+    def recovery_point(self, topic: str, partition: int) -> int:
+        """The offset before which a partition's batches and indexes were on disk, whole, when it
+        was stored; 0 if none was.
+        """
+        return self._recovery_points.get((topic, partition), 0)
+
+    def write_recovery_point(self, topic: str, partition: int, offset: int) -> None:
+        """Store the recovery point of a partition durably, in Kafka's
+        ``recovery-point-offset-checkpoint``. Raises DiskFailed.
+        """
+        if offset != self.recovery_point(topic, partition):
+            offsets = {**self._recovery_points, (topic, partition): offset}
+            self._disk.replace(self.path / RECOVERY_POINT, format_offsets(offsets))
+            self._recovery_points = offsets
+
+    def _read_recovery_points(self, problems: list[str]) -> dict[tuple[str, int], int]:
+        path = self.path / RECOVERY_POINT
+        with doing("read", path):
+            try:
+                return read_offsets(path)
+            except DecodeError as error:
+                # Without a point a start reads more.
+                problems.append(f"{error}; taken as none")
+                return {}
+
     def write_meta_properties(self, cluster_id: str, node_id: int, directory_id: Uuid) -> None:
         """Store cluster and node durably; a zero ``directory_id`` is left out. Raises
         DiskFailed.
@@ -61,8 +90,9 @@ class DataDirectory:
         self.meta_properties = properties
 
     def remove_leftovers(self) -> None:
-        """Remove what a crash left of a replacement of ``meta.properties``. Raises DiskFailed."""
-        self._disk.remove(self.path / (meta_properties.FILE_NAME + TEMPORARY))
+        """Remove what a crash left of the replacement of a file. Raises DiskFailed."""
+        for name in (meta_properties.FILE_NAME, RECOVERY_POINT):
+            self._disk.remove(self.path / (name + TEMPORARY))
 
     def close(self) -> None:
         """Close the open file and release the lock. Idempotent."""

@@ -7,7 +7,7 @@ metadata log, ``gateway.log.audit.salvage_recovery`` for logs that no other node
 ``UnifiedLog`` and ``LocalLog``.
 
 The segments before the active one are always on disk as a whole, because a segment is synced before
-the next one is created. Recovery therefore checks every batch of the last segment only.
+the next one is created. Recovery therefore checks batches of the last segment only.
 """
 
 from __future__ import annotations
@@ -208,6 +208,14 @@ class UnifiedLog:
                 self._active.truncate_unflushed()
             raise
         assert self.flushed_offset == self.end_offset, "everything is flushed"
+
+    def flush_with_indexes(self) -> None:
+        """As ``flush``, for the index files too: the end may then become the recovery point. Raises
+        SyncFailed, LogFailed.
+        """
+        self.flush()
+        with self.guard.several_steps():
+            self._active.flush_indexes()
 
     def truncate_to(self, offset: int, *, high_watermark: int) -> None:
         """Drop every record from ``offset`` on (``UnifiedLog.truncateTo``), durably.

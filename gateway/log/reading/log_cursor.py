@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from gateway.log.metadata.listing import list_directory
 from gateway.log.reading.recent_batches import AppendedBatches, RecentBatches
-from gateway.log.segments.offset_index import find_entry
+from gateway.log.segments.offset_index import position_near
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import OpenFile
@@ -112,25 +112,8 @@ class LogCursor:
 
     def _open_at(self, base_offset: int) -> OpenFile:
         self._file = file = OpenFile(os.path.join(self._directory, segment_name(base_offset)))
-        self._position = self._near(file, base_offset) if base_offset < self.next_offset else 0
+        self._position = position_near(file, base_offset, self.next_offset)
         return file
-
-    def _near(self, file: OpenFile, base_offset: int) -> int:
-        """Return the position of a batch that ends before ``next_offset``, from Kafka's index if it
-        agrees with the log; else 0.
-        """
-        entry = find_entry(f"{file.path.removesuffix('.log')}.index", base_offset, self.next_offset)
-        # A hint: the search from the beginning gives the same result, later.
-        if entry is not None:
-            last_offset, position = entry
-            try:
-                # The index may be of another file of this name: only the batch tells.
-                header = read_header(file.read(position, BATCH_OVERHEAD))
-            except DecodeError:
-                return 0
-            if header.last_offset == last_offset:
-                return position
-        return 0
 
     def _bases(self) -> list[int]:
         return [base for base, _ in list_directory(self._directory).segments]

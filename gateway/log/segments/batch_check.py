@@ -126,6 +126,19 @@ def check_file(file: Readable, position: int, size: int, tail: Tail) -> Iterator
         position, tail, length = checked.end, checked.tail, _CHUNK_BYTES
 
 
+def batch_at(file: Readable, position: int) -> Batch | None:
+    """Return the batch that begins at ``position`` by its header alone; None if none does. Raises
+    OSError.
+    """
+    data = file.read(position, BATCH_OVERHEAD)
+    if len(data) < BATCH_OVERHEAD:
+        return None
+    offset, length, epoch, magic, _, _, delta, _, max_timestamp = HEADER.unpack_from(data)
+    if magic != 2:
+        return None
+    return Batch(position, LOG_OVERHEAD + length, offset, offset + delta, epoch, max_timestamp)
+
+
 def _size_of(data: bytes) -> int:
     return LOG_OVERHEAD + int(HEADER.unpack_from(data)[1])
 

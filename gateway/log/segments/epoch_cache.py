@@ -31,6 +31,11 @@ class EpochCache(LeaderEpochs):
         # A copy: the entries change with the next epoch.
         self._saved = None if saved is None else list(saved)
 
+    @property
+    def saved(self) -> Sequence[tuple[int, int]]:
+        """The entries that the file holds, none where they are not known."""
+        return self._saved or ()
+
     def save(self, disk: Disk, directory: Path) -> None:
         """Write the file unless it holds these entries already. Raises DiskFailed."""
         # Epochs change with elections, and appends come much more often: most calls write nothing.

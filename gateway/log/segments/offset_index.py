@@ -9,10 +9,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.log.segments.batch_check import batch_at
 from gateway.log.segments.segment_index import OFFSET_ENTRY
 from kwire.metadata_log.open_file import OpenFile
 
 _SIZE: Final = OFFSET_ENTRY.size
+
+
+def position_near(file: OpenFile, base_offset: int, offset: int) -> int:
+    """Return the position of a batch in a segment that ends before ``offset``, from the index if it
+    agrees with the log; else 0. Raises OSError.
+    """
+    if offset <= base_offset:
+        return 0
+    entry = find_entry(f"{file.path.removesuffix('.log')}.index", base_offset, offset)
+    # A hint: the search from the beginning gives the same result, later.
+    if entry is None:
+        return 0
+    last_offset, position = entry
+    # The index may be of another file of this name: only the batch tells.
+    batch = batch_at(file, position)
+    return position if batch is not None and batch.last_offset == last_offset else 0
 
 
 def find_entry(path: str, base_offset: int, offset: int) -> tuple[int, int] | None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from gateway.log.files.disk import Disk, DiskFile
 from gateway.log.files.errors import DiskFailed
-from gateway.log.segments.batch_check import Batch, Readable, Tail, check_file
+from gateway.log.segments.batch_check import Batch, Readable, Tail, batch_at, check_file
 from gateway.log.segments.segment_index import OFFSET_ENTRY, TIME_ENTRY, SegmentIndex
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name
@@ -71,18 +71,22 @@ def open_closed(
     """Open a closed segment for reading, by its index files; the batches themselves are read only
     where these are of no use. Raises OSError.
     """
-    path = directory / segment_name(base_offset)
-    file, index = OpenFile(str(path)), None
-    with contextlib.suppress(FileNotFoundError):
-        index = SegmentIndex.of_files(
-            base_offset,
-            interval_bytes,
-            read_regular(path.with_suffix(INDEX_SUFFIX)),
-            read_regular(path.with_suffix(TIME_INDEX_SUFFIX)),
-        )
+    file = OpenFile(str(directory / segment_name(base_offset)))
+    index = _read_index(file, base_offset, interval_bytes)
     if index is None:
         index = scan_segment(directory, base_offset, interval_bytes, 0).index
     return ReadableSegment(base_offset, end_offset, file.status()[0], file, index)
+
+
+def _read_index(file: OpenFile, base_offset: int, interval_bytes: int) -> SegmentIndex | None:
+    """Return the content of a segment's index files, None if they are of no use."""
+    path = Path(file.path)
+    try:
+        offsets = read_regular(path.with_suffix(INDEX_SUFFIX))
+        times = read_regular(path.with_suffix(TIME_INDEX_SUFFIX))
+    except FileNotFoundError:
+        return None
+    return SegmentIndex.of_files(base_offset, interval_bytes, offsets, times)
 
 
 def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: int) -> SegmentScan:
@@ -97,11 +101,64 @@ def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: 
         Tail(base_offset, epoch),
         file_size=file.status()[0],
     )
-    for checked in check_file(file, 0, scan.file_size, scan.tail):
+    _check_to_end(file, scan)
+    return scan
+
+
+def scan_from(
+    directory: Path,
+    base_offset: int,
+    interval_bytes: int,
+    recovery_point: int,
+    epochs: Sequence[tuple[int, int]],
+) -> SegmentScan | None:
+    """Check the batches of a segment from the last index entry below ``recovery_point`` on: what is
+    before it was on disk, indexes and ``epochs`` (those of the log) included.
+
+    None if these files contradict each other, or save nothing: then only the whole segment tells.
+    Raises OSError. Source: ``LogLoader.recoverLog``.
+    """
+    file = OpenFile(str(directory / segment_name(base_offset)))
+    index = _read_index(file, base_offset, interval_bytes)
+    if index is not None:
+        index, _ = index.rewound(recovery_point)
+    entry = index.last_entry if index is not None else None
+    if index is None or entry is None:
+        return None
+    first, last = batch_at(file, 0), batch_at(file, entry[1])
+    # An index of another file of this name, or a file of another one, as restored from a copy.
+    if (
+        first is None
+        or last is None
+        or (first.base_offset, last.last_offset)
+        != (
+            base_offset,
+            entry[0],
+        )
+    ):
+        return None
+    known = [one for one in epochs if one[1] <= last.base_offset]
+    before = [epoch for epoch, offset in known if offset <= base_offset]
+    if before[-1:] != [first.epoch] or known[-1][0] != last.epoch:
+        return None
+    index.first_timestamp = first.max_timestamp
+    scan = SegmentScan(
+        index,
+        Tail(last.base_offset, last.epoch),
+        size=last.position,
+        file_size=file.status()[0],
+        epochs=[(first.epoch, base_offset), *(one for one in known if one[1] > base_offset)],
+    )
+    _check_to_end(file, scan)
+    return scan if scan.size > last.position else None
+
+
+def _check_to_end(file: OpenFile, scan: SegmentScan) -> None:
+    """Check the batches behind those that ``scan`` has already, up to the first bad one."""
+    for checked in check_file(file, scan.size, scan.file_size, scan.tail):
         scan.index.add(checked.batches)
         scan.size, scan.tail, scan.fault = checked.end or scan.size, checked.tail, checked.fault
         note_epochs(scan.epochs, checked.batches)
-    return scan
 
 
 def note_epochs(epochs: list[tuple[int, int]], batches: Sequence[Batch]) -> None:
@@ -301,7 +358,7 @@ class Segment:
     def flush(self) -> None:
         """Sync the batches. Raises SyncFailed.
 
-        The indexes are not synced: recovery rebuilds them from the batches.
+        The indexes are not synced: recovery rebuilds them from the batches behind its point.
         """
         if self.flushed_size < self.size:
             self._disk.sync(self._log)
@@ -315,6 +372,10 @@ class Segment:
         self.flush()
         # A closed segment is trusted by its last index entries, so these must be on disk before the
         # next segment appears.
+        self.flush_indexes()
+
+    def flush_indexes(self) -> None:
+        """Sync the indexes. Raises SyncFailed."""
         self._disk.sync(self._offsets_file)
         self._disk.sync(self._times_file)
 

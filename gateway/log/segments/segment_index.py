@@ -96,6 +96,11 @@ class SegmentIndex:
         """
         return self._latest
 
+    @property
+    def last_entry(self) -> tuple[int, int] | None:
+        """The last offset and the position of the last batch with an offset entry."""
+        return (self._offsets[-1], self._positions[-1]) if self._positions else None
+
     def position_before(self, offset: int) -> int:
         """Return the position of the last batch with an entry that ends before ``offset``, 0 if
         there is none (``OffsetIndex.lookup``).

@@ -173,6 +173,7 @@ class Workload:
             starts=(before, *(one.end_offset for one in snapshots_in(self.log.directory)))
         )
         self.log.clean(now_ms=0)
+        self.log.checkpoint()
         self._promise(starts=(self.log.start_offset,))
 
     def install(self, snapshot: SnapshotId) -> None:

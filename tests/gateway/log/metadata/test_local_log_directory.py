@@ -16,6 +16,7 @@ from gateway.log.files.errors import (
     LogFailed,
     LogLocked,
 )
+from gateway.log.files.offset_checkpoint import RECOVERY_POINT
 from gateway.log.metadata.local_log import LocalLog, LogSettings
 from kwire.messages.quorum_state_data import QuorumStateData
 from kwire.metadata_log.snapshot_id import SnapshotId
@@ -150,6 +151,7 @@ def test_damage_below_the_high_watermark_is_never_cut_off(tmp_path: Path) -> Non
     one = fill(log, 1, 3)[0]
     log.set_high_watermark(3)
     log.close()
+    (tmp_path / RECOVERY_POINT).unlink()  # as when the process was killed
     path = damaged(tmp_path, FIRST, len(one.data) + 30)
     before = path.read_bytes()
     with pytest.raises(

@@ -1,0 +1,54 @@
+"""Kafka's files with an offset for each partition: read as written, and refused where they were
+cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.log.files.offset_checkpoint import format_offsets, parse_offsets, read_offsets
+from kwire.errors import DecodeError
+
+#: As Kafka 4.3 writes it.
+_FILE = b"0\n2\norders 11 500\n__cluster_metadata 0 1234\n"
+_OFFSETS = {("orders", 11): 500, ("__cluster_metadata", 0): 1234}
+
+
+def test_file_of_kafka_is_read_and_written_byte_for_byte(tmp_path: Path) -> None:
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    assert read_offsets(path) == {}
+    path.write_bytes(_FILE)
+    assert read_offsets(path) == _OFFSETS
+    assert format_offsets(_OFFSETS) == _FILE
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "version 0"),
+        (b"1\n0\n", "version 0"),
+        (b"0\n2\norders 11 500\n", "announces '2' entries and has 1"),
+        (b"0\n1\norders 11\n", "line 3"),
+        (b"0\n1\norders 11 -5\n", "line 3"),
+        (b"0\n1\norders 11 " + b"9" * 20 + b"\n", "line 3"),
+    ],
+)
+def test_file_that_is_not_whole_is_refused_by_name(
+    tmp_path: Path, data: bytes, reason: str
+) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(data)
+    with pytest.raises(DecodeError, match=reason) as refused:
+        read_offsets(path)
+    assert refused.value.path == str(path)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    with contextlib.suppress(DecodeError):
+        parse_offsets(data)
