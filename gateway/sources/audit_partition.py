@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from gateway.log.audit.audit_log import AuditLog, AuditRecord
+from gateway.log.files.disk import doing
 from gateway.log.files.errors import LogError
 from gateway.log.files.problem import Problem
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.partition.pending_flush import PendingFlush
 from gateway.log.reading.follower import DirectoryFollower
+from gateway.log.reading.own_log import OwnLog
 from gateway.ports.services import AUDIT_TOPIC, State
 from gateway.sources.committed_view import up_to_high_watermark
-from gateway.sources.log_partition import EMPTY_LOG, LogPartition
+from gateway.sources.log_partition import LogPartition
 
 #: Below the node's data directory. The number is always 0: the partition's number in the topic may
 #: change with the voters.
@@ -29,8 +31,8 @@ DIRECTORY: Final = f"{AUDIT_TOPIC}-0"
 class AuditPartition(LogPartition):
     """``gateway.ports.services.Partition`` over an ``AuditLog``.
 
-    ``append``, ``roll``, ``clean`` and ``reopen`` are for one thread at a time; ``rescan`` too, and
-    may run beside them.
+    ``append``, ``roll``, ``clean`` and ``reopen`` are for one thread at a time; so is
+    ``check_files``, which may run beside them.
     """
 
     def __init__(self, data_dir: Path, settings: LogSettings, *, cluster_id: str) -> None:
@@ -40,11 +42,11 @@ class AuditPartition(LogPartition):
         self._directory = data_dir / DIRECTORY
         self._log = AuditLog(self._directory, settings)
         self.repairs = list(self._log.problems)  #: what was repaired since the start, as sentences
-        self._follower = DirectoryFollower(str(self._directory), snapshot_prefix=False)
+        self._damage: Problem | None = None
         self._visible_end = self._log.end_offset  # below it everything is on disk, or was given up
         try:
-            self.rescan()
             self._repair()
+            self._own = self._opened()
         except BaseException:
             self._log.close()
             raise
@@ -58,6 +60,7 @@ class AuditPartition(LogPartition):
         or the log must be opened again.
         """
         self._log.append(changes)
+        self._refresh()
 
     def is_full(self, now_ms: int) -> bool:
         """Whether it is time to ``roll``."""
@@ -66,6 +69,7 @@ class AuditPartition(LogPartition):
     def roll(self) -> list[str]:
         """Create the next segment; delete nothing. Raises LogError."""
         self._log.roll()
+        self._refresh()
         return []
 
     def reopen(self) -> list[str]:
@@ -76,18 +80,23 @@ class AuditPartition(LogPartition):
             self._log.close()
         self._log = AuditLog(self._directory, self._settings)
         self.repairs += self._log.problems
+        self._own = self._opened()
         return self._log.problems
 
-    def rescan(self) -> None:
-        """Scan the batches that were written since the last scan."""
-        while self._follower.step():
-            pass
+    def check_files(self) -> None:
+        """Compare the files with what was written. In any thread."""
+        try:
+            self._damage = self._own.fault(self._visible_end)
+        except OSError as error:
+            self._damage = self._problem(error)
 
     def clean(self, now_ms: int) -> list[str]:
         """Delete what exceeds the retention; return the names of the deleted files. Raises
         LogError.
         """
-        return self._log.clean(now_ms)
+        deleted = self._log.clean(now_ms)
+        self._refresh()
+        return deleted
 
     def close(self) -> None:
         """Flush everything and close the files. Raises LogError."""
@@ -97,9 +106,28 @@ class AuditPartition(LogPartition):
         """Repair damage in the middle and missing segments, so that the records on both sides are
         served.
         """
-        while (view := self._follower.view) is not None and view.broken is not None:
+        # Every segment is read once: no other node has these records.
+        follower = DirectoryFollower(str(self._directory), snapshot_prefix=False)
+        while True:
+            while follower.step():
+                pass
+            if (view := follower.view) is None or view.broken is None:
+                break
             self.repairs += [f"{view.broken}; {done}" for done in self._log.repair(view.end_offset)]
-            self.rescan()
+
+    def _opened(self) -> OwnLog:
+        with doing("read", self._directory):
+            return OwnLog(self._log.log, snapshot_prefix=False)
+
+    def _refresh(self) -> None:
+        """Show readers what was written."""
+        try:
+            self._own.refresh()
+        except OSError as error:
+            self._damage = self._problem(error)
+
+    def _problem(self, error: OSError) -> Problem:
+        return Problem(str(error.filename or self._directory), -1, error.strerror or str(error))
 
     # --- on the event loop
     # ---------------------------------------------------------------------------------------------
@@ -126,13 +154,13 @@ class AuditPartition(LogPartition):
         return self._log.pending_flush()
 
     def publish(self, end_offset: int) -> None:
-        """Serve everything below ``end_offset``, which is on disk and was scanned."""
+        """Serve everything below ``end_offset``, which is on disk."""
         self._log.on_flushed(end_offset)
         self._visible_end = max(self._visible_end, end_offset)
         try:
-            visible = up_to_high_watermark(self._follower.view or EMPTY_LOG, self._visible_end)
+            visible = up_to_high_watermark(self._own.view, self._visible_end)
         except OSError:
-            return  # the records published before stay served; the next scan reports the fault
+            return  # the records published before stay served; the next check reports the fault
         old = self.served
         self.serve(
             visible,
@@ -141,7 +169,7 @@ class AuditPartition(LogPartition):
 
     @property
     def state(self) -> State:
-        """BROKEN if the files can no longer be read; the records scanned before are still
+        """BROKEN if the files are no longer what was written; the records of before are still
         served.
         """
         return State.BROKEN if self.problems else State.READY
@@ -149,5 +177,4 @@ class AuditPartition(LogPartition):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The current faults of the files."""
-        found = (self._follower.unreachable, self.served.broken)
-        return tuple(one for one in found if one is not None)
+        return () if self._damage is None else (self._damage,)

@@ -76,6 +76,11 @@ class AuditLog:
         self._synced_end.write(self.flushed)
 
     @property
+    def log(self) -> UnifiedLog:
+        """The segments, for readers in this process."""
+        return self._log
+
+    @property
     def failed(self) -> bool:
         """Whether the log must be opened again before the next change."""
         return bool(self._log.guard.reason)

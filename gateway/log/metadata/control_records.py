@@ -7,6 +7,7 @@ is in force: ``gateway.quorum`` does. Source: ``KRaftControlRecordStateMachine``
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,7 +66,7 @@ def read_control_records(directory: Path) -> ControlRecords:
             found += of_snapshot
             start = latest.end_offset
     bases = [base for base, _ in listing.segments]
-    for base, following in zip(bases, [*bases[1:], None], strict=True):
+    for base, following in itertools.zip_longest(bases, bases[1:]):
         if following is None or following > start:
             found += _segment_records(directory / segment_name(base), base, start)
     return ControlRecords(

@@ -222,7 +222,7 @@ class ObserverStore:
         of the log; return the names of the files. Raises LogError.
         """
         deleted = self._log.clean(now_ms=now_ms)
-        # Afterwards: a full disk may have room now. Otherwise a start reads more.
+        # Afterwards: a full disk may have space now. Otherwise a start reads more.
         self._log.checkpoint()
         return deleted
 

@@ -339,7 +339,7 @@ class RaftStore:
             # LocalLog deletes nothing above its own high watermark, which is the durable one.
             self._log.set_high_watermark(self._high_watermark)
             deleted = self._log.clean(now_ms=now_ms)
-        # Afterwards: a full disk may have room now. Otherwise a start reads more.
+        # Afterwards: a full disk may have space now. Otherwise a start reads more.
         with self._guard.one_file():
             self._log.checkpoint()
         return deleted

@@ -261,8 +261,7 @@ class Segment:
                 # and a crash would leave the old bad bytes behind a good batch.
                 disk.truncate(self._log, scan.size)
                 disk.sync(self._log)
-            self._set_index(self._offsets_file, scan.index.offset_bytes())
-            self._set_index(self._times_file, scan.index.time_bytes())
+            self._set_indexes(scan.index.offset_bytes(), scan.index.time_bytes())
             self._written = scan.index.counts
         except BaseException:
             self.close()
@@ -394,12 +393,28 @@ class Segment:
         self._files.append(file)
         return file
 
-    def _set_index(self, file: DiskFile, data: bytes) -> None:
-        # An index that is right already is not written: Kafka's preallocated one is longer, and is
-        # trimmed.
-        if file.size != len(data) or file.read(0, len(data)) != data:
-            self._disk.truncate(file, 0)
-            self._disk.write(file, 0, data)
+    def _set_indexes(self, offsets: bytes, times: bytes) -> None:
+        """Make the files hold these entries. An index that is right already is not written: Kafka's
+        preallocated one is longer, and is trimmed.
+        """
+        size = self._times_file.size
+        if size < len(times) or self._times_file.read(0, len(times)) != times:
+            # ``scan_from`` trusts offset entries that agree with the batches, and the time entries
+            # with them: after a crash in between there must be none of the first.
+            self._disk.truncate(self._offsets_file, 0)
+            self._disk.sync(self._offsets_file)
+            self._disk.truncate(self._times_file, 0)
+            self._disk.write(self._times_file, 0, times)
+            self._disk.sync(self._times_file)
+        elif size > len(times):
+            self._disk.truncate(self._times_file, len(times))
+        size = min(self._offsets_file.size, len(offsets))
+        if self._offsets_file.read(0, size) != offsets[:size]:
+            size = 0
+        if self._offsets_file.size != size:
+            self._disk.truncate(self._offsets_file, size)
+        if size < len(offsets):
+            self._disk.write(self._offsets_file, size, offsets[size:])
 
     def _write_entries(self) -> None:
         # Only what is new: entries are written behind those that the files have.

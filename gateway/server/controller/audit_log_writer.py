@@ -170,7 +170,7 @@ class AuditLogWriter:
         except SyncFailed as error:
             # Shown to consumers nevertheless: the entries are lost only if the machine fails.
             self._reports.report("audit log not synced", error=str(error))
-        await trio.to_thread.run_sync(self.partition.rescan)
+        await trio.to_thread.run_sync(self.partition.check_files)
         self.partition.publish(end_offset)
 
     async def _clean(self) -> None:

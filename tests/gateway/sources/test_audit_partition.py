@@ -4,6 +4,8 @@ damage.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +39,6 @@ def write(partition: AuditPartition, *values: str, at: int = 1000) -> None:
 
 def show(partition: AuditPartition) -> None:
     pending_flush = partition.pending_flush()
-    partition.rescan()
     if pending_flush is not None:
         partition.publish(pending_flush.flush())
 
@@ -71,7 +72,6 @@ def test_written_records_are_served_once_they_are_on_disk(tmp_path: Path) -> Non
     partition.append([AuditRecord(1000, b"a")])
     pending_flush = partition.pending_flush()
     partition.append([AuditRecord(2000, b"b")])
-    partition.rescan()
     assert values(partition) == [] and told == []
     assert pending_flush is not None
     partition.publish(pending_flush.flush())
@@ -156,3 +156,41 @@ def test_it_is_opened_again_after_a_failure(tmp_path: Path) -> None:
     assert partition.is_writable
     write(partition, "b")
     assert values(partition) == [(0, b"a"), (1, b"b")]
+
+
+def test_what_was_written_is_not_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = opened(tmp_path)
+    reads: list[str] = []
+
+    def refuse(*given: object) -> None:
+        reads.append(str(given))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", refuse)
+        patch.setattr(os, "scandir", refuse)
+        write(partition, "a", "b")
+    assert reads == []
+    assert values(partition) == [(0, b"a"), (1, b"b")]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda path: path.unlink(), "was removed or replaced while the server runs"),
+        (lambda path: os.truncate(path, 10), "at byte 10: has 10 bytes"),
+    ],
+)
+def test_file_that_is_taken_from_a_running_node_is_named_and_takes_nothing_back(
+    tmp_path: Path, change: Callable[[Path], None], reason: str
+) -> None:
+    partition = opened(tmp_path, TINY)
+    write(partition, "a", "b")
+    partition.check_files()
+    assert (partition.state, partition.problems) == (State.READY, ())
+    path = tmp_path / DIRECTORY / segment_name(0)
+    change(path)
+    partition.check_files()
+    assert (partition.state, partition.high_watermark) == (State.BROKEN, 2)
+    assert str(path) in str(partition.problems[0]) and reason in str(partition.problems[0])
+    write(partition, "c")
+    assert partition.high_watermark == 3, "each change is still recorded, and shown"

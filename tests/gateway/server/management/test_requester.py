@@ -30,7 +30,6 @@ def entry(first: int, last: int, principal: str) -> AuditRecord:
 def publish(partition: AuditPartition) -> None:
     pending_flush = partition.pending_flush()
     assert pending_flush is not None
-    partition.rescan()
     partition.publish(pending_flush.flush())
 
 
