@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gateway.ports.services import Partition
 
@@ -27,6 +27,25 @@ class Appended:
     log_start_offset: int
 
 
+class ActiveProducer(NamedTuple):
+    """A producer, its newest sequence number, and the largest timestamp (ms) of the batch that has
+    it.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+
+
+class LogSize(NamedTuple):
+    """The bytes of a partition on disk."""
+
+    topic: str
+    partition: int
+    size: int
+
+
 class WritablePartition(Partition, Protocol):
     """A partition that this node leads, and that clients write to."""
 
@@ -37,6 +56,10 @@ class WritablePartition(Partition, Protocol):
 
     @property
     def replicas_in_sync(self) -> int: ...
+
+    def producers(self) -> Sequence[ActiveProducer]:
+        """The idempotent producers whose newest batches are known."""
+        ...
 
     def append(
         self, batch: ProducedBatch, on_done: Callable[[Appended | BatchRefused], None]
@@ -58,6 +81,10 @@ class Replicas(Protocol):
 
     def find_writable(self, topic_id: Uuid, index: int) -> WritablePartition | ErrorCode:
         """Return a partition that this node leads, or the error for the client."""
+        ...
+
+    def sizes(self) -> Iterator[LogSize]:
+        """Yield the size of each partition, those of a topic one after the other."""
         ...
 
 

@@ -33,7 +33,7 @@ from gateway.log.partition.roll_policy import rolls_by_size_and_age, rolls_when_
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
 from gateway.log.segments.batch_check import Batch
-from gateway.ports.replicas import Appended
+from gateway.ports.replicas import ActiveProducer, Appended
 from gateway.ports.services import State
 from gateway.sources.log_partition import LogPartition
 from kwire.protocol import ErrorCode
@@ -217,6 +217,13 @@ class DataPartition(LogPartition):
     def replicas_in_sync(self) -> int:
         """This node alone."""
         return 1
+
+    def producers(self) -> list[ActiveProducer]:
+        """As in ``WritablePartition``."""
+        return [
+            ActiveProducer(producer_id, epoch, batch.last_sequence, batch.timestamp)
+            for producer_id, epoch, batch in self._producers.newest()
+        ]
 
     def append(self, batch: ProducedBatch, on_done: Callable[[Outcome], None]) -> None:
         """As in ``WritablePartition``."""

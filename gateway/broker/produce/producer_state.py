@@ -49,6 +49,16 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._states)
 
+    def newest(self) -> list[tuple[int, int, BatchSeen]]:
+        """Return the id and the epoch of each producer, and its newest batch. Another thread may
+        add a batch meanwhile.
+        """
+        # The list is made in one step of the interpreter.
+        return [
+            (producer_id, state.epoch, state.batches[-1])
+            for producer_id, state in list(self._states.items())
+        ]
+
     def check(self, batch: BatchHeader) -> BatchSeen | None:
         """Return the batch that ``batch`` repeats, None if it is new. Raises BatchRefused if the
         producer was replaced, or a batch before it is missing.

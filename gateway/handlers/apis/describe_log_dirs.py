@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.slices import run
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.topic import PARTITION
 from gateway.ports.services import AUDIT_TOPIC
@@ -19,7 +20,9 @@ from kwire.messages.describe_log_dirs_response import (
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
 
 if TYPE_CHECKING:
+    from gateway.base.slices import Slices
     from gateway.handlers.context import Context
+    from gateway.ports.work import Work
     from kwire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 
 API_KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
@@ -29,8 +32,9 @@ VERSIONS: Final = range(1, 6)
 _Size = tuple[str, int, int]
 
 
-def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
-    """Return the directory with the requested partitions; null requests all.
+def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse | Work:
+    """Return the directory with the requested partitions; null requests all. Those of a broker may
+    be many, so that they are looked at in slices.
 
     The sizes of the volume (from version 4 on) are -1, unknown: with source=log another server owns
     the volume.
@@ -43,25 +47,36 @@ def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirs
         asked = {
             (topic.topic, partition) for topic in request.topics for partition in topic.partitions
         }
-    topics = [
-        DescribeLogDirsTopic(
-            name=name,
-            partitions=[DescribeLogDirsPartition(partition_index=index, partition_size=size)],
-        )
-        for name, index, size in _sizes(context)
-        if asked is None or (name, index) in asked
-    ]
+    if context.gateway.replicas is None:
+        return run(_described(asked, context))
+    return _described(asked, context)
+
+
+def _described(
+    asked: set[tuple[str, int]] | None, context: Context
+) -> Slices[DescribeLogDirsResponse]:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for name, index, size in _sizes(context):
+        if asked is None or (name, index) in asked:
+            topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+            topic.partitions.append(
+                DescribeLogDirsPartition(partition_index=index, partition_size=size)
+            )
+        yield
+    directory = context.gateway.partition.log_dir
     return DescribeLogDirsResponse(
-        results=[DescribeLogDirsResult(log_dir=context.gateway.partition.log_dir, topics=topics)]
+        results=[DescribeLogDirsResult(log_dir=directory, topics=list(topics.values()))]
     )
 
 
 def _sizes(context: Context) -> Iterator[_Size]:
-    """Yield the logs in the directory: the metadata log, and this node's partition of the audit
-    topic.
+    """Yield the logs in the directory: the metadata log, this node's partition of the audit topic,
+    and those of a broker.
     """
     gateway = context.gateway
     yield CLUSTER_METADATA_TOPIC, PARTITION, gateway.partition.size_bytes
     audit = gateway.audit
     if audit is not None and gateway.node_id in audit.nodes:
         yield AUDIT_TOPIC, list(audit.nodes).index(gateway.node_id), audit.partition.size_bytes
+    if gateway.replicas is not None:
+        yield from gateway.replicas.sizes()

@@ -1,23 +1,25 @@
 """DescribeProducers (key 61) and ListTransactions (key 66) of a server without transactions
 (KIP-664).
 
-The responses are those of a Kafka broker that coordinates no transaction and whose partitions have
-no active producer, so that ``kafka-transactions list`` and ``find-hanging`` show nothing instead of
-failing. DescribeTransactions is not served: clients send it to the coordinator of a transactional
-id, and FindCoordinator returns none.
+The responses are those of a Kafka broker that coordinates no transaction, so that
+``kafka-transactions list`` and ``find-hanging`` show nothing instead of failing.
+DescribeTransactions is not served: clients send it to the coordinator of a transactional id, and
+FindCoordinator returns none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation, may
+from gateway.handlers.catalog import topic_named
 from gateway.handlers.context import Handler
 from gateway.ports.streamed import Streamed, filled, respond
 from kwire.messages.describe_producers_response import (
     DescribeProducersResponse,
     PartitionResponse,
+    ProducerState,
     TopicResponse,
 )
 from kwire.messages.list_transactions_response import ListTransactionsResponse
@@ -25,6 +27,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.ports.replicas import ActiveProducer
     from kwire.message import Message
     from kwire.messages.describe_producers_request import DescribeProducersRequest
     from kwire.messages.list_transactions_request import ListTransactionsRequest
@@ -53,8 +56,8 @@ def list_transactions(
 
 
 def describe_producers(request: DescribeProducersRequest, context: Context) -> Message | Streamed:
-    """Return each partition with no active producer, or with the error of a partition that does not
-    exist or may not be read.
+    """Return each partition with its idempotent producers, or with the error of a partition that
+    does not exist or may not be read.
     """
     topics = (
         filled(
@@ -80,8 +83,27 @@ def _partition(name: str, index: int, context: Context) -> PartitionResponse:
         )
     found = context.gateway.partitions.find(name, index)
     return PartitionResponse(
-        partition_index=index, error_code=found if isinstance(found, ErrorCode) else ErrorCode.NONE
+        partition_index=index,
+        error_code=found if isinstance(found, ErrorCode) else ErrorCode.NONE,
+        active_producers=[
+            ProducerState(
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+                last_sequence=one.last_sequence,
+                last_timestamp=one.last_timestamp,
+                coordinator_epoch=-1,
+            )
+            for one in _producers(name, index, context)
+        ],
     )
+
+
+def _producers(name: str, index: int, context: Context) -> Sequence[ActiveProducer]:
+    replicas, topic = context.gateway.replicas, topic_named(name, context)
+    if replicas is None or topic is None:
+        return ()
+    partition = replicas.find_writable(topic.topic_id, index)
+    return () if isinstance(partition, ErrorCode) else partition.producers()
 
 
 HANDLERS: Final = (

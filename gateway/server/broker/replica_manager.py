@@ -24,12 +24,13 @@ from gateway.log.partition.partition_directories import (
     remove_directory,
     set_aside,
 )
+from gateway.ports.replicas import LogSize
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
 from gateway.sources.data_partition import DataPartition, Job
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gateway.broker.produce.validation import TopicRules
     from gateway.log.files.problem import Problem
@@ -168,6 +169,12 @@ class ReplicaManager:
         if record.replicas != [self._node_id]:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return self.find(record)
+
+    def sizes(self) -> Iterator[LogSize]:
+        """As in ``Replicas``."""
+        for name, topic_id in list(self._ids.items()):
+            for index, partition in list(self._partitions.get(topic_id, {}).items()):
+                yield LogSize(name, index, partition.size_bytes)
 
     @property
     def partitions(self) -> list[DataPartition]:

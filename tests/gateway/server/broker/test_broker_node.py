@@ -17,6 +17,8 @@ from gateway.log.files.clean_shutdown import FILE_NAME
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kwire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -31,7 +33,7 @@ from kwire.messages.produce_request import (
 )
 from kwire.protocol import ErrorCode
 from kwire.records import decode_batches
-from tests.gateway.broker.produce.batches import produced
+from tests.gateway.broker.produce.batches import NOW_MS, produced
 from tests.gateway.server.harness import connect, request, run
 from tests.gateway.server.own_nodes import OwnNode, lone_config, lone_node, own_node
 from tests.waiting import until_async
@@ -299,3 +301,23 @@ async def test_retention_deletes_old_segments_of_a_topic_and_no_others(tmp_path:
         await until_async(lambda: old.log_start_offset == 1)
         assert await consume(node, "new") == [(0, b"a")]
         assert (await produce(node, b"b", topic="old")).base_offset == 1
+
+
+@in_loop
+async def test_sizes_and_producers_of_a_partition_are_described(tmp_path: Path) -> None:
+    async with broker(tmp_path) as node:
+        await with_topic(node)
+        header: Any = {"producer_id": 5, "producer_epoch": 2, "base_sequence": 7}
+        await produce(node, b"a", b"b", **header)
+        answer = await node.ask(DescribeLogDirsRequest(topics=None), 4)
+        (found,) = answer.results
+        sizes = {topic.name: topic.partitions[0].partition_size for topic in found.topics}
+        assert sizes["t"] == (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size
+        assert sizes["__cluster_metadata"] > 0
+        asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1])])
+        answer = await node.ask(asked, 0)
+        here, missing = answer.topics[0].partitions
+        assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        (one,) = here.active_producers
+        assert (one.producer_id, one.producer_epoch, one.last_sequence) == (5, 2, 8)
+        assert (one.last_timestamp, one.current_txn_start_offset) == (NOW_MS, -1)
