@@ -8,13 +8,15 @@ status is 0: the tests that need it try again, and report what is missing.
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import time
 from collections.abc import Callable
 from importlib import metadata
 
 from kwire.jars.maven import MavenError, resolve
-from kwire.jars.spark import DELTA_FOR, delta_jars, spark_jars
+from kwire.jars.spark import spark_jars
+from kwire.jars.table_formats import FORMATS, format_jars
 from tools import class_archive, connect, java, pyspark_release, spark_home
 from tools.java import JavaError
 from tools.process import ProcessError, run_when_idle
@@ -54,19 +56,25 @@ def _parts() -> dict[str, Callable[[], object]]:
         f"Kafka {java.KAFKA_VERSION} with archived classes": class_archive.make,
         "Spark's Kafka source": spark_jars,
         "PySpark with archived classes": spark_home.make_archive,
-        f"PySpark {DELTA_FOR} with its jars": _other_pyspark,
-        f"Delta for PySpark {DELTA_FOR}": lambda: delta_jars(f"{DELTA_FOR}.0"),
+        **{
+            f"PySpark {release} with its jars": functools.partial(_other_pyspark, release)
+            for release in FORMATS
+        },
+        **{
+            f"{one} for PySpark {release}": functools.partial(format_jars, one, f"{release}.0")
+            for release, one in FORMATS.items()
+        },
         **kafka,
         "Kafka Connect's file sink": connect.file_jars,
         "Kafka's shell": lambda: resolve(shell, transitive=True),
     }
 
 
-def _other_pyspark() -> None:
+def _other_pyspark(release: str) -> None:
     """The environment of ``tests/interop/spark_release.py``, and the jars for it. To archive its
     classes would take longer than its few drivers gain.
     """
-    python = str(pyspark_release.environment(DELTA_FOR))
+    python = str(pyspark_release.environment(release))
     command = [python, "-m", "gateway", "spark", "jars"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:

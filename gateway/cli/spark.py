@@ -16,6 +16,7 @@ import click
 from gateway.base.address import parse_address, shown
 from gateway.cli.lines import json_line, wants_json
 from gateway.cli.server_options import Server, client_security, command_config
+from gateway.cli.spark_fleet import fleet
 from gateway.cli.spark_init import init
 from gateway.cli.spark_jars import jars
 from gateway.ports.services import PARTITION
@@ -50,7 +51,7 @@ JOBS: Final = {
 class WithSubcommands(click.Command):
     """A command whose first argument may be the name of a subcommand; any other is its own."""
 
-    SUBCOMMANDS: ClassVar[dict[str, click.Command]] = {"init": init, "jars": jars}
+    SUBCOMMANDS: ClassVar[dict[str, click.Command]] = {"fleet": fleet, "init": init, "jars": jars}
 
     def make_context(
         self,
@@ -72,11 +73,11 @@ class WithSubcommands(click.Command):
     help=(
         "Run JOB over SOURCE: a directory with a copy of a metadata log, a server's HOST:PORT, or a"
         " directory of tables that kwire.spark.tables or --tables wrote. PySpark does the work, in"
-        " this process (pip install 'kwire[spark]'). kwire spark init DIR writes a project of a"
-        " pipeline instead, kwire spark jars prints the jars of Spark's Kafka source: kwire spark"
-        " init --help, kwire spark jars --help.\n\nWith several sources each row begins with"
-        " the id of its cluster, or with NAME of NAME=SOURCE. A source that fails is reported"
-        " behind the rows of the others, with exit status 1.\n\n\b\nJobs:\n"
+        " this process (pip install 'kwire[spark]'). kwire spark fleet keeps Delta or Iceberg"
+        " tables of many clusters, kwire spark init DIR writes a program of that, kwire spark jars"
+        " prints the jars of Spark's Kafka source; each has a --help.\n\nWith several sources each"
+        " row begins with the id of its cluster, or with NAME of NAME=SOURCE. A source that fails"
+        " is reported behind the rows of the others, with exit status 1.\n\n\b\nJobs:\n"
     )
     + "\n".join(f"  {name:<16} {what}" for name, what in JOBS.items()),
     epilog="""\b

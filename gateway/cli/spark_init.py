@@ -1,8 +1,7 @@
-"""Implements ``kwire spark init``: writes a project of Spark Declarative Pipelines."""
+"""Implements ``kwire spark init``: writes a program that keeps tables of clusters with Spark."""
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 
@@ -14,47 +13,55 @@ from gateway.base.address import parse_address, shown
 @click.command(
     "init",
     help=(
-        "Write a project of Spark Declarative Pipelines into DIR, with the tables of every SOURCE:"
-        " a directory with a copy of a metadata log, or a server's HOST:PORT. No file is ever"
-        " overwritten. spark-pipelines, of PySpark, runs it (pip install"
-        " 'kwire[spark,pipelines]')."
+        "Write DIR/fleet.py, a program that keeps tables of every SOURCE in Delta or Iceberg, as"
+        " kwire spark fleet does, to be edited and run with python or spark-submit. A file that is"
+        " there is not overwritten."
     ),
     epilog="""\b
 Examples:
-  kwire spark init clusters --source localhost:9092
-  kwire spark init clusters --source /var/lib/kafka/metadata --source b.example.com:9092
-  cd clusters && spark-pipelines run --conf spark.sql.catalogImplementation=hive""",
+  kwire spark init fleet --source eu=h1:9092 --source us=h2:9092
+  python fleet/fleet.py
+  spark-submit --jars $(kwire spark jars),$(kwire spark jars --format delta) fleet/fleet.py""",
 )
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
     "--source",
     "sources",
-    metavar="SOURCE",
+    metavar="NAME=HOST:PORT",
     multiple=True,
-    default=["localhost:9092"],
+    default=["local=localhost:9092"],
     show_default=True,
-    help="Where a cluster's log is; may be given several times.",
+    help="A cluster: a name, and where kwire serve serves it; may be given several times.",
 )
 def init(directory: Path, sources: tuple[str, ...]) -> None:
-    """Write the project, and say how to run it."""
-    from kwire.spark.pipelines import RUN, write_project
+    """Write the program, and say how to run it."""
+    from kwire.spark.fleet.project import write_project
 
-    found = list(dict.fromkeys(map(_checked, sources)))
+    clusters = named_servers(sources)
     try:
-        for path in write_project(directory, found):
-            click.echo(path)
+        path = write_project(directory, clusters)
     except FileExistsError as error:
-        raise click.ClickException(str(error)) from None
-    click.echo(f"\ncd {shlex.quote(str(directory))} && {RUN}")
+        raise click.ClickException(
+            f"{error.filename} is there already; take another directory"
+        ) from None
+    except OSError as error:
+        raise click.ClickException(f"{directory}: cannot be written: {error.strerror}") from None
+    click.echo(f"{path}\n\npython {shlex.quote(str(path))}")
 
 
-def _checked(source: str) -> str:
-    """A directory by its whole path, or an address as it is. Raises click.UsageError."""
-    if os.path.isdir(source):
-        return os.path.abspath(source)
-    try:
-        for one in source.split(","):
-            parse_address(one)
-    except ValueError:
-        raise click.UsageError(f"{shown(source)} is neither a directory nor HOST:PORT") from None
-    return source
+def named_servers(sources: tuple[str, ...]) -> dict[str, str]:
+    """The address of each of NAME=HOST:PORT[,...]. Raises click.UsageError."""
+    found: dict[str, str] = {}
+    for one in sources:
+        name, equals, address = one.partition("=")
+        if not (equals and name):
+            raise click.UsageError(f"{shown(one)} is not NAME=HOST:PORT, such as eu=h1:9092")
+        if name in found:
+            raise click.UsageError(f"{name} is there twice: each cluster has a name of its own")
+        try:
+            for part in address.split(","):
+                parse_address(part)
+        except ValueError:
+            raise click.UsageError(f"{shown(address)} is not HOST:PORT") from None
+        found[name] = address
+    return found

@@ -17,14 +17,20 @@ import click
 @click.option(
     "--pyspark", help="Version of PySpark to find jars for; the installed one by default."
 )
-@click.option("--delta", is_flag=True, help="The jars of Delta instead.")
-def jars(pyspark: str | None, delta: bool) -> None:
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["delta", "iceberg"]),
+    help="The jars of this table format instead.",
+)
+def jars(pyspark: str | None, format_: str | None) -> None:
     """Print the paths, and on standard error a sentence that names the jars."""
     from kwire.jars.maven import MavenError
-    from kwire.jars.spark import delta_jars, spark_jars
+    from kwire.jars.spark import spark_jars
+    from kwire.jars.table_formats import format_jars
 
     try:
-        found = delta_jars(pyspark) if delta else spark_jars(pyspark)
+        found = format_jars(format_, pyspark) if format_ else spark_jars(pyspark)
     except MavenError as error:
         raise click.ClickException(str(error)) from error
     click.echo(found.which, err=True)

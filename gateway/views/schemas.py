@@ -26,6 +26,7 @@ from kwire.cluster.field_types import (
     Nullable,
     Struct,
 )
+from kwire.cluster.spark_types import spark_type
 
 _JSON_TYPES: Final = {
     STRING: "string",
@@ -34,16 +35,6 @@ _JSON_TYPES: Final = {
     BOOLEAN: "boolean",
     DOUBLE: "number",
     ENTITY: "object",
-}
-
-
-_SPARK_TYPES: Final = {
-    STRING: "STRING",
-    INT32: "INT",
-    INT64: "BIGINT",
-    BOOLEAN: "BOOLEAN",
-    DOUBLE: "DOUBLE",
-    ENTITY: "STRING",
 }
 
 
@@ -214,22 +205,7 @@ def spark_schema(view: str, *, key: bool = False) -> str:
     object. ``from_json`` with the columns of the entity's own view reads it.
     """
     struct = key_struct(view) if key else VALUES[view]
-    return ", ".join(f"`{name}` {_spark(one)}" for name, one in struct.fields.items())
-
-
-def _spark(type_: FieldType) -> str:
-    match type_:
-        case Nullable(inner):
-            return _spark(inner)  # every column may be null
-        case ListOf(items):
-            return f"ARRAY<{_spark(items)}>"
-        case MapOf(values):
-            return f"MAP<STRING, {_spark(values)}>"
-        case Struct(fields):
-            members = (f"`{name}`: {_spark(one)}" for name, one in fields.items())
-            return f"STRUCT<{', '.join(members)}>"
-        case str():
-            return _SPARK_TYPES[type_]
+    return ", ".join(f"`{name}` {spark_type(one)}" for name, one in struct.fields.items())
 
 
 def spark_schemas() -> dict[str, dict[str, Any]]:

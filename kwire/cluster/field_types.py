@@ -1,7 +1,7 @@
 """Defines the types of the fields of entities, from which schemas are made.
 
-It knows no schema language: ``gateway.views.schemas`` writes JSON Schema, Kafka Connect's schemas
-and Spark's columns.
+It knows no schema language: ``gateway.views.schemas`` writes JSON Schema and Kafka Connect's
+schemas, ``kwire.cluster.spark_types`` Spark's columns.
 """
 
 from __future__ import annotations

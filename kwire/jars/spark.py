@@ -16,11 +16,9 @@ from kwire.jars.maven import MavenError, resolve
 
 #: Of the clients any 3.9 or 4.x serves; this is the one that Spark 4.2's connector names.
 CLIENTS = "3.9.2"
-#: Connector and token provider that run on PySpark 4.2 and 4.3. The provider matters for delegation
-#: tokens only.
-FALLBACK_CONNECTOR, FALLBACK_TOKENS = "4.2.0", "4.0.0"
-#: The PySpark releases that the fallback was run with.
-FALLBACK_FOR = ("4.2", "4.3")
+#: Connector and token provider that were run with a release of PySpark. The provider matters for
+#: delegation tokens only.
+FALLBACKS = {"4.1": ("4.1.1", "4.1.1"), "4.2": ("4.2.0", "4.0.0"), "4.3": ("4.2.0", "4.0.0")}
 #: For a day Maven is not asked again for a missing connector.
 KEEP_MISSING_S = 86_400
 
@@ -67,17 +65,19 @@ def spark_jars(pyspark: str | None = None) -> SparkJars:
             tuple(paths), f"the connector of PySpark {version} itself, with kafka-clients {CLIENTS}"
         )
     except MavenError as error:
-        if not version.startswith(tuple(f"{one}." for one in FALLBACK_FOR)):
+        fallback = FALLBACKS.get(".".join(version.split(".")[:2]))
+        if fallback is None:
             raise
         own = error
+    connector, tokens = fallback
     try:
-        paths = resolve(coordinates(FALLBACK_CONNECTOR, FALLBACK_TOKENS))
+        paths = resolve(coordinates(connector, tokens))
     except MavenError as error:
         raise MavenError(f"{own}\nand neither the set that works with it:\n{error}") from None
     return SparkJars(
         tuple(paths),
         f"Maven lacks the connector of PySpark {version} or a part of it: connector"
-        f" {FALLBACK_CONNECTOR}, token provider {FALLBACK_TOKENS} and kafka-clients {CLIENTS},"
+        f" {connector}, token provider {tokens} and kafka-clients {CLIENTS},"
         " which work together except for delegation tokens",
     )
 

@@ -24,7 +24,7 @@ try:
     from pyspark import __version__ as _pyspark_version
 except ImportError as error:  # pragma: no cover - the extra is installed wherever the tests run
     raise ImportError("kwire.spark needs PySpark 4.2 or 4.3: pip install 'kwire[spark]'") from error
-check_release(_pyspark_version)
+check_release(_pyspark_version, fleet=True)
 
 if TYPE_CHECKING:
     from kwire.spark.frames import decode, only, typed, without
@@ -67,6 +67,7 @@ _MODULES: Final = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_release(_pyspark_version)
     return getattr(import_module(_MODULES[name]), name)
 
 

@@ -23,7 +23,7 @@ _LONGEST: Final = (
     "test_spark",
     "test_spark_standalone",
     "test_spark_42",
-    "test_spark_pipelines",
+    "test_spark_fleet",
     "test_spark_tables",
     "test_spark_clusters",
     "test_spark_delta",

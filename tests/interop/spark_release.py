@@ -76,19 +76,19 @@ def _environ() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT)}
 
 
-def environment() -> Environment:
-    """The environment with the newest PySpark of RELEASE, made on first use. Skips, or fails, where
-    it cannot be made.
+def environment(release: str = RELEASE) -> Environment:
+    """The environment with the newest PySpark of ``release``, made on first use. Skips, or fails,
+    where it cannot be made.
     """
     if shutil.which("java") is None:
         missing("there is no Java on the PATH")
     try:
-        python = str(pyspark_release.environment(RELEASE))
+        python = str(pyspark_release.environment(release))
     except pyspark_release.InstallError as error:
-        missing(f"an environment with PySpark {RELEASE} cannot be made: {error}")
+        missing(f"an environment with PySpark {release} cannot be made: {error}")
     ask = [python, "-c", "import pyspark; print(pyspark.__version__)"]
     version = subprocess.run(
         ask, env=_environ(), capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert version.startswith(f"{RELEASE}.")
+    assert version.startswith(f"{release}.")
     return Environment(python, version)

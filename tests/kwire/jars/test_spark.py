@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli.spark_jars import jars
-from kwire.jars import spark
+from kwire.jars import spark, table_formats
 from kwire.jars.maven import MavenError
 
 
@@ -73,13 +73,26 @@ def test_missing_connector_and_missing_fallback_are_both_reported(
     assert ":4.3.0" in run.output and ":4.2.0" in run.output
 
 
-def test_delta_for_the_release_that_it_is_built_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_format_for_the_release_that_it_is_built_for(monkeypatch: pytest.MonkeyPatch) -> None:
     maven = _maven(monkeypatch)
-    run = CliRunner().invoke(jars, ["--delta", "--pyspark", "4.2.1"])
+    monkeypatch.setattr(table_formats, "resolve", maven.resolve)
+    run = CliRunner().invoke(jars, ["--format", "delta", "--pyspark", "4.2.1"])
     assert run.exit_code == 0 and "delta-spark_2.13.jar" in run.stdout
-    run = CliRunner().invoke(jars, ["--delta", "--pyspark", "4.3.0"])
+    run = CliRunner().invoke(jars, ["--format", "iceberg", "--pyspark", "4.1.4"])
+    assert run.exit_code == 0 and "iceberg-spark-runtime-4.1_2.13.jar" in run.stdout
+    run = CliRunner().invoke(jars, ["--format", "delta", "--pyspark", "4.3.0"])
     assert (
         run.exit_code == 1
         and "Delta 4.4.0 is built for PySpark 4.2, and this is 4.3.0" in run.output
     )
-    assert len(maven.asked) == 1
+    run = CliRunner().invoke(jars, ["--format", "iceberg", "--pyspark", "4.2.1"])
+    assert run.exit_code == 1 and "iceberg was not run with PySpark 4.2.1" in run.output
+    assert len(maven.asked) == 2
+
+
+def test_release_without_a_format_names_those_that_have_one() -> None:
+    assert table_formats.format_of("4.1.9") == "iceberg"
+    with pytest.raises(
+        MavenError, match=r"4\.3\.0: install PySpark 4.1 for iceberg or 4.2 for delta"
+    ):
+        table_formats.format_of("4.3.0")

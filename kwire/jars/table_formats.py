@@ -1,0 +1,45 @@
+"""Tells which table format runs with which PySpark, and fetches its jars (``kwire spark jars
+--format``). It imports no PySpark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import metadata
+from types import MappingProxyType
+from typing import Final
+
+from kwire.jars.maven import MavenError, resolve
+from kwire.jars.spark import DELTA_FOR, SparkJars, delta_jars
+
+ICEBERG: Final = "1.12.0"
+#: The format that MERGE runs with, by release of PySpark.
+FORMATS: Final[Mapping[str, str]] = MappingProxyType({"4.1": "iceberg", DELTA_FOR: "delta"})
+
+
+def format_of(pyspark: str | None = None) -> str:
+    """Return the format for PySpark ``pyspark`` (the installed one by default). Raises MavenError
+    where none runs.
+    """
+    version = pyspark or metadata.version("pyspark")
+    found = FORMATS.get(".".join(version.split(".")[:2]))
+    if found is None:
+        raise MavenError(
+            f"no table format with MERGE runs with PySpark {version}: install PySpark"
+            f" {' or '.join(f'{release} for {one}' for release, one in FORMATS.items())}"
+        )
+    return found
+
+
+def format_jars(format: str, pyspark: str | None = None) -> SparkJars:
+    """Return the jars of ``format`` for PySpark ``pyspark`` (the installed one by default). Raises
+    MavenError.
+    """
+    version = pyspark or metadata.version("pyspark")
+    if format == "delta":
+        return delta_jars(version)
+    release = ".".join(version.split(".")[:2])
+    if FORMATS.get(release) != format:
+        raise MavenError(f"{format} was not run with PySpark {version}")
+    runtime = f"org.apache.iceberg:iceberg-spark-runtime-{release}_2.13:{ICEBERG}"
+    return SparkJars(tuple(resolve([runtime])), f"Iceberg {ICEBERG} for PySpark {release}")

@@ -1,0 +1,176 @@
+"""Finds and makes the fleet's tables in Delta or Iceberg, at a path or in a catalog."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from kwire.spark.fleet import sql
+from kwire.spark.fleet.views import CLUSTER_ID, VIEWS, View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Format = Literal["delta", "iceberg"]
+CLUSTERS: Final = "clusters"
+#: The columns of the table ``clusters``.
+CLUSTERS_COLUMNS: Final = (
+    CLUSTER_ID[:2],
+    ("name", "STRING"),
+    ("generation", "INT"),
+    ("position", "BIGINT"),
+    ("anchor_topic", "STRING"),
+    ("anchor_offset", "BIGINT"),
+    ("anchor_timestamp_ms", "BIGINT"),
+    ("condition", "STRING"),
+    ("message", "STRING"),
+    ("views", "STRING"),
+    ("updated", "TIMESTAMP"),
+)
+_CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
+#: The conditions by which Spark says that a table is not there.
+_NOT_THERE: Final = (
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "PATH_NOT_FOUND",
+)
+_DELTA: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+class FleetError(RuntimeError):
+    """The tables cannot be used; the text is a sentence for the user."""
+
+
+def settings(format: Format) -> Mapping[str, str]:
+    """Return what a session needs before it starts, for tables of ``format``."""
+    return _DELTA if format == "delta" else {}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the tables are: ``where`` is a directory or URI, or the name of a database, such as
+    ``catalog.database``.
+    """
+
+    where: str
+    format: Format
+
+    @property
+    def is_path(self) -> bool:
+        return "/" in self.where
+
+    def table(self, name: str) -> str:
+        """Return the quoted name of a table in SQL."""
+        if not self.is_path:
+            return ".".join(map(sql.quoted, (*self.where.split("."), name)))
+        if self.format == "delta":
+            return f"delta.{sql.quoted('/'.join((self.where.rstrip('/'), name)))}"
+        return f"{self._catalog}.{sql.quoted(name)}"
+
+    @property
+    def _catalog(self) -> str:
+        """The name of the catalog of Iceberg tables at a path: one for each path."""
+        return f"kwire_{hashlib.sha256(self.where.encode()).hexdigest()[:16]}"
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Make the session know the place. Raises FleetError where it lacks the format."""
+        if self.format == "delta":
+            if _DELTA["spark.sql.extensions"] not in str(
+                spark.conf.get("spark.sql.extensions", "")
+            ):
+                wanted = " ".join(f"--conf {name}={value}" for name, value in _DELTA.items())
+                raise FleetError(
+                    "Delta is not set up in this Spark session; start it with the jars of"
+                    f" kwire spark jars --format delta, and with {wanted}"
+                )
+        elif self.is_path:
+            name = f"spark.sql.catalog.{self._catalog}"
+            spark.conf.set(name, _CATALOG_CLASS)
+            spark.conf.set(f"{name}.type", "hadoop")
+            spark.conf.set(f"{name}.warehouse", self.where)
+
+    def make(self, spark: SparkSession, view: View | None = None) -> bool:
+        """Make the tables of ``view``, or the one of clusters, unless they are there; add columns
+        that this kwire has and they lack. Return whether none was there. Raises what Spark raises.
+        """
+        if view is None:
+            if not self.is_path:
+                database = ".".join(map(sql.quoted, self.where.split(".")))
+                spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {database}")
+            about = "Clusters, how far their logs were read, and why one stopped"
+            return self._make(spark, CLUSTERS, CLUSTERS_COLUMNS, about, partitioned=False)
+        made = []
+        for name in view.tables:
+            which = "Every record" if name == view.tables[0] else "The last record of each"
+            about = f"{which} of the view {view.name}, of all clusters"
+            made.append(self._make(spark, name, view.columns, about, partitioned=True))
+        return all(made)
+
+    def _make(
+        self,
+        spark: SparkSession,
+        name: str,
+        columns: Sequence[tuple[str, str]],
+        about: str,
+        *,
+        partitioned: bool,
+    ) -> bool:
+        have, table = self.columns(spark, name), self.table(name)
+        if have is None:
+            properties = {"kwire.table": name}
+            text = sql.create(
+                table, columns, self.format, about, partitioned=partitioned, properties=properties
+            )
+            spark.sql(text)
+        elif lacking := [one for one in columns if one[0].lower() not in have]:
+            spark.sql(sql.add_columns(table, lacking))
+        return have is None
+
+    def columns(self, spark: SparkSession, name: str) -> set[str] | None:
+        """Return the names of a table's columns in lower case; None if there is no such table."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            return {one.lower() for one in spark.table(self.table(name)).columns}
+        except AnalysisException as error:
+            if error.getCondition() in (
+                "TABLE_OR_VIEW_NOT_FOUND",
+                "DELTA_TABLE_NOT_FOUND",
+                "DELTA_PATH_DOES_NOT_EXIST",
+                "PATH_NOT_FOUND",
+            ):
+                return None
+            raise
+
+    def register(self, spark: SparkSession, views: Sequence[View] = tuple(VIEWS.values())) -> None:
+        """Make temporary views: the present entities by the name of the view, ``VIEW_versions``
+        with the time of each version, ``changes`` and ``clusters``. A view that has had no record
+        yet is empty. Raises FleetError if there are no tables at all.
+        """
+        self.prepare(spark)
+        if self.columns(spark, CLUSTERS) is None:
+            raise FleetError(f"{self.where} has no {self.format} tables of clusters")
+        spark.sql(sql.view(CLUSTERS, f"SELECT * FROM {self.table(CLUSTERS)}"))
+        for view in views:
+            history, *state = (self._rows(spark, name, view) for name in view.tables)
+            if not state:
+                spark.sql(sql.view(view.name, f"SELECT * FROM {history}"))
+                continue
+            spark.sql(sql.view(view.name, sql.present(state[0])))
+            spark.sql(sql.view(f"{view.name}_versions", sql.versions(view, history)))
+
+    def _rows(self, spark: SparkSession, name: str, view: View) -> str:
+        """The name of a table in SQL; of an empty one where it has not been made."""
+        if self.columns(spark, name) is not None:
+            return self.table(name)
+        columns = ", ".join(f"{sql.quoted(name)} {type_}" for name, type_ in view.columns)
+        empty = f"kwire_no_{name}"
+        spark.createDataFrame([], columns).createOrReplaceTempView(empty)
+        return empty
