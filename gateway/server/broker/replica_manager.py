@@ -25,6 +25,7 @@ from gateway.log.partition.partition_directories import (
     set_aside,
 )
 from gateway.ports.replicas import LogSize
+from gateway.ports.services import State
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
 from gateway.sources.data_partition import DataPartition, Job
 from kwire.protocol import ErrorCode
@@ -154,7 +155,10 @@ class ReplicaManager:
         if partition is None or partition.leader_epoch != record.leader_epoch:
             # The task has not followed the image yet: clients ask again.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.KAFKA_STORAGE_ERROR if partition.problems else partition
+        if partition.problems:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        # Until its log is open: from another error some clients conclude that offsets are gone.
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition.state is State.LOADING else partition
 
     def find_writable(self, topic_id: Uuid, index: int) -> DataPartition | ErrorCode:
         """As in ``Replicas``. NOT_ENOUGH_REPLICAS for a partition with further replicas: they

@@ -321,3 +321,21 @@ async def test_sizes_and_producers_of_a_partition_are_described(tmp_path: Path) 
         (one,) = here.active_producers
         assert (one.producer_id, one.producer_epoch, one.last_sequence) == (5, 2, 8)
         assert (one.last_timestamp, one.current_txn_start_offset) == (NOW_MS, -1)
+
+
+@in_loop
+async def test_partition_whose_log_is_not_open_yet_is_led_elsewhere_for_clients(
+    tmp_path: Path,
+) -> None:
+    """They ask again. An error about offsets would tell some of them that records are gone."""
+    async with broker(tmp_path) as node:
+        await with_topic(node)
+        await produce(node, b"a")
+        image = node.quorum.image
+        (record,) = image.partitions[image.topic_ids["t"]].values()
+        replicas = node.ready.services.replicas
+        assert replicas is not None
+        found: Any = replicas.find(record)
+        assert found.high_watermark == 1
+        found.follow()
+        assert replicas.find(record) is ErrorCode.NOT_LEADER_OR_FOLLOWER
