@@ -38,7 +38,7 @@ clean:                    ## Remove the environment
 	touch $@
 
 .venv/test: setup.cfg pyproject.toml | $(BIN)/python
-	DIST_EXTRA_CONFIG=$(CURDIR)/tools/uncompressed_wheels.cfg $(BIN)/python -m pip install -q --no-compile -e '.[test,check,spark,delta,iceberg]'
+	DIST_EXTRA_CONFIG=$(CURDIR)/tools/uncompressed_wheels.cfg $(BIN)/python -m pip install -q --no-compile -e '.[test,check,spark]'
 	touch $@ .venv/serve
 
 .venv/bench: setup.cfg pyproject.toml | $(BIN)/python

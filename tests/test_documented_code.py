@@ -35,8 +35,6 @@ FOREIGN: Final = {
     "kcat": "needs a server: tests/interop/test_documented_commands.py",
     "kafka-": "is a tool of Kafka: tests/interop runs the tools by tools/java.py",
     "pip": "installs packages: tests/interop/test_package.py installs the wheel",
-    "$SPARK_HOME/bin/": "needs Spark: tests/interop/test_spark_standalone.py runs the programs",
-    "export": "goes with them",
     "openssl": "makes certificates: tests/interop/test_first_hour.py",
     "spark-submit": "needs Spark: tests/interop/test_spark.py submits the examples",
     "echo": "writes for the program behind its pipe",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import sys
 import tempfile
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kwire.spark.table.builder import OnGap
 
 _CLIENT_ID: Final = "kwire-spark"
+_CONNECT_S: Final = 2.0
 #: One line for each job. The names are those of ``kwire.spark.jobs.JOBS``, which is imported only
 #: when a job runs.
 JOBS: Final = {
@@ -46,6 +48,18 @@ JOBS: Final = {
     "drift": "configs that differ between the brokers, or clusters",
     "audit": "what was changed by hand: topics, configs, ACLs, users ...",
 }
+
+
+class JobName(click.Choice[str]):
+    """The name of a job."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """``value`` if it is one. Raises click.BadParameter, which has a guess."""
+        if value not in self.choices:
+            near = difflib.get_close_matches(str(value), self.choices, n=1)
+            said = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.choices)}"
+            self.fail(f"there is no job {shown(value)}; {said}", param, ctx)
+        return str(value)
 
 
 class WithSubcommands(click.Command):
@@ -75,9 +89,7 @@ class WithSubcommands(click.Command):
         " directory of tables that kwire.spark.tables or --tables wrote. PySpark does the work, in"
         " this process (pip install 'kwire[spark]'). kwire spark fleet keeps Delta or Iceberg"
         " tables of many clusters, kwire spark init DIR writes a program of that, kwire spark jars"
-        " prints the jars of Spark's Kafka source; each has a --help.\n\nWith several sources each"
-        " row begins with the id of its cluster, or with NAME of NAME=SOURCE. A source that fails"
-        " is reported behind the rows of the others, with exit status 1.\n\n\b\nJobs:\n"
+        " prints the jars of Spark's Kafka source; each has a --help.\n\n\b\nJobs:\n"
     )
     + "\n".join(f"  {name:<16} {what}" for name, what in JOBS.items()),
     epilog="""\b
@@ -86,11 +98,10 @@ Examples:
   kwire spark leaders localhost:9092 --tables /data/metadata     keep and later update the tables
   kwire spark configs /data/metadata | jq 'select(.before == "(redacted)")'
   kwire spark brokers /data/metadata --svg lifelines.svg
-  kwire spark topics eu=h1:9092 us=h2:9092 /copies/asia     several clusters
   kwire spark leaders h1:9094 --command-config client.properties""",
 )
-@click.argument("job", metavar="JOB", type=click.Choice(list(JOBS)))
-@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.argument("job", metavar="JOB", type=JobName(list(JOBS)))
+@click.argument("sources", metavar="SOURCE", nargs=-1, required=True)
 @command_config
 @click.option(
     "--tables",
@@ -130,10 +141,11 @@ def command(
     svg: str | None,
 ) -> None:
     """Print the rows of a job."""
-    security = client_security(config)
-    if len(sources) == 1:
-        _ask_first(sources[0], security)
-    with _session() as spark, _tables(spark, sources, security, path, on_gap) as (tables, failed):
+    if len(sources) > 1:
+        raise click.UsageError("JOB asks one log: several clusters are kept by kwire spark fleet")
+    source, security = sources[0], client_security(config)
+    _ask_first(source, path, security)
+    with _session() as spark, _tables(spark, source, security, path, on_gap) as tables:
         from kwire.spark.jobs import JOBS as QUERIES
 
         rows = [_plain(row.asDict(recursive=True)) for row in QUERIES[job](spark, tables).collect()]
@@ -151,8 +163,6 @@ def command(
             click.echo(json_line({name: _json(value) for name, value in row.items()}))
     else:
         _print_table(rows)
-    if failed:
-        raise click.ClickException("; ".join(failed))
 
 
 @contextlib.contextmanager
@@ -189,91 +199,74 @@ def _session() -> Iterator[SparkSession]:
 @contextlib.contextmanager
 def _tables(
     spark: SparkSession,
-    sources: Sequence[str],
+    source: str,
     security: ClientSecurity,
     path: str | None,
     on_gap: OnGap,
-) -> Iterator[tuple[str, list[str]]]:
-    """Yield the path of tables with the data of ``sources``, and a sentence for each failure."""
-    if len(sources) == 1 and _has_tables(sources[0]):
-        if path is not None:
-            raise click.UsageError(
-                f"{sources[0]} already has tables: use --tables with a log or a server"
-            )
-        yield sources[0], []
+) -> Iterator[str]:
+    """Yield the path of tables with the data of ``source``."""
+    if _has_tables(source):
+        yield source
         return
-    given = [_named(source) for source in sources]
-    for _, source in given:
-        if not os.path.isdir(source):
-            _check_server(source)
     with tempfile.TemporaryDirectory(prefix="kwire-spark-") as scratch:
         where = path or f"{scratch}/tables"
-        yield where, _built(spark, given, client_options(security, Path(scratch)), where, on_gap)
+        _build(spark, source, client_options(security, Path(scratch)), where, on_gap)
+        yield where
 
 
-def _ask_first(source: str, security: ClientSecurity) -> None:
-    """Raise click.ClickException, with the cause, for a server that does not serve the log: in a
-    second, before Spark starts.
+def _ask_first(source: str, path: str | None, security: ClientSecurity) -> None:
+    """Raise click.ClickException, with the cause, for what cannot be: in a second, before Spark
+    starts.
     """
-    _, place = _named(source)
-    if os.path.isdir(place):
+    for where in (source, path):
+        if where is not None and (os.path.isdir(where) or where is path):
+            _check_place(where)
+    if os.path.isdir(source):
+        if path is not None and _has_tables(source):
+            raise click.UsageError(
+                f"{source} already has tables: use --tables with a log or a server"
+            )
         return
-    _check_server(place)
+    try:
+        address = parse_address(source)
+    except ValueError:
+        raise click.UsageError(f"{shown(source)} is neither a directory nor HOST:PORT") from None
     from gateway.cli.topic_reader import with_reader
 
-    server = Server((parse_address(place),), security)
-    with_reader(server, CLUSTER_METADATA_TOPIC, _CLIENT_ID, lambda reader: reader.bounds(PARTITION))
+    server = Server((address,), security)
+    with_reader(
+        server,
+        CLUSTER_METADATA_TOPIC,
+        _CLIENT_ID,
+        lambda reader: reader.bounds(PARTITION),
+        _CONNECT_S,
+    )
 
 
-def _named(source: str) -> tuple[str, str]:
-    """Return the name and the source of NAME=SOURCE; no name for a directory with such a name."""
-    name, equals, rest = source.partition("=")
-    if os.path.isdir(source) or not equals or os.sep in name:
-        return "", source
-    return name, rest
+def _check_place(path: str) -> None:
+    from kwire.spark.table.places import directory_of
+
+    try:
+        directory_of(path)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _has_tables(source: str) -> bool:
-    if not os.path.isdir(source):
-        return False
-    from kwire.spark.table.places import is_of_several
-
-    return os.path.isfile(os.path.join(source, "manifest.json")) or is_of_several(source)
+    return os.path.isfile(os.path.join(source, "manifest.json"))
 
 
-def _built(
-    spark: SparkSession,
-    given: Sequence[tuple[str, str]],
-    client: Mapping[str, str],
-    where: str,
-    on_gap: OnGap,
-) -> list[str]:
-    """Build tables at ``where``. Return a sentence for each of several sources that failed."""
+def _build(
+    spark: SparkSession, source: str, client: Mapping[str, str], where: str, on_gap: OnGap
+) -> None:
+    """Build tables at ``where``. Raises click.ClickException."""
     from kwire.spark.source.server import ServerError
     from kwire.spark.table.build import DataLossError, TablesError, tables
-    from kwire.spark.table.conditions import Conditions
 
     try:
-        if len(given) == 1 and not given[0][0]:
-            tables(spark, given[0][1], where, client=client, on_gap=on_gap)
-            return []
-        tables(spark, [_options(name, source, client) for name, source in given], where)
-        return Conditions.read(where).sentences()
+        tables(spark, source, where, client=client, on_gap=on_gap)
     except (OSError, ValueError, TablesError, DataLossError, ServerError) as error:
         raise click.ClickException(str(error)) from None
-    except Exception as error:
-        if type(error).__module__.startswith("pyspark"):
-            said = f"{', '.join(source for _, source in given)}: {_last_sentence(error)}"
-            raise click.ClickException(said) from None
-        raise
-
-
-def _options(name: str, source: str, client: Mapping[str, str]) -> dict[str, str]:
-    if os.path.isdir(source):
-        options = {"path": source}
-    else:
-        options = {"bootstrap.servers": source, **client}
-    return {"name": name, **options} if name else options
 
 
 def client_options(security: ClientSecurity, directory: Path) -> dict[str, str]:
@@ -309,21 +302,6 @@ def _file(path: Path, text: str) -> str:
     path.touch(mode=0o600)
     path.write_text(text, encoding="utf-8")
     return str(path)
-
-
-def _check_server(source: str) -> None:
-    """Raise click.UsageError if ``source`` is not HOST:PORT."""
-    try:
-        parse_address(source)
-    except ValueError:
-        raise click.UsageError(f"{shown(source)} is neither a directory nor HOST:PORT") from None
-
-
-def _last_sentence(error: Exception) -> str:
-    """Return Python's error at the bottom of a stack trace, which says most."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error: " in line and not line.startswith("at ")]
-    return told[-1] if told else lines[0]
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import trio
 
 from gateway.base.address import Address
 from gateway.base.sizes import MIB
-from gateway.cli.server_nodes import Nodes, ServerError, ServerLost
+from gateway.cli.server_nodes import CONNECT_S, Nodes, ServerError, ServerLost
 from gateway.cli.topic_causes import check_error, missing, not_a_broker, unknown_leader
 from kwire.errors import DecodeError
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -295,14 +295,16 @@ def with_reader(
     topic: str,
     client_id: str,
     work: Callable[[TopicReader], Awaitable[_T]],
+    connect_s: float = CONNECT_S,
 ) -> _T:
-    """Return what ``work`` returns for an open reader of the topic; the reader is closed then.
+    """Return what ``work`` returns for an open reader of the topic; the reader is closed then. A
+    connection is given up after ``connect_s`` seconds.
 
     Raises click.ClickException, and what ``work`` raises.
     """
 
     async def run() -> _T:
-        reader = TopicReader(Nodes(server, client_id), topic, STALLED_S)
+        reader = TopicReader(Nodes(server, client_id, connect_s), topic, STALLED_S)
         try:
             await reader.open()
             return await work(reader)

@@ -31,13 +31,11 @@ if TYPE_CHECKING:
     from kwire.spark.options import METADATA_TOPIC, kafka_options
     from kwire.spark.source.data_source import register
     from kwire.spark.table.build import follow, read_table, tables
-    from kwire.spark.versions import history
 
 __all__ = [
     "METADATA_TOPIC",
     "decode",
     "follow",
-    "history",
     "kafka_options",
     "only",
     "read_table",
@@ -53,7 +51,6 @@ _MODULES: Final = {
     "METADATA_TOPIC": "kwire.spark.options",
     "decode": "kwire.spark.frames",
     "follow": "kwire.spark.table.build",
-    "history": "kwire.spark.versions",
     "kafka_options": "kwire.spark.options",
     "only": "kwire.spark.frames",
     "read_table": "kwire.spark.table.build",

@@ -5,8 +5,7 @@ config drift and so on.
     JOBS["topics"](spark, "/data/metadata").show()
 
 Every job takes the session and the path of the tables (``kwire.spark.tables``) and returns a sorted
-DataFrame. Of tables of several clusters the first column is ``cluster_id``, and each cluster is
-counted by itself.
+DataFrame.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from kwire.spark.questions import asked
-from kwire.spark.table.places import CLUSTER, is_of_several
+from kwire.spark.table.places import CLUSTER
 from kwire.spark.table.read import read_table
 
 if TYPE_CHECKING:
@@ -39,12 +38,11 @@ SHORT_LIVED_S: Final = 3600
 
 
 def _job(query: Job) -> Job:
-    """The job of a query whose first column is the cluster, which is left out if there is one."""
+    """The job of a query whose first column is the cluster, which is left out."""
 
     @wraps(query)
     def run(spark: SparkSession, path: str) -> DataFrame:
-        found = query(spark, path)
-        return found if is_of_several(path) else found.drop(CLUSTER)
+        return query(spark, path).drop(CLUSTER)
 
     return run
 

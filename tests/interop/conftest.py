@@ -19,14 +19,10 @@ FIGURES: list[str] = []
 #: The files that take longest, longest first. More are run at a time than there are cores, because
 #: each waits for elections and time-outs half of its time; one that comes last is waited for alone.
 _LONGEST: Final = (
-    "test_spark_formats",
     "test_spark",
-    "test_spark_standalone",
     "test_spark_42",
     "test_spark_fleet",
     "test_spark_tables",
-    "test_spark_clusters",
-    "test_spark_delta",
     "test_spark_source",
     "test_spark_jobs",
     "test_spark_live",
@@ -49,15 +45,12 @@ _LONGEST: Final = (
 #: of processor time, so that each list runs in one process (``--dist loadfile``).
 _SPARK: Final = (
     (
-        "test_spark_formats",
         "test_spark_tables",
-        "test_spark_delta",
         "test_spark_jobs",
         "test_view_sinks",
     ),
     (
         "test_spark",
-        "test_spark_clusters",
         "test_spark_source",
         "test_spark_live",
         "test_audit",

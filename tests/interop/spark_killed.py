@@ -45,7 +45,7 @@ for one in given["queries"]:
         }
     df = spark.readStream.format(one["source"]).options(**options).load()
     available = {"availableNow": True}
-    queries.append(follow(spark, df, one["path"], format=one["format"], trigger=available))
+    queries.append(follow(spark, df, one["path"], trigger=available))
 print("begin", flush=True)
 # A query that fails ends the driver at once, whichever it is.
 while any(query.isActive for query in queries):
@@ -65,7 +65,6 @@ class Query:
     bootstrap: str
     path: str
     batch: int
-    format: str = "parquet"
 
     @property
     def next_offset(self) -> int:

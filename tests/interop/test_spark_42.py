@@ -1,8 +1,8 @@
 """Runs the tests of ``SELECTED`` with PySpark 4.2 in an environment of its own
 (``tools.pyspark_release``); the other tests have the newest release.
 
-With those of ``test_spark_delta`` every call that kwire makes of PySpark is among them: DataFrame
-functions, the Kafka source, the Python data source with streams and filters, and tables.
+Every call that kwire makes of PySpark is among them: DataFrame functions, the Kafka source, the
+Python data source with streams and filters, and tables.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ SELECTED = (
     "tests/interop/test_spark_source.py::test_pushed_filters_give_the_filtered_rows",
     "tests/interop/test_spark_source.py::test_checkpoint_of_another_log_is_refused",
     "tests/interop/test_spark_source.py::test_files_equal_kafka_dump_log[p-one-segments-7]",
-    "tests/interop/test_spark_clusters.py::test_list_of_sources_gives_the_tables_of_each",
-    "tests/interop/test_spark_clusters.py::test_stream_over_directories_has_what_is_appended",
-    "tests/interop/test_spark_formats.py",
+    "tests/interop/test_spark_tables.py::test_running_stream_has_new_records_in_its_tables",
+    "tests/interop/test_spark_tables.py::test_tables_in_spark_are_the_rows_of_the_files",
 )
 
 

@@ -32,8 +32,6 @@ BENCHES: Sequence[str] = (
     "relays",
     "spark",
     "spark-tables",
-    "spark-clusters",
-    "spark-delivery",
 )
 #: Benches that run only when they are named, because they take many minutes.
 LONG: Sequence[str] = ("scale", "requests")

@@ -14,6 +14,7 @@ from kwire.spark.options import METADATA_TOPIC
 from kwire.spark.record_types import type_prefix
 from kwire.spark.source.security import NAMES as KAFKAS_OWN
 from kwire.spark.source.security import translated
+from kwire.spark.words import or_guess
 
 #: Columns that ``keep`` may name, and those of them that only files have.
 KEPT: Final = ("value", "file")
@@ -145,10 +146,7 @@ def check_names(taker: str, names: Iterable[str], known: Sequence[str]) -> None:
     plain = {one.lower() for one in known}
     for name in names:
         if name.lower() not in plain and not name.startswith("kafka."):
-            raise ValueError(
-                f"{taker} has no option {name!r}; there are {', '.join(known)} and those of the"
-                " client with kafka. before them"
-            )
+            raise ValueError(f"{taker} has no option {name!r}{or_guess(name, known)}")
 
 
 def _check_names(given: Mapping[str, str]) -> None:
@@ -156,13 +154,8 @@ def _check_names(given: Mapping[str, str]) -> None:
         if name not in (*_KNOWN, *KAFKAS_OWN) and not (
             name.startswith("kafka.") and _plain(name) in _CLIENTS
         ):
-            raise ValueError(
-                f"kwire has no option {name!r}; there are {', '.join(_KNOWN.values())}, and with"
-                " kafka. before them "
-                + ", ".join(
-                    (*sorted(_CLIENTS), *(name.removeprefix("kafka.") for name in KAFKAS_OWN))
-                )
-            )
+            ours = (*_KNOWN.values(), *(f"kafka.{one}" for one in sorted(_CLIENTS)), *KAFKAS_OWN)
+            raise ValueError(f"kwire has no option {name!r}{or_guess(name, ours)}")
     misplaced = [_KNOWN[name] for name in given if _KNOWN.get(name) in _FOR_SERVERS]
     if _paths(given) and misplaced:
         raise ValueError(f"{', '.join(misplaced)} cannot go with path: it is for a server")

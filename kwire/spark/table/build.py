@@ -22,18 +22,12 @@ from pyspark.sql import DataFrame
 from kwire.spark.frames import Mode
 from kwire.spark.source.data_source import register
 from kwire.spark.source.offsets import DataLossError
-from kwire.spark.table.bring import Task
 from kwire.spark.table.builder import Builder, OnGap
-from kwire.spark.table.delivery import check_library
-from kwire.spark.table.follow import Noted
-from kwire.spark.table.follow import follow as follow_all
 from kwire.spark.table.log import log_of
 from kwire.spark.table.pieces import processes
-from kwire.spark.table.places import check_root
+from kwire.spark.table.places import FLEET
 from kwire.spark.table.read import TABLES, read_table
-from kwire.spark.table.several import bring_all
-from kwire.spark.table.sources import Given, sources_of
-from kwire.spark.table.store import Format, TablesError
+from kwire.spark.table.store import TablesError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,23 +56,23 @@ class Built:
 
 def tables(
     spark: SparkSession,
-    source: DataFrame | str | Iterable[Given] | Mapping[str, Given],
+    source: DataFrame | str,
     path: str,
     *,
-    format: Format = "parquet",
     checkpoint: str | None = None,
     on_gap: OnGap = "fail",
     mode: Mode = "PERMISSIVE",
     client: Mapping[str, str] = _NO_OPTIONS,
-) -> Built | None:
-    """Build the tables at ``path``, or bring them up to date. They are complete on return.
+    format: str = "parquet",
+) -> Built:
+    """Build the tables of one log at ``path``, a directory, or bring them up to date. They are
+    complete on return.
 
     ``source`` is ``host:port,...`` of a server, or a directory with a copy of a log, which this
     process reads; or a DataFrame with ``offset``, ``timestamp`` and ``value`` (``format("kafka")``,
     or ``format("kwire")`` with ``keep=value``; ``epoch`` and ``error`` are used if there), of every
     record type. A stream is read to its present end, and keeps its ``checkpoint`` in ``path``
-    unless told otherwise. With ``format="delta"`` or ``"iceberg"`` each is a table of that format
-    at ``path/NAME``.
+    unless told otherwise.
 
     A log that does not reach back to the end of the tables raises DataLossError. With
     ``on_gap="resync"`` the tables go on from the snapshot that a server or a directory has in
@@ -87,24 +81,12 @@ def tables(
     ``client``: options of the connection to a server that ``source`` names as text, such as
     ``kafka.security_protocol``.
 
-    ``source`` can also be a list of servers and directories, or a mapping of names to them
-    (:mod:`kwire.spark.table.several`), with None as the result. One that fails stops only its own
-    tables.
-
     Records that cannot be read or do not fit go to the table ``errors``; with ``mode="FAILFAST"``
-    they raise FoldError. Raises ValueError for a source or format that will not do, TablesError for
-    a directory that is not as it was left, a log that is another one than that of the tables, or if
-    all sources of a list fail; ServerError; FileNotFoundError.
+    they raise FoldError. Raises ValueError for a source, path or format that will not do,
+    TablesError for a directory that is not as it was left, or a log that is another one than that
+    of the tables; ServerError; FileNotFoundError.
     """
-    _check(format, mode, on_gap)
-    fail_fast = mode == "FAILFAST"
-    if not isinstance(source, str | DataFrame):
-        check_root(path, several=True)
-        bring_all(
-            spark, [Task(one, path, format, fail_fast=fail_fast) for one in sources_of(source)]
-        )
-        return None
-    builder = _builder(source, path, format, fail_fast, on_gap)
+    builder = _builder(source, path, mode, on_gap, format)
     since = builder.next_offset
     if isinstance(source, str):
         builder.bring(log_of(source, client), on_gap, processes())
@@ -118,46 +100,48 @@ def tables(
 
 def follow(
     spark: SparkSession,
-    source: DataFrame | str | Iterable[Given] | Mapping[str, Given],
+    source: DataFrame | str,
     path: str,
     *,
     trigger: Mapping[str, Any] = _EACH_SECOND,
-    format: Format = "parquet",
     checkpoint: str | None = None,
     on_gap: OnGap = "fail",
     mode: Mode = "PERMISSIVE",
     client: Mapping[str, str] = _NO_OPTIONS,
-    max_offsets_per_trigger: int = 100_000,
 ) -> StreamingQuery:
     """Keep the tables at ``path`` up to date as long as the query runs, which fires as ``trigger``
     says. ``source`` is a server or a stream; the rest is as in :func:`tables`, and a server is
-    brought to its end before the query starts. ``max_offsets_per_trigger`` is for a list of
-    sources.
+    brought to its end before the query starts.
     """
-    _check(format, mode, on_gap)
-    fail_fast, where = mode == "FAILFAST", checkpoint or f"{path}/checkpoint"
-    if not isinstance(source, str | DataFrame):
-        check_root(path, several=True)
-        tasks = [Task(one, path, format, fail_fast=fail_fast) for one in sources_of(source)]
-        rows = follow_all(spark, tasks, max_offsets_per_trigger)
-        return _started(rows, Noted(path), trigger, where)
-    if os.path.isdir(source) if isinstance(source, str) else not source.isStreaming:
+    if os.path.isdir(source) if isinstance(source, str) else _is_batch(source):
         raise ValueError("only a server or a stream can be followed")
-    builder = _builder(source, path, format, fail_fast, on_gap)
+    builder = _builder(source, path, mode, on_gap)
     if not isinstance(source, str):
-        return _started(source, builder, trigger, where)
+        return _started(source, builder, trigger, checkpoint or f"{path}/checkpoint")
     builder.bring(log_of(source, client), on_gap)
     news = _news(spark, source, client, builder.next_offset)
     return _started(news, lambda *_: builder.bring(log_of(source, client), on_gap), trigger)
 
 
+def _is_batch(source: object) -> bool:
+    return isinstance(source, DataFrame) and not source.isStreaming
+
+
 def _builder(
-    source: DataFrame | str, path: str, format: Format, fail_fast: bool, on_gap: OnGap
+    source: DataFrame | str, path: str, mode: str, on_gap: str, format: str = "parquet"
 ) -> Builder:
-    check_root(path, several=False)
+    """The state of the tables, after the arguments are checked. Raises ValueError."""
+    if not isinstance(source, str | DataFrame):
+        raise ValueError(f"these tables are of one log: several clusters are kept by {FLEET}")
+    if format != "parquet":
+        raise ValueError(f"these tables are Parquet files: {format} tables are kept by {FLEET}")
+    if mode not in ("PERMISSIVE", "FAILFAST"):
+        raise ValueError(f"mode is PERMISSIVE or FAILFAST, not {mode!r}")
+    if on_gap not in ("fail", "resync"):
+        raise ValueError(f"on_gap is fail or resync, not {on_gap!r}")
     if not isinstance(source, str):
         _check_frame(source, on_gap)
-    return Builder(path, format, fail_fast=fail_fast, gap_fails=True)
+    return Builder(path, fail_fast=mode == "FAILFAST")
 
 
 def _started(
@@ -201,13 +185,3 @@ def _check_columns(columns: Iterable[str]) -> None:
             f'the source has no column {", ".join(sorted(missing))}; format("kwire") gives value'
             " with keep=value"
         )
-
-
-def _check(format: Format, mode: str, on_gap: str) -> None:
-    if format not in ("parquet", "delta", "iceberg"):
-        raise ValueError(f"format is parquet, delta or iceberg, not {format!r}")
-    if mode not in ("PERMISSIVE", "FAILFAST"):
-        raise ValueError(f"mode is PERMISSIVE or FAILFAST, not {mode!r}")
-    if on_gap not in ("fail", "resync"):
-        raise ValueError(f"on_gap is fail or resync, not {on_gap!r}")
-    check_library(format)

@@ -1,5 +1,5 @@
-"""Brings the tables of one cluster up to date with records, on the driver or on an executor. Each
-commit counts once, whichever process is killed at any moment (``store``). It starts no job.
+"""Brings the tables of one cluster up to date with records, on the driver. Each commit counts once,
+whichever process is killed at any moment (``store``). It starts no job.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
 from kwire.spark.source.offsets import DataLossError
-from kwire.spark.table.delivery import Delivery
 from kwire.spark.table.fold import Fold
 from kwire.spark.table.log import DirectoryLog, Log
 from kwire.spark.table.pieces import CHANGES_AT_ONCE, Parts, Pieces, cuts
-from kwire.spark.table.rows import Folded, Row, State
-from kwire.spark.table.store import Format, Store, TablesError
+from kwire.spark.table.rows import Folded, Row
+from kwire.spark.table.store import Store, TablesError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE: Final = 20_000
 #: The answer to a log that does not reach back to the end of the tables.
 OnGap = Literal["fail", "resync"]
-
-
-class OtherClusterError(TablesError):
-    """The tables are of another cluster than the source."""
 
 
 class _Gap(DataLossError):
@@ -44,56 +39,33 @@ class Builder:
     def __init__(
         self,
         path: str,
-        format: Format,
         *,
         fail_fast: bool = False,
-        cluster: str | None = None,
-        gap_fails: bool = False,
     ) -> None:
-        """Load the state. ``cluster`` is the id of the cluster whose records follow, None if it is
-        not known; ``gap_fails`` as of :class:`Fold`. Raises TablesError for tables of another
-        format, OtherClusterError for those of another cluster.
-        """
+        """Load the state. Raises ValueError and TablesError as :class:`Store`."""
         self.path = path
         #: The rows that were committed, by table.
         self.rows = Counter[str]()
-        self._store, self._fail_fast, self._gap_fails = Store(path, format), fail_fast, gap_fails
-        self._load(cluster)
+        self._store, self._fail_fast = Store(path), fail_fast
+        self._load()
 
-    def _load(self, cluster: str | None) -> None:
-        with self._store.writing():
-            self._fold = self._new_fold(self._store.load())
-            self.check_cluster(cluster)
-            is_parquet = self._store.manifest.kept == "parquet"
-            self._delivery = None if is_parquet else Delivery(self._store)
+    def _load(self) -> None:
+        self._fold = Fold(self._store.load(), fail_fast=self._fail_fast)
 
-    def _new_fold(self, state: State | None = None) -> Fold:
-        return Fold(state, fail_fast=self._fail_fast, gap_fails=self._gap_fails)
-
-    def check_cluster(self, cluster: str | None) -> None:
-        """Raise OtherClusterError if the tables are of another cluster; None is not known."""
+    def _check_cluster(self, cluster: str | None) -> None:
+        """Raise TablesError if the tables are of another cluster; None is not known."""
         manifest = self._store.manifest
         if cluster and manifest.cluster and cluster != manifest.cluster:
-            raise OtherClusterError(
+            raise TablesError(
                 f"{self.path} has tables of cluster {manifest.cluster}, and the source is cluster"
-                f" {cluster}"
+                f" {cluster}; take another directory for its tables"
             )
         manifest.cluster = manifest.cluster or cluster
-
-    def refresh(self) -> None:
-        """Take up what another writer has committed. Raises TablesError."""
-        if not self._store.is_current():
-            self._load(self._store.manifest.cluster)
 
     @property
     def cluster(self) -> str | None:
         """The id of the cluster that the tables are of, None if it is not known."""
         return self._store.manifest.cluster
-
-    @property
-    def entities(self) -> int:
-        """The number of entities in the state, which is a measure of its memory."""
-        return sum(map(len, self._fold.state.since.values()))
 
     @property
     def next_offset(self) -> int:
@@ -104,10 +76,6 @@ class Builder:
     def last_time(self) -> int | None:
         """The timestamp (ms) of the record before ``next_offset``."""
         return self._fold.state.last_time
-
-    def writing(self) -> contextlib.AbstractContextManager[None]:
-        """Keep other writers out for a block (:meth:`Store.writing`)."""
-        return self._store.writing()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         from pyspark.sql import functions as F
@@ -141,12 +109,12 @@ class Builder:
         """Bring the tables to the end of ``log``. A long directory is folded in pieces at the same
         time by at most ``processes`` processes, this one among them.
 
-        Raises OtherClusterError; DataLossError if the log does not reach back to the tables, unless
+        Raises DataLossError if the log does not reach back to the tables, unless
         ``on_gap`` says to go on from the log's snapshot, which is a commit of its own; TablesError
         if it is another log, or has no snapshot to go on from; and what the log does.
         """
         with without_collector(), self._store.writing():
-            self.check_cluster(log.cluster_id)
+            self._check_cluster(log.cluster_id)
             try:
                 rows = self._continued(log)
             except _Gap:
@@ -210,7 +178,7 @@ class Builder:
                 f"{log.name}: the log begins at offset {log.start} without a snapshot, so its state"
                 " is not known: read it where a snapshot is in front of it (snapshot.prefix=true)"
             )
-        fold = self._new_fold()
+        fold = Fold(fail_fast=self._fail_fast)
         for rows, ahead in pairwise(chain(log.rows(0, end), [()])):
             fold.take(rows, ahead, until=end)
             self._fold.folded.errors += fold.folded.errors
@@ -222,10 +190,7 @@ class Builder:
         self, directory: str, rows: Iterator[Sequence[Row]], offsets: Sequence[int]
     ) -> None:
         since, store, parts = self.next_offset, self._store, Parts(self._store)
-        kept = store.manifest.kept
-        with Pieces(
-            directory, since, offsets, self.path, kept, fail_fast=self._fail_fast
-        ) as pieces:
+        with Pieces(directory, since, offsets, self.path, fail_fast=self._fail_fast) as pieces:
             lost = self._fold_all(rows, parts.add, quiet_below=offsets[-1])
             store.adopt([*pieces.files(), *parts.files])
         if self.next_offset > since:
@@ -259,8 +224,6 @@ class Builder:
             self._fold.lost(row._replace(offset=self.next_offset))
         self.rows.update(self._store.commit(self._fold.state, self._fold.folded))
         self._fold.folded = Folded()
-        if self._delivery is not None:
-            self._delivery.deliver()
 
 
 @contextlib.contextmanager

@@ -44,8 +44,7 @@ def directory_rows(path: str, since: int = 0) -> Iterator[list[Row]]:
 
     If the log starts after that offset, the records of the oldest snapshot that the log continues
     come first, at the offsets just below the snapshot's end, as in ``kwire serve``. Raises
-    FileNotFoundError where there is no segment, and ValueError where there is no such snapshot, or
-    its records do not fit between ``since`` and the log.
+    FileNotFoundError where there is no segment, and ValueError where there is no such snapshot.
     """
     segments = find_files([path], "segments")
     start = _offset(segments[0])
@@ -58,13 +57,7 @@ def directory_rows(path: str, since: int = 0) -> Iterator[list[Row]]:
             " is there"
         )
     end = _offset(snapshot)
-    first = end - _next_offset(snapshot)
-    if first < since:
-        raise ValueError(
-            f"{path}: the log starts at offset {start}, and {since} is wanted; build the tables"
-            " anew"
-        )
-    return _all_rows(segments, end, snapshot, first)
+    return _all_rows(segments, end, snapshot, end - _next_offset(snapshot))
 
 
 def covering(path: str, start: int) -> int | None:

@@ -26,7 +26,7 @@ from kwire.spark.table.seen import Seen, shown, uuid_text
 from kwire.spark.table.touch import PATCHES, topic_of, touched
 from kwire.uuid import Uuid
 
-SET, PATCH, DELETE, RESET, RESYNC = "set", "patch", "delete", "reset", "resync"
+SET, PATCH, DELETE, RESYNC = "set", "patch", "delete", "resync"
 #: How far behind the first record of what may be a snapshot to look for what only a snapshot says.
 _LOOK_AHEAD: Final = 1000
 _MINUTE_MS: Final = 60_000
@@ -41,17 +41,14 @@ class Fold:
     replaces.
     """
 
-    def __init__(
-        self, state: State | None = None, *, fail_fast: bool = False, gap_fails: bool = False
-    ) -> None:
+    def __init__(self, state: State | None = None, *, fail_fast: bool = False) -> None:
         """With ``fail_fast`` a record that cannot be read or does not fit raises; otherwise it is
-        added to ``errors``. With ``gap_fails`` the records of a snapshot behind other records
-        raise DataLossError.
+        added to ``errors``.
         """
         self.state = state or State()
         self.folded = Folded()
         self._ahead: Sequence[Row] = ()
-        self._fail_fast, self._gap_fails = fail_fast, gap_fails
+        self._fail_fast = fail_fast
         self._changes, self._quiet = PartitionReader(), False
         self._begin(self.state.image)
         held, self.state.held = self.state.held, []
@@ -75,8 +72,9 @@ class Fold:
         before and are skipped. ``ahead`` are rows that follow, if any are known.
 
         Rows below offset ``quiet_below`` change the state and what is dirty, and give no other
-        output; those from offset ``until`` on are not taken. Raises DecodeError and FoldError with
-        ``fail_fast``; the state must not be used after that.
+        output; those from offset ``until`` on are not taken. Raises DataLossError for the records
+        of a snapshot behind others, and DecodeError and FoldError with ``fail_fast``; the state
+        must not be used after that.
         """
         self._ahead = ahead
         state, self._quiet = self.state, self.state.next_offset < quiet_below
@@ -153,21 +151,14 @@ class Fold:
         counted = row.timestamp - row.timestamp % _MINUTE_MS, name
         self.folded.load[counted] += 1
         self.folded.load_bytes[counted] += len(row.value or b"")
-        if row.offset > self.state.next_offset and self._is_snapshot(record, rows, n):
-            self._check_gap(row)
-            self._reset(row)
-        elif name == "TOPIC_RECORD" and self._says_again(row):
-            self._check_gap(row)
-            self._trouble(
-                row,
-                name,
-                FoldError(
-                    "a topic that there is already: these are records of a snapshot, and what was"
-                    " between is missing; build the tables anew"
-                ),
+        gap = row.offset > self.state.next_offset and self._is_snapshot(record, rows, n)
+        if gap or (name == "TOPIC_RECORD" and self._says_again(row)):
+            raise DataLossError(
+                f"the records at offset {row.offset} are those of a snapshot, and the records"
+                f" before offset {self.state.next_offset} were read: what was between is gone;"
+                " build the tables anew in another directory, or name the server or the log"
+                " directory itself as the source"
             )
-            self._loader.skip_to(row.offset + 1, -1 if row.epoch is None else row.epoch)
-            return
         if not self.state.next_offset:
             self._check_beginning(row, name, record)
         self._load(row, name, version, record)
@@ -306,13 +297,6 @@ class Fold:
             return False
         return record.NAME == "TopicRecord" and record.topic_id in self._loader.image.topics
 
-    def _check_gap(self, row: Row) -> None:
-        if self._gap_fails:
-            raise DataLossError(
-                f"the records at offset {row.offset} are those of a snapshot, and the records"
-                f" before offset {self.state.next_offset} were read: what was between is gone"
-            )
-
     def resync(self, state: State, offset: int) -> None:
         """Go on from ``state``, that of the log before ``offset``, over a gap in which records were
         lost. A difference counts as made by the record before ``offset``: entities that were
@@ -320,7 +304,9 @@ class Fold:
         """
         before, after = self.state, state.image
         row = self._row = Row(offset - 1, state.last_time or 0, None)
-        self._note_gap(row, RESYNC, offset)
+        lost, found = {"nextOffset": before.next_offset}, {"nextOffset": offset}
+        where = row.offset, row.offset, -1, None, row.timestamp
+        self.folded.changes.append(Change(*where, "", "log", "", None, RESYNC, lost, found))
         n = 0
         for kind in KINDS:
             for key in {**before.since[kind.entity], **state.since[kind.entity]}:
@@ -335,28 +321,6 @@ class Fold:
         # The record before ``offset`` may be the snapshot's, and the next log has another there.
         before.last_time = None
         self._begin(after)
-
-    def _note_gap(self, row: Row, op: str, offset: int) -> None:
-        lost, found = {"nextOffset": self.state.next_offset}, {"nextOffset": offset}
-        where = row.offset, row.offset, -1, row.epoch, row.timestamp
-        self.folded.changes.append(Change(*where, "", "log", "", None, op, lost, found))
-
-    def _reset(self, row: Row) -> None:
-        """Begin anew at a snapshot: every row of the history ends here, and the snapshot has the
-        state.
-        """
-        image, moment = self._loader.image, Moment(row.offset, row.timestamp)
-        for kind in KINDS:
-            for key, began in self.state.since[kind.entity].items():
-                topic = topic_of(image, (kind, key))
-                self.folded.closed[kind.entity].append(
-                    Closed(key, kind.seen(image, key) or {}, topic, began, moment)
-                )
-            self.folded.dirty |= {(kind.entity, bucket) for bucket in range(kind.buckets)}
-            self.state.since[kind.entity] = {}
-        self._note_gap(row, RESET, row.offset)
-        self.state.image, self.state.held = Image(), []
-        self._begin(self.state.image)
 
     def _check_beginning(self, row: Row, name: str, record: Any) -> None:
         first = name == "FEATURE_LEVEL_RECORD" and record.name == METADATA_VERSION

@@ -28,7 +28,7 @@ from kwire.spark.source.files import find_files
 from kwire.spark.table.directory import directory_rows
 from kwire.spark.table.fold import Fold
 from kwire.spark.table.rows import Folded
-from kwire.spark.table.store import Format, Store, TablesError
+from kwire.spark.table.store import Store, TablesError
 
 #: (table, file) of rows that only grow.
 Files = list[tuple[str, str]]
@@ -118,14 +118,13 @@ class Pieces:
         since: int,
         offsets: Sequence[int],
         path: str,
-        kept: Format,
         *,
         fail_fast: bool,
     ) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
         self._running: list[subprocess.Popen[bytes]] = []
         for begin, end in pairwise([since, *offsets]):
-            job = [os.path.abspath(directory), since, begin, end, path, kept, fail_fast]
+            job = [os.path.abspath(directory), since, begin, end, path, fail_fast]
             self._running.append(self._start(job))
 
     def _start(self, job: Sequence[Any]) -> subprocess.Popen[bytes]:
@@ -178,12 +177,12 @@ class Pieces:
 
 
 def fold_piece(
-    directory: str, since: int, begin: int, end: int, path: str, kept: Format, fail_fast: bool
+    directory: str, since: int, begin: int, end: int, path: str, fail_fast: bool
 ) -> Files:
     """Write the rows of the offsets from ``begin`` to ``end``, exclusive, of a log whose records
     below ``since`` are in the tables.
     """
-    store = Store(path, kept)
+    store = Store(path)
     fold, parts = Fold(store.state(), fail_fast=fail_fast), Parts(store)
     for rows, ahead in pairwise(chain(directory_rows(directory, since), [()])):
         fold.take(rows, ahead, quiet_below=begin, until=end)

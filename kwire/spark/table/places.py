@@ -1,5 +1,5 @@
-"""Names the directories of the tables of several clusters: one for each below the root. It knows no
-Spark.
+"""Says where tables can be: in a directory of this machine or of a file system that it mounts. It
+knows no Spark.
 """
 
 from __future__ import annotations
@@ -8,66 +8,38 @@ import os
 import re
 from typing import Final
 
-from pyarrow import fs
-
-from kwire.spark.table.store import MANIFEST, TablesError
-
-#: The column that tells clusters apart, and the word in the names of their directories, by which
-#: Spark finds its value.
+#: The first column of each table, by which ``kwire.spark.fleet`` tells clusters apart.
 CLUSTER: Final = "cluster_id"
-#: Names of clusters: their ids are among them.
-NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-#: The file at the root with the state of the sources (``conditions``).
-SOURCES: Final = "sources.json"
+#: The command for what these tables are not for.
+FLEET: Final = "kwire spark fleet (kwire.spark.fleet.keep)"
+#: A scheme has two letters at least: one letter is a drive.
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
+#: The file with which tables of a list of clusters began in release 0.2.
+_SOURCES: Final = "sources.json"
 
 
-def cluster_path(root: str, name: str) -> str:
-    """The directory of the tables of the cluster ``name`` below ``root``."""
-    return f"{root.rstrip('/')}/{CLUSTER}={name}"
-
-
-def clusters_at(root: str) -> list[str]:
-    """The names of the clusters that have tables below ``root``, sorted."""
-    files, path = opened(root)
-    found = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    before = f"{CLUSTER}="
-    return sorted(
-        one.base_name.removeprefix(before)
-        for one in found
-        if one.base_name.startswith(before) and not one.is_file
-    )
-
-
-def is_of_several(root: str) -> bool:
-    """True if ``root`` has tables of a list of clusters, False if it has those of one or none."""
-    files, path = opened(root)
-    one, several = files.get_file_info([f"{path}/{MANIFEST}", f"{path}/{SOURCES}"])
-    return not one.is_file and (several.is_file or bool(clusters_at(root)))
-
-
-def check_root(root: str, *, several: bool) -> None:
-    """Raise TablesError if ``root`` has tables of the other kind, and ValueError if it shall have
-    those of several sources and is on a file system without locks.
+def directory_of(path: str) -> str:
+    """The directory that ``path`` names, which may be ``file:...``. Raises ValueError for a path
+    that is not a file's, such as ``s3a://bucket/tables``, and for tables of a list of clusters.
     """
-    files, path = opened(root)
-    if several and not isinstance(files, fs.LocalFileSystem):
+    found = _SCHEME.fullmatch(path)
+    if found and found[1].lower() != "file":
         raise ValueError(
-            f"{root}: the tables of a list of sources need a file system with locks, such as a disk"
-            " or NFS"
+            f"{path}: these tables are files of this machine or of a file system that it mounts;"
+            f" tables at {found[1]}: are kept by {FLEET}, because Spark writes them"
         )
-    if several and files.get_file_info(f"{path}/{MANIFEST}").is_file:
-        raise TablesError(
-            f"{root} has tables of one source: take another directory for a list of sources"
+    directory = os.path.abspath(re.sub("^//(?=/)", "", found[2]) if found else path)
+    if _is_of_several(directory):
+        raise ValueError(
+            f"{path} has the tables of a list of clusters, which kwire 0.2 wrote: this release does"
+            f" not read them; build them anew with {FLEET}"
         )
-    if not several and is_of_several(root):
-        raise TablesError(
-            f"{root} has tables of a list of sources: give a list, or take another directory"
-        )
+    return directory
 
 
-def opened(path: str) -> tuple[fs.FileSystem, str]:
-    """The file system of ``path``, and its name there."""
-    found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(
-        path.rstrip("/") if "://" in path else os.path.abspath(path)
-    )
-    return found
+def _is_of_several(directory: str) -> bool:
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return False
+    return _SOURCES in names or any(name.startswith(f"{CLUSTER}=") for name in names)

@@ -3,9 +3,8 @@ Spark; one writer at a time, many readers.
 
 A commit writes new files under new names, then replaces the manifest. A writer that is killed
 before that leaves files that no manifest lists, and the next writer deletes them. A reader uses the
-files of the manifest it read: replaced files are deleted some minutes later. On a file system of
-this machine, or one that is mounted, a lock keeps a second writer out from the first file of a
-commit to the manifest; on others only the number of the commit does.
+files of the manifest it read: replaced files are deleted some minutes later. A lock keeps a second
+writer out from the first file of a commit to the manifest.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from kwire.spark.table.arrow import (
     changes_table,
@@ -37,6 +35,7 @@ from kwire.spark.table.arrow import (
     restore,
 )
 from kwire.spark.table.kinds import KINDS
+from kwire.spark.table.places import FLEET, directory_of
 from kwire.spark.table.rows import Folded, State, current
 
 MANIFEST: Final = "manifest.json"
@@ -50,27 +49,9 @@ _KEEP_S: Final = 600
 _FANOUT: Final = 12
 _DATA: Final = re.compile(r"data/[a-z_]+-[0-9]{12}-[0-9]+\.parquet")
 
-#: The form that readers use: the Parquet files themselves, or tables that are written from them
-#: (``delivery``).
-Format = Literal["parquet", "delta", "iceberg"]
-
 
 class TablesError(RuntimeError):
     """The directory is not as its writer left it, or another writer uses it."""
-
-
-@dataclass
-class Outbox:
-    """The part of the last commit that must be delivered to tables of another format, besides its
-    files in ``Manifest.appended``.
-
-    ``id`` is that of the tables, ``since`` the next offset of the commit before, ``dirty`` the
-    buckets that changed.
-    """
-
-    id: str = ""
-    since: int = 0
-    dirty: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -87,8 +68,6 @@ class Manifest:
     current: dict[str, dict[str, str]] = field(default_factory=dict)
     held: str | None = None
     replaced: list[tuple[float, str]] = field(default_factory=list)
-    kept: Format = "parquet"
-    outbox: Outbox = field(default_factory=Outbox)
     cluster: str | None = None
     last_time: int | None = None
     token: str = ""
@@ -103,33 +82,21 @@ class Manifest:
 
 
 class Store:
-    """The directory of the tables; ``path`` is one of this machine, or a URI of a file system that
-    pyarrow knows.
-    """
+    """The directory of the tables."""
 
-    def __init__(self, path: str, kept: Format | None = None) -> None:
-        """``kept`` describes the tables that a writer keeps in the directory, None for a reader.
-        Raises TablesError if the directory has other tables.
-        """
-        self._prefix = path.rstrip("/") if "://" in path else os.path.abspath(path)
-        self._fs, self.root = fs.FileSystem.from_uri(self._prefix)
+    def __init__(self, path: str) -> None:
+        """Raises ValueError for a path that is none of a file, and TablesError."""
+        self.root = directory_of(path)
         self.manifest = self.read_manifest()
         self._begun: _Commit | None = None
         self._locked = False
-        if kept is not None and not self.manifest.commit:
-            self.manifest.kept = kept
-        elif kept not in (None, self.manifest.kept):
-            raise TablesError(
-                f"{self._prefix} has tables as {self.manifest.kept}: ask for that, or take another"
-                " directory"
-            )
 
     def read_manifest(self) -> Manifest:
         """The manifest of the last commit; an empty one where nothing was written yet. Raises
         TablesError.
         """
         try:
-            with self._fs.open_input_stream(f"{self.root}/{MANIFEST}") as file:
+            with open(f"{self.root}/{MANIFEST}", encoding="utf-8") as file:
                 text = file.read()
         except FileNotFoundError:
             return Manifest()
@@ -137,10 +104,14 @@ class Store:
             read = json.loads(text)
             if read.pop("format") != _FORMAT:
                 raise ValueError("it was written by another version of kwire")
-            return Manifest(**{**read, "outbox": Outbox(**read.get("outbox", {}))})
-        except (ValueError, KeyError, TypeError) as error:
+            kept = read.pop("kept", "parquet")
+            if kept != "parquet":
+                raise ValueError(f"it is of {kept.title()} tables, which are kept by {FLEET} now")
+            read.pop("outbox", None)
+            return Manifest(**read)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TablesError(
-                f"{self._prefix}/{MANIFEST} cannot be read: {error}; build the tables anew"
+                f"{self.root}/{MANIFEST} cannot be read: {error}; build the tables anew"
             ) from None
 
     @contextlib.contextmanager
@@ -148,7 +119,7 @@ class Store:
         """Keep other writers out for the block, which may contain another one of these. Raises
         TablesError if one does not end within half a minute.
         """
-        if self._locked or not isinstance(self._fs, fs.LocalFileSystem):
+        if self._locked:
             yield
             return
         os.makedirs(self.root, exist_ok=True)
@@ -179,32 +150,12 @@ class Store:
 
     def _other_writer(self) -> TablesError:
         return TablesError(
-            f"{self._prefix}: another writer uses these tables; let only one query write them"
+            f"{self.root}: another writer uses these tables; let only one query write them"
         )
 
-    def uri(self, name: str) -> str:
-        """A file or directory in here as Spark names it."""
-        return f"{self._prefix}/{name}"
-
-    def uris(self, files: Iterable[str]) -> list[str]:
-        """Files of the manifest as Spark reads them."""
-        return list(map(self.uri, files))
-
-    def names(self, directory: str) -> list[str]:
-        """The names of the files in ``directory``; none if it is not there."""
-        selector = fs.FileSelector(f"{self.root}/{directory}", allow_not_found=True)
-        return [one.base_name for one in self._fs.get_file_info(selector) if one.is_file]
-
-    def files_below(self, directory: str) -> list[tuple[str, float]]:
-        """The files in ``directory``, each with the time of writing (seconds since 1970)."""
-        selector = fs.FileSelector(f"{self.root}/{directory}", allow_not_found=True)
-        found = [one for one in self._fs.get_file_info(selector) if one.is_file]
-        return [(f"{directory}/{one.base_name}", one.mtime.timestamp()) for one in found]
-
-    def delete(self, file: str) -> None:
-        """Delete a file, unless it is gone."""
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.delete_file(f"{self.root}/{file}")
+    def paths(self, files: Iterable[str]) -> list[str]:
+        """The paths of files of the manifest."""
+        return [f"{self.root}/{file}" for file in files]
 
     def read(self, files: Iterable[str]) -> pa.Table:
         """Return the rows of files of the manifest, which have the same columns."""
@@ -215,10 +166,7 @@ class Store:
         Raises TablesError.
         """
         with self.writing():
-            found, self._begun = self.read_manifest(), None
-            if not found.commit:
-                found.kept = self.manifest.kept
-            self.manifest = found
+            self.manifest, self._begun = self.read_manifest(), None
             self._sweep()
             return self.state()
 
@@ -286,34 +234,33 @@ class Store:
             raise self._other_writer()
         text = json.dumps({"format": _FORMAT, **asdict(manifest)})
         temporary = f"{self.root}/{MANIFEST}.tmp"
-        with self._fs.open_output_stream(temporary) as file:
-            file.write(text.encode())
-        self._fs.move(temporary, f"{self.root}/{MANIFEST}")
+        with open(temporary, "w", encoding="utf-8") as opened:
+            opened.write(text)
+        os.replace(temporary, f"{self.root}/{MANIFEST}")
         gone = self.manifest.files() - manifest.files()
         self.manifest = manifest
         for file in gone:
             with contextlib.suppress(FileNotFoundError):
-                self._fs.delete_file(f"{self.root}/{file}")
+                os.unlink(f"{self.root}/{file}")
 
     def _sweep(self) -> None:
         """Delete the files that no manifest lists."""
-        self._fs.create_dir(f"{self.root}/data", recursive=True)
+        os.makedirs(f"{self.root}/data", exist_ok=True)
         known = self.manifest.files()
-        for info in self._fs.get_file_info(fs.FileSelector(f"{self.root}/data")):
-            name = f"data/{info.base_name}"
+        for base in os.listdir(f"{self.root}/data"):
+            name = f"data/{base}"
             if name not in known and _DATA.fullmatch(name):
-                self._fs.delete_file(info.path)
+                os.unlink(f"{self.root}/{name}")
 
     def _read(self, file: str) -> pa.Table:
-        return pq.read_table(f"{self.root}/{file}", filesystem=self._fs)
+        return pq.read_table(f"{self.root}/{file}")
 
     def count(self, file: str) -> int:
         """The number of rows in a file."""
-        with self._fs.open_input_file(f"{self.root}/{file}") as opened:
-            return int(pq.ParquetFile(opened).metadata.num_rows)
+        return int(pq.read_metadata(f"{self.root}/{file}").num_rows)
 
     def _write(self, file: str, table: pa.Table) -> None:
-        pq.write_table(table, f"{self.root}/{file}", filesystem=self._fs)
+        pq.write_table(table, f"{self.root}/{file}")
 
 
 def _tables(folded: Folded) -> Iterator[tuple[str, pa.Table]]:
@@ -347,10 +294,6 @@ class _Commit:
         self._held = old.held
         self.dirty: set[tuple[str, int]] = set()
         self.rows = Counter[str]()
-        self._outbox = Outbox(old.outbox.id or uuid.uuid4().hex, old.next_offset)
-        if old.kept != "parquet":  # what was in it is delivered
-            self._let_go(str(file) for files in self._appended.values() for file, _ in files)
-            self._appended = {}
 
     def append(self, name: str, table: pa.Table) -> None:
         self.adopt(name, self._write(name, table))
@@ -368,7 +311,6 @@ class _Commit:
     def replace_current(self, entity: str, name: str, bucket: int, table: pa.Table) -> None:
         buckets = self._current.setdefault(entity, {})
         before = buckets.pop(str(bucket), None)
-        self._outbox.dirty.setdefault(entity, []).append(str(bucket))
         self._let_go([before] if before else [])
         if table.num_rows:
             buckets[str(bucket)] = self._write(f"{name}_current", table)
@@ -379,8 +321,6 @@ class _Commit:
 
     def done(self, state: State) -> Manifest:
         appended: Any = self._appended
-        kept = self._store.manifest.kept
-        outbox = Outbox() if kept == "parquet" else self._outbox
         return Manifest(
             self._number,
             state.next_offset,
@@ -388,8 +328,6 @@ class _Commit:
             self._current,
             self._held,
             self._replaced,
-            kept,
-            outbox,
             self._store.manifest.cluster,
             state.last_time,
             uuid.uuid4().hex,

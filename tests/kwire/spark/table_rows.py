@@ -6,13 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from kwire.cluster import Image, Loader
 from kwire.message import Message
 from kwire.metadata_log.reader import read_log_file
 from kwire.records import decode_metadata_record
+from kwire.spark.table.arrow import SINCE, UNTIL, empty, table_columns
 from kwire.spark.table.fold import without_secrets
 from kwire.spark.table.kinds import KINDS, Key, Kind
+from kwire.spark.table.names import APPENDED
 from kwire.spark.table.rows import Row
+from kwire.spark.table.store import Store
 
 
 def rows_of(directory: Path, snapshot: Path | None = None) -> list[Row]:
@@ -44,6 +49,35 @@ def load(loader: Loader, row: Row) -> None:
     """Fold one row the ordinary way, without its secrets."""
     name, _, record = decode_metadata_record(row.value or b"")
     loader.load(without_secrets(name, record), row.offset, -1)
+
+
+def stored_rows(store: Store, name: str) -> pa.Table:
+    """Every row of a table, read without Spark; of a kind the ended ones too."""
+    manifest = store.manifest
+    columns = columns_of(name)
+    files = [file for file, _ in manifest.appended.get(name, [])]
+    entity = next((kind.entity for kind in KINDS if kind.table == name), "")
+    files += manifest.current.get(entity, {}).values()
+    parts = [empty(columns), *(_with_columns(store.read([file]), columns) for file in files)]
+    rows = pa.concat_tables(parts)
+    if name != "load":
+        return rows
+    summed = rows.group_by(["minute", "type"]).aggregate([("records", "sum"), ("bytes", "sum")])
+    return summed.rename_columns(["minute", "type", "records", "bytes"]).select(list(columns))
+
+
+def columns_of(name: str) -> dict[str, Any]:
+    """The columns of a table; those of a kind with their validity."""
+    return table_columns(name) if name in APPENDED else {**table_columns(name), **SINCE, **UNTIL}
+
+
+def _with_columns(rows: pa.Table, columns: dict[str, Any]) -> pa.Table:
+    return pa.table(
+        {
+            one: rows.column(one) if one in rows.column_names else pa.nulls(rows.num_rows, of)
+            for one, of in columns.items()
+        }
+    )
 
 
 #: (kind, key) and the columns of an entity.

@@ -49,7 +49,7 @@ def test_package_loads_none_of_its_functions() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["source.data_source", "source.topic", "table.change_source", "table.follow", "table.build"],
+    ["source.data_source", "source.topic", "table.build"],
 )
 def test_sources_of_spark_are_imported_without_pandas(module: str) -> None:
     assert "pandas" not in loaded(f"kwire.spark.{module}")

@@ -84,10 +84,8 @@ def test_batches_below_the_offset_are_not_decoded(logs: Any, tmp_path: Path) -> 
     assert [one for one in read_columns(file) if isinstance(one, Damage)]
 
 
-def test_log_that_starts_behind_the_offset_is_refused(logs: Any, tmp_path: Path) -> None:
+def test_log_that_starts_behind_its_snapshot_is_refused(logs: Any, tmp_path: Path) -> None:
     directory = logs("p-one-segments") / "nodes" / "7" / "__cluster_metadata-0"
-    with pytest.raises(ValueError, match="build the tables anew"):
-        rows(directory, 800)
     copy = tmp_path / "log"
     shutil.copytree(directory, copy, ignore=shutil.ignore_patterns("*.checkpoint"))
     with pytest.raises(ValueError, match="no snapshot that covers"):

@@ -30,6 +30,7 @@ from kwire.messages.remove_topic_record import RemoveTopicRecord
 from kwire.messages.topic_record import TopicRecord
 from kwire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kwire.records import encode_metadata_record
+from kwire.spark.source.offsets import DataLossError
 from kwire.spark.table.fold import Fold
 from kwire.spark.table.kinds import KINDS
 from kwire.spark.table.rows import Folded, Row
@@ -57,6 +58,12 @@ def rows(*records: Message, at: int = 0) -> list[Row]:
 def folded(*records: Message) -> Fold:
     fold = Fold()
     fold.take(rows(*records))
+    return fold
+
+
+def folded_rows(rows: list[Row]) -> Fold:
+    fold = Fold()
+    fold.take(rows)
     return fold
 
 
@@ -191,19 +198,24 @@ def test_a_late_start_from_a_snapshot_comes_to_the_same(logs: Any) -> None:
 
 
 @needs_shared
-def test_a_log_that_left_us_behind_comes_to_the_same(logs: Any) -> None:
-    """The log's start passes us, and the snapshot's records come behind a gap."""
+def test_a_log_that_left_us_behind_is_told_and_leads_to_the_same_by_its_snapshot(
+    logs: Any,
+) -> None:
     directory = logs("p-quorum") / "nodes" / "101" / "__cluster_metadata-0"
     every = rows_of(directory)
     snapshot = max(directory.glob("*.checkpoint"))
-    late = rows_of(directory, snapshot)
-    fold = Fold()
-    fold.take([row for row in every if row.offset < late[0].offset // 2])
+    late, end = rows_of(directory, snapshot), int(snapshot.name[:20])
+    before = [row for row in every if row.offset < late[0].offset // 2]
+    fold = folded_rows(before)
+    with pytest.raises(DataLossError, match="what was between is gone"):
+        fold.take(late)
+    fold, other = folded_rows(before), Fold()
+    other.take(late, until=end)
+    fold.resync(other.state, end)
     fold.take(late)
-    assert [one.op for one in fold.folded.changes].count("reset") == 1
+    assert [one.op for one in fold.folded.changes].count("resync") == 1
     assert not fold.folded.errors
-    whole = Fold()
-    whole.take(every)
+    whole = folded_rows(every)
     assert (
         contents(fold.state.image)
         == contents(whole.state.image)
@@ -260,32 +272,40 @@ def test_changes_within_a_transaction_are_one_version() -> None:
     assert len(fold.folded.changes) == 3 and not fold.folded.closed["partition"]
 
 
-def test_a_log_that_begins_anew_at_a_snapshot_is_a_reset() -> None:
+def test_records_of_a_snapshot_behind_others_are_told() -> None:
+    fold = folded(VERSION, TopicRecord(name="a", topic_id=TOPIC))
+    with pytest.raises(DataLossError, match="before offset 2 were read: what was between is gone"):
+        fold.take(rows(VERSION, TopicRecord(name="b", topic_id=OTHER), at=100))
+
+
+def test_state_behind_a_gap_is_taken_by_its_difference() -> None:
     fold = folded(
-        VERSION, TopicRecord(name="a", topic_id=TOPIC), TopicRecord(name="b", topic_id=OTHER)
+        VERSION,
+        TopicRecord(name="a", topic_id=TOPIC),
+        BeginTransactionRecord(),
+        TopicRecord(name="c", topic_id=OTHER),
     )
-    fold.take(rows(VERSION, TopicRecord(name="b", topic_id=OTHER), at=100))
-    reset = fold.folded.changes[3]
-    assert (reset.op, reset.offset, reset.before, reset.after) == (
-        "reset",
-        100,
-        '{"nextOffset":3}',
-        '{"nextOffset":100}',
-    )
-    assert history_at(fold, 100).keys() == {
-        ("feature", "metadata.version"),
-        ("topic", str(TOPIC)),
-        ("topic", str(OTHER)),
-    }
-    assert history_at(fold, 102).keys() == {("feature", "metadata.version"), ("topic", str(OTHER))}
+    fold.folded = Folded()
+    fold.resync(folded(VERSION, TopicRecord(name="b", topic_id=OTHER)).state, 100)
+    found = [(one.offset, one.n, one.op, one.type, one.key) for one in fold.folded.changes]
+    assert found == [
+        (99, -1, "resync", "", ""),
+        (99, 0, "delete", "", str(TOPIC)),
+        (99, 1, "set", "TOPIC_RECORD", str(OTHER)),
+    ]
+    assert fold.folded.changes[0].before == '{"nextOffset":4}'
+    assert fold.state.since["feature"] == {("metadata.version",): (0, 0)}
+    assert (fold.state.next_offset, fold.state.last_time, fold.state.held) == (100, None, [])
+    fold.take(rows(RemoveTopicRecord(topic_id=OTHER), at=100))
+    assert not fold.folded.errors and not fold.state.image.topics
 
 
 @pytest.mark.parametrize("level", [20, 21])
 def test_snapshot_of_an_upgraded_cluster_is_recognized_by_repeated_records(level: int) -> None:
     fold = folded(VERSION, TopicRecord(name="a", topic_id=TOPIC))
     upgraded = FeatureLevelRecord(name="metadata.version", feature_level=level)
-    fold.take(rows(upgraded, TopicRecord(name="a", topic_id=TOPIC), at=50))
-    assert "reset" in {one.op for one in fold.folded.changes}
+    with pytest.raises(DataLossError):
+        fold.take(rows(upgraded, TopicRecord(name="a", topic_id=TOPIC), at=50))
 
 
 def test_an_upgrade_behind_a_control_record_is_no_reset() -> None:
@@ -301,12 +321,10 @@ def test_an_upgrade_behind_a_control_record_is_no_reset() -> None:
     assert len(fold.state.image.topics) == 2
 
 
-def test_snapshot_records_without_a_gap_are_reported() -> None:
+def test_snapshot_records_without_a_gap_are_told() -> None:
     fold = folded(VERSION, TopicRecord(name="a", topic_id=TOPIC))
-    fold.take(rows(TopicRecord(name="a", topic_id=TOPIC), at=2))
-    assert [(one.offset, "build the tables anew" in one.error) for one in fold.folded.errors] == [
-        (2, True)
-    ]
+    with pytest.raises(DataLossError, match="build the tables anew"):
+        fold.take(rows(TopicRecord(name="a", topic_id=TOPIC), at=2))
 
 
 def test_a_broker_that_registers_again_after_an_upgrade_is_no_reset() -> None:

@@ -87,7 +87,7 @@ BOTH = pytest.mark.parametrize("opened", [in_place, served])
 
 
 def build(path: Path, log: Log, on_gap: Any = "fail") -> Builder:
-    builder = Builder(str(path), "parquet", cluster=log.cluster_id, gap_fails=True)
+    builder = Builder(str(path))
     builder.bring(log, on_gap)
     return builder
 

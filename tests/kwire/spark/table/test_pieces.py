@@ -47,7 +47,6 @@ class InThisProcess:
         since: int,
         offsets: Sequence[int],
         path: str,
-        kept: Any,
         *,
         fail_fast: bool,
     ) -> None:
@@ -55,7 +54,7 @@ class InThisProcess:
         self._files = [
             file
             for begin, end in zip(ends, offsets, strict=False)
-            for file in fold_piece(directory, since, begin, end, path, kept, fail_fast)
+            for file in fold_piece(directory, since, begin, end, path, fail_fast)
         ]
 
     def files(self) -> Files:
@@ -107,13 +106,13 @@ def test_pieces_of_a_log_give_the_tables_of_one_fold(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     directory = logs(name) / "nodes" / node / "__cluster_metadata-0"
-    Builder(str(tmp_path / "one"), "parquet").bring(DirectoryLog(str(directory)))
+    Builder(str(tmp_path / "one")).bring(DirectoryLog(str(directory)))
     expected, places = contents(tmp_path / "one"), offsets_of(directory)
     rng = random.Random(name + node)
     for n in range(times):
         offsets = sorted(rng.sample(range(places[0] + 1, places[-1] + 2), rng.randint(1, 3)))
         cut_at(monkeypatch, offsets)
-        Builder(str(tmp_path / f"{n}"), "parquet").bring(DirectoryLog(str(directory)), processes=4)
+        Builder(str(tmp_path / f"{n}")).bring(DirectoryLog(str(directory)), processes=4)
         assert contents(tmp_path / f"{n}") == expected, offsets
 
 
@@ -123,10 +122,10 @@ def test_pieces_behind_tables_that_are_there_give_those_of_one_fold(
     directory = logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0"
     rows = [row for some in directory_rows(str(directory)) for row in some]
     for name in ("one", "two"):
-        Builder(str(tmp_path / name), "parquet").take([rows[:400]])
-    Builder(str(tmp_path / "one"), "parquet").bring(DirectoryLog(str(directory)))
+        Builder(str(tmp_path / name)).take([rows[:400]])
+    Builder(str(tmp_path / "one")).bring(DirectoryLog(str(directory)))
     cut_at(monkeypatch, [rows[700].offset, rows[900].offset])
-    Builder(str(tmp_path / "two"), "parquet").bring(DirectoryLog(str(directory)), processes=3)
+    Builder(str(tmp_path / "two")).bring(DirectoryLog(str(directory)), processes=3)
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
@@ -141,13 +140,13 @@ def test_pieces_of_a_damaged_log_give_the_errors_of_one_fold(
     for n in (1, 2):
         data[batches[len(batches) * n // 3].end - 2] ^= 0xFF
     segment.write_bytes(data[:-5])
-    Builder(str(tmp_path / "one"), "parquet").bring(DirectoryLog(str(directory)))
+    Builder(str(tmp_path / "one")).bring(DirectoryLog(str(directory)))
     cut_at(monkeypatch, [batches[len(batches) // 2].base_offset])
-    Builder(str(tmp_path / "two"), "parquet").bring(DirectoryLog(str(directory)), processes=2)
+    Builder(str(tmp_path / "two")).bring(DirectoryLog(str(directory)), processes=2)
     expected = contents(tmp_path / "one")
     assert len(expected["errors"]) > 2 and contents(tmp_path / "two") == expected
     with pytest.raises(FoldError, match="offset"):
-        Builder(str(tmp_path / "three"), "parquet", fail_fast=True).bring(
+        Builder(str(tmp_path / "three"), fail_fast=True).bring(
             DirectoryLog(str(directory)), processes=2
         )
 
@@ -160,8 +159,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_processes_fold_the_earlier_pieces(logs: Any, tmp_path: Path, small: None) -> None:
     directory = str(logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0")
     assert len(cuts(directory, 0, 3)) == 2
-    Builder(str(tmp_path / "one"), "parquet").bring(DirectoryLog(directory))
-    Builder(str(tmp_path / "two"), "parquet").bring(DirectoryLog(directory), processes=3)
+    Builder(str(tmp_path / "one")).bring(DirectoryLog(directory))
+    Builder(str(tmp_path / "two")).bring(DirectoryLog(directory), processes=3)
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
@@ -171,10 +170,10 @@ def test_process_that_fails_leaves_the_tables_as_they_were(
     directory = str(logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0")
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(TablesError, match="run it again"):
-        Builder(str(tmp_path), "parquet").bring(DirectoryLog(directory), processes=2)
+        Builder(str(tmp_path)).bring(DirectoryLog(directory), processes=2)
     monkeypatch.undo()
     assert Store(str(tmp_path)).manifest.commit == 0
-    Builder(str(tmp_path), "parquet").bring(DirectoryLog(directory))
+    Builder(str(tmp_path)).bring(DirectoryLog(directory))
     assert len(contents(tmp_path)["changes"]) > 500
     assert {f.name for f in (tmp_path / "data").iterdir()} == {
         os.path.basename(file) for file in Store(str(tmp_path)).manifest.files()
@@ -183,7 +182,7 @@ def test_process_that_fails_leaves_the_tables_as_they_were(
 
 def test_processes_end_with_their_context(logs: Any, tmp_path: Path) -> None:
     directory = str(logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0")
-    with Pieces(directory, 0, [100], str(tmp_path), "parquet", fail_fast=False) as running:
+    with Pieces(directory, 0, [100], str(tmp_path), fail_fast=False) as running:
         [process] = running._running
         assert process.poll() is None
     assert process.returncode is not None

@@ -147,14 +147,21 @@ def test_a_manifest_that_is_none_is_a_sentence(tmp_path: Path, text: str) -> Non
         Store(str(tmp_path))
 
 
+def test_delta_tables_of_an_earlier_release_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"format": 1, "commit": 3, "kept": "delta"}')
+    with pytest.raises(TablesError, match="of Delta tables, which are kept by kwire spark fleet"):
+        Store(str(tmp_path))
+
+
 @needs_shared
 def test_tables_of_an_earlier_release_are_taken_over(logs: Any, tmp_path: Path) -> None:
     rows = rows_of(logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0")
     built(tmp_path / "old", rows[:500])
     manifest = tmp_path / "old" / "manifest.json"
     known = json.loads(manifest.read_text())
-    for name in ("cluster", "last_time", "token", "outbox"):
+    for name in ("cluster", "last_time", "token"):
         del known[name]
+    known |= {"kept": "parquet", "outbox": {"id": "", "since": 0, "dirty": {}}}
     manifest.write_text(json.dumps(known))
     built(tmp_path / "new", rows[:500])
     assert held_by(built(tmp_path / "old", rows)) == held_by(built(tmp_path / "new", rows))
