@@ -113,7 +113,8 @@ def _offsets(path: str) -> dict[str, int]:
     """
     import pyarrow.parquet as pq
 
-    files = Store(path).paths(Store(path).manifest.current.get("topic", {}).values())
+    layers = Store(path).manifest.current.get("topic", [])
+    files = Store(path).paths(layer.file for layer in layers)
     found = [pq.read_table(file, columns=["name", "validFromOffset"]).to_pylist() for file in files]
     return {row["name"]: row["validFromOffset"] for rows in found for row in rows}
 

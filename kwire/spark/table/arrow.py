@@ -7,7 +7,7 @@ restarts from these records, so its state is stored once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -142,14 +142,12 @@ def current_table(state: State, kind: Kind, here: Sequence[tuple[Key, Moment]]) 
     return pa.table({**columns, RECORD: pa.array(values, pa.binary())})
 
 
-def restore(state: State, kind: Kind, tables: Iterable[pa.Table]) -> None:
+def restore(state: State, kind: Kind, table: pa.Table) -> None:
     """Put the entities of ``current_table`` back into ``state``; kinds in their order, as
     partitions need their topics.
     """
-    rows: list[tuple[int, int, bytes]] = []
-    for table in tables:
-        since = [table.column(name).cast(pa.int64()).to_pylist() for name in SINCE]
-        rows += zip(since[0], since[1], table.column(RECORD).to_pylist(), strict=True)
+    since = [table.column(name).cast(pa.int64()).to_pylist() for name in SINCE]
+    rows = zip(since[0], since[1], table.column(RECORD).to_pylist(), strict=True)
     # A topic that was made anew under its name is the one that the name means.
     for offset, micros, value in sorted(rows, key=lambda row: row[0]):
         record: Any = decode_metadata_record(value)[2]

@@ -215,8 +215,7 @@ class Builder:
             self._fold.take(rows, ahead, quiet_below=quiet_below)
             if len(self._fold.folded.changes) >= CHANGES_AT_ONCE:
                 write(self._fold.folded)
-                # Files that a process writes do not say what is dirty.
-                self._fold.folded = Folded(dirty=self._fold.folded.dirty)
+                self._fold.folded = Folded(before=self._fold.folded.before)
         return lost
 
     def _commit(self, lost: Iterable[Row]) -> None:

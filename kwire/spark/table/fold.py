@@ -71,7 +71,7 @@ class Fold:
         """Fold ``rows``, which are in offset order; those below the state's next offset were folded
         before and are skipped. ``ahead`` are rows that follow, if any are known.
 
-        Rows below offset ``quiet_below`` change the state and what is dirty, and give no other
+        Rows below offset ``quiet_below`` change the state and what was before, and give no other
         output; those from offset ``until`` on are not taken. Raises DataLossError for the records
         of a snapshot behind others, and DecodeError and FoldError with ``fail_fast``; the state
         must not be used after that.
@@ -93,7 +93,7 @@ class Fold:
 
     def _speak(self) -> None:
         """Drop the output of quiet rows."""
-        self.folded, self._quiet = Folded(dirty=self.folded.dirty), False
+        self.folded, self._quiet = Folded(before=self.folded.before), False
 
     def _quick(self, row: Row) -> bool:
         """Fold a change of a partition in a third of the time; False, and nothing is done, if it is
@@ -116,7 +116,7 @@ class Fold:
         since, key = state.since["partition"], (was.topic_id, index)
         began, moment = since.pop(key, None), Moment(row.offset, row.timestamp)
         since[key] = moment
-        folded.dirty.add(("partition", _PARTITION.bucket(key)))
+        folded.before["partition"].setdefault(key, began)
         if self._quiet:
             return True
         counted = row.timestamp - row.timestamp % _MINUTE_MS, _CHANGED
@@ -262,7 +262,7 @@ class Fold:
             self.folded.closed[kind.entity].append(Closed(key, was, topic, began, moment))
         if now is not None:
             since[key] = moment
-        self.folded.dirty.add((kind.entity, kind.bucket(key)))
+        self.folded.before[kind.entity].setdefault(key, began)
 
     # --- a log that begins anew at a snapshot
     # ----------------------------------------------------------------------

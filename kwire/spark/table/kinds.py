@@ -44,9 +44,6 @@ _LISTENERS = pa.list_(
         ]
     )
 )
-#: Files that the current partitions of a large cluster are spread over: a change rewrites one of
-#: them.
-_PARTITION_BUCKETS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,6 @@ class Kind:
     fields: Callable[[Image, Any], Fields]
     key: Callable[[Any], Key]
     text: Callable[[Key], str]
-    buckets: int = 1
     #: The record has every column but the name of its topic.
     whole: bool = False
 
@@ -74,10 +70,6 @@ class Kind:
         """The entity ``key`` as it is now, to be shown later; None where it does not exist."""
         record = self.record(image, key)
         return record if record is None or self.whole else self.fields(image, record)
-
-    def bucket(self, key: Key) -> int:
-        """Return the file of the current state that holds the entity."""
-        return 0 if self.buckets == 1 else int(key[0][-1]) % self.buckets
 
 
 # --- topics and partitions
@@ -298,7 +290,6 @@ KINDS: Final = (
         _partition_fields,
         lambda r: (r.topic_id, r.partition_id),
         lambda key: f"{uuid_text(key[0])}:{key[1]}",
-        _PARTITION_BUCKETS,
         whole=True,
     ),
     Kind(

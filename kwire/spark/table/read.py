@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from kwire.spark.table.arrow import SINCE, UNTIL, empty, spark_columns, table_columns
 from kwire.spark.table.kinds import KINDS
+from kwire.spark.table.layers import GONE, KEY, MARKS
 from kwire.spark.table.names import APPENDED, NAMES
 from kwire.spark.table.places import CLUSTER
 from kwire.spark.table.store import MANIFEST, Store
@@ -75,8 +76,15 @@ class _Tables:
     def now(self, name: str) -> DataFrame:
         """Return the rows of a kind that are valid now."""
         entity = next(kind.entity for kind in KINDS if kind.table == name)
-        files = self._store.manifest.current.get(entity, {}).values()
-        return self._scan({**table_columns(name), **SINCE}, files)
+        layers = self._store.manifest.current.get(entity, [])
+        columns, files = {**table_columns(name), **SINCE}, [layer.file for layer in layers]
+        if not any(layer.marks for layer in layers):
+            return self._scan(columns, files)
+        rows = self._scan({**columns, **MARKS}, files)
+        same = [KEY, next(iter(SINCE))]
+        ended = F.broadcast(rows.where(GONE).select(*same))
+        living = rows.where(f"{GONE} IS NULL").join(ended, same, "left_anti")
+        return living.select(CLUSTER, *columns)
 
     def ever(self, name: str) -> DataFrame:
         """Return all rows of a kind, ended ones included."""

@@ -6,12 +6,11 @@ The state is an image (``kwire.cluster``) and the time since which each entity h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kwire.cluster import Image
-from kwire.spark.table.kinds import BY_ENTITY, KINDS, Key
+from kwire.spark.table.kinds import KINDS, Key
 from kwire.spark.table.seen import Fields, Seen, fields_text, shown
 
 
@@ -110,8 +109,8 @@ class State:
 
 @dataclass
 class Folded:
-    """The output of some records, besides the state. ``dirty`` names the parts of the current state
-    that changed.
+    """The output of some records, besides the state. ``before`` has each entity that changed, by
+    kind, and since when it had its state before, None if it did not exist.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -121,21 +120,6 @@ class Folded:
     errors: list[Trouble] = field(default_factory=list)
     load: Counter[tuple[int, str]] = field(default_factory=Counter)
     load_bytes: Counter[tuple[int, str]] = field(default_factory=Counter)
-    dirty: set[tuple[str, int]] = field(default_factory=set)
-
-
-def current(
-    state: State, entity: str, buckets: Collection[int]
-) -> dict[int, list[tuple[Key, Moment]]]:
-    """Return the entities of a kind by bucket, for ``buckets``, and since when each has its
-    state.
-    """
-    kind = BY_ENTITY[entity]
-    found: dict[int, list[tuple[Key, Moment]]] = {bucket: [] for bucket in buckets}
-    if kind.buckets == 1:
-        return {bucket: list(state.since[entity].items()) for bucket in found}
-    for one in state.since[entity].items():
-        bucket = kind.bucket(one[0])
-        if bucket in found:
-            found[bucket].append(one)
-    return found
+    before: dict[str, dict[Key, Moment | None]] = field(
+        default_factory=lambda: {kind.entity: {} for kind in KINDS}
+    )

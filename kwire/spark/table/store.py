@@ -17,36 +17,39 @@ import re
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kwire.spark.table import layers as layering
 from kwire.spark.table.arrow import (
     changes_table,
     closed_table,
-    current_table,
     errors_table,
     held_rows,
     held_table,
     load_table,
     restore,
 )
-from kwire.spark.table.kinds import KINDS
+from kwire.spark.table.kinds import KINDS, Key, Kind
+from kwire.spark.table.layers import Layer, living, merged
 from kwire.spark.table.places import FLEET, directory_of
-from kwire.spark.table.rows import Folded, State, current
+from kwire.spark.table.rows import Folded, Moment, State
+from kwire.spark.table.tiers import due, level_of
 
 MANIFEST: Final = "manifest.json"
 _LOCK: Final = "lock"
 #: So long a writer waits for another one, such as an earlier attempt of the same task.
 _LOCK_S: Final = 30.0
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+#: The format of release 0.2, which had the current state of a kind in buckets.
+_BEFORE: Final = 1
+_MANY: Final = 1 << 40
 #: How long a file that was replaced is kept for those who are reading it.
 _KEEP_S: Final = 600
-#: So many files of a size are made into one.
-_FANOUT: Final = 12
 _DATA: Final = re.compile(r"data/[a-z_]+-[0-9]{12}-[0-9]+\.parquet")
 
 
@@ -57,7 +60,7 @@ class TablesError(RuntimeError):
 @dataclass
 class Manifest:
     """The files of the current commit. ``appended`` lists (file, level) of tables that only grow,
-    ``current`` the file of each bucket of a kind. ``cluster`` is the id of the cluster, None if it
+    ``current`` the layers of the current state of a kind. ``cluster`` is the id of the cluster, None if it
     is not known, ``last_time`` the timestamp (ms) of the record before ``next_offset``; ``token``
     tells a commit from one of the same number in tables that were built anew.
     """
@@ -65,7 +68,7 @@ class Manifest:
     commit: int = 0
     next_offset: int = 0
     appended: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    current: dict[str, dict[str, str]] = field(default_factory=dict)
+    current: dict[str, list[Layer]] = field(default_factory=dict)
     held: str | None = None
     replaced: list[tuple[float, str]] = field(default_factory=list)
     cluster: str | None = None
@@ -77,7 +80,7 @@ class Manifest:
         found = {file for files in self.appended.values() for file, _ in files} | {
             file for _, file in self.replaced
         }
-        found |= {file for buckets in self.current.values() for file in buckets.values()}
+        found |= {layer.file for layers in self.current.values() for layer in layers}
         return found | ({self.held} if self.held else set())
 
 
@@ -102,13 +105,19 @@ class Store:
             return Manifest()
         try:
             read = json.loads(text)
-            if read.pop("format") != _FORMAT:
+            written = read.pop("format")
+            if written not in (_FORMAT, _BEFORE):
                 raise ValueError("it was written by another version of kwire")
+            if written == _BEFORE:
+                read["current"] = _layers_of(read.get("current", {}))
             kept = read.pop("kept", "parquet")
             if kept != "parquet":
                 raise ValueError(f"it is of {kept.title()} tables, which are kept by {FLEET} now")
             read.pop("outbox", None)
-            return Manifest(**read)
+            current = {
+                kind: [Layer(*one) for one in layers] for kind, layers in read["current"].items()
+            }
+            return Manifest(**{**read, "current": current})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TablesError(
                 f"{self.root}/{MANIFEST} cannot be read: {error}; build the tables anew"
@@ -174,8 +183,8 @@ class Store:
         """Return the state of the last commit that was read."""
         state = State(next_offset=self.manifest.next_offset, last_time=self.manifest.last_time)
         for kind in KINDS:
-            files = self.manifest.current.get(kind.entity, {}).values()
-            restore(state, kind, (self._read(file) for file in files))
+            if layers := self.manifest.current.get(kind.entity):
+                restore(state, kind, living(self._read(layer.file) for layer in layers))
         if self.manifest.held:
             state.held = held_rows(self._read(self.manifest.held))
         return state
@@ -192,7 +201,6 @@ class Store:
         commit = self._begun = self._begun or _Commit(self)
         for name, table in _tables(folded):
             commit.append(name, table)
-        commit.dirty |= folded.dirty
 
     def write(self, folded: Folded, number: int) -> list[tuple[str, str]]:
         """Write the rows of ``folded`` into files that count when :meth:`adopt` names them, with
@@ -220,11 +228,7 @@ class Store:
             self._add(folded)
             commit, self._begun = self._begun or _Commit(self), None
             for kind in KINDS:
-                dirty = sorted(bucket for entity, bucket in commit.dirty if entity == kind.entity)
-                for bucket, here in current(state, kind.entity, dirty).items():
-                    commit.replace_current(
-                        kind.entity, kind.table, bucket, current_table(state, kind, here)
-                    )
+                commit.change(state, kind, folded.before[kind.entity])
             commit.hold(held_table(state.held) if state.held else None)
             self._publish(commit.done(state))
             return commit.rows
@@ -276,6 +280,13 @@ def _tables(folded: Folded) -> Iterator[tuple[str, pa.Table]]:
             yield kind.table, closed_table(kind, folded.closed[kind.entity])
 
 
+def _layers_of(buckets: Mapping[str, Mapping[str, str]]) -> dict[str, list[tuple[str, int, int]]]:
+    """The layers of a manifest of release 0.2. Their rows have no keys, so they count as so many
+    that the first change writes the state anew.
+    """
+    return {kind: [(file, _MANY, 0) for file in files.values()] for kind, files in buckets.items()}
+
+
 def _data_file(name: str, commit: int, number: int) -> str:
     return f"data/{name}-{commit:012d}-{number}.parquet"
 
@@ -287,12 +298,11 @@ class _Commit:
         old = store.manifest
         self._store, self._number, self._files, self._now = store, old.commit + 1, 0, time.time()
         self._appended = {name: list(map(tuple, files)) for name, files in old.appended.items()}
-        self._current = {entity: dict(files) for entity, files in old.current.items()}
+        self._current = {entity: list(layers) for entity, layers in old.current.items()}
         self._replaced = [
             (since, file) for since, file in old.replaced if since > self._now - _KEEP_S
         ]
         self._held = old.held
-        self.dirty: set[tuple[str, int]] = set()
         self.rows = Counter[str]()
 
     def append(self, name: str, table: pa.Table) -> None:
@@ -300,20 +310,29 @@ class _Commit:
 
     def adopt(self, name: str, file: str) -> None:
         files: list[Any] = self._appended.setdefault(name, [])
-        files.append((file, 0))
-        self.rows[name] += self._store.count(file)
-        while len(files) >= _FANOUT and len({level for _, level in files[-_FANOUT:]}) == 1:
-            together, level = files[-_FANOUT:], files[-1][1] + 1
-            merged = pa.concat_tables(self._read_all(file for file, _ in together))
-            files[-_FANOUT:] = [(self._write(name, merged), level)]
+        rows = self._store.count(file)
+        files.append((file, level_of(rows)))
+        self.rows[name] += rows
+        while (step := due([level for _, level in files]))[0]:
+            together = files[len(files) - step[0] :]
+            whole = pa.concat_tables(self._read_all(file for file, _ in together))
+            files[len(files) - step[0] :] = [(self._write(name, whole), step[1])]
             self._let_go(file for file, _ in together)
 
-    def replace_current(self, entity: str, name: str, bucket: int, table: pa.Table) -> None:
-        buckets = self._current.setdefault(entity, {})
-        before = buckets.pop(str(bucket), None)
-        self._let_go([before] if before else [])
-        if table.num_rows:
-            buckets[str(bucket)] = self._write(f"{name}_current", table)
+    def change(self, state: State, kind: Kind, before: Mapping[Key, Moment | None]) -> None:
+        """Bring the layers of a kind to ``state``; ``before`` as in :class:`Folded`."""
+        layers = self._current.setdefault(kind.entity, [])
+        step = layering.change(layers, state, kind, before)
+        while step is not None:
+            replaced = [layer.file for layer in step.of]
+            self._let_go(replaced)
+            del layers[len(layers) - len(replaced) :]
+            if step.table.num_rows:
+                layers.append(step.layer(self._write(f"{kind.table}_current", step.table)))
+            count, level = due([one.level for one in layers])
+            some = layers[len(layers) - count :]
+            tables = self._read_all(one.file for one in some)
+            step = merged(some, level, tables) if count else None
 
     def hold(self, table: pa.Table | None) -> None:
         self._let_go([self._held] if self._held else [])

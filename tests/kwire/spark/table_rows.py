@@ -15,6 +15,7 @@ from kwire.records import decode_metadata_record
 from kwire.spark.table.arrow import SINCE, UNTIL, empty, table_columns
 from kwire.spark.table.fold import without_secrets
 from kwire.spark.table.kinds import KINDS, Key, Kind
+from kwire.spark.table.layers import living
 from kwire.spark.table.names import APPENDED
 from kwire.spark.table.rows import Row
 from kwire.spark.table.store import Store
@@ -56,10 +57,10 @@ def stored_rows(store: Store, name: str) -> pa.Table:
     manifest = store.manifest
     columns = columns_of(name)
     files = [file for file, _ in manifest.appended.get(name, [])]
-    entity = next((kind.entity for kind in KINDS if kind.table == name), "")
-    files += manifest.current.get(entity, {}).values()
-    parts = [empty(columns), *(_with_columns(store.read([file]), columns) for file in files)]
-    rows = pa.concat_tables(parts)
+    parts = [store.read([file]) for file in files]
+    if layers := manifest.current.get(next((k.entity for k in KINDS if k.table == name), "")):
+        parts.append(living(store.read([layer.file]) for layer in layers))
+    rows = pa.concat_tables([empty(columns), *(_with_columns(one, columns) for one in parts)])
     if name != "load":
         return rows
     summed = rows.group_by(["minute", "type"]).aggregate([("records", "sum"), ("bytes", "sum")])

@@ -31,7 +31,7 @@ class Log:
 
     def __init__(self, end: int, start: int = 0, cluster: str = "c") -> None:
         self.now = LogState(cluster, "t", start, end, leader_epoch=1)
-        self.closed = False
+        self.late_ms, self.closed = 0, False
 
     def grow(self, **to: Any) -> None:
         self.now = dataclasses.replace(self.now, **to)
@@ -46,7 +46,11 @@ class Log:
         return {"earliest": state.start, "latest": state.end}.get(place.name, place.offset or 0)
 
     def position(self, offset: int, state: LogState, first: int | None = None) -> Position:
-        return Position(state.cluster_id, state.topic_id, 1, offset, first)
+        time = self.time_before(offset) if offset > state.start else None
+        return Position(state.cluster_id, state.topic_id, 1, offset, first, time)
+
+    def time_before(self, offset: int) -> int | None:
+        return offset * 1000 + self.late_ms
 
     def close(self) -> None:
         self.closed = True
@@ -228,3 +232,27 @@ def test_the_source_that_takes_filters_is_another() -> None:
     assert type(plain).pushFilters is api.DataSourceReader.pushFilters
     assert type(pushing).pushFilters is not api.DataSourceReader.pushFilters
     assert list(plain.read(api.InputPartition(None))) == []
+
+
+def test_stream_fails_where_records_of_a_snapshot_are_at_its_position() -> None:
+    """The log's start passed the position, and a snapshot's records have its offset now."""
+    log = Log(100)
+    reader = stream(log, startingOffsets="earliest")
+    limit, begin = reader.getDefaultReadLimit(), reader.initialOffset()
+    at = reader.latestOffset(begin, limit)
+    log.grow(start=60, end=200)
+    log.late_ms = 7
+    with pytest.raises(DataLossError, match="before offset 100 is not the one that was read"):
+        reader.latestOffset(at, limit)
+    going_on = stream(log, startingOffsets="earliest", failOnDataLoss="false")
+    assert ranges(going_on, at, going_on.latestOffset(at, limit)) == [(60, 200)]
+
+
+def test_checkpoint_without_a_time_is_continued() -> None:
+    log = Log(100)
+    reader = stream(log, startingOffsets="earliest")
+    at = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    del at["time"]
+    log.grow(end=120)
+    log.late_ms = 7
+    assert reader.latestOffset(at, reader.getDefaultReadLimit())["offset"] == 120

@@ -71,8 +71,9 @@ def contents(path: Path) -> dict[str, Any]:
     """The rows of all files, by table; ``load`` in sums."""
     store = Store(str(path))
     files = {name: [f for f, _ in some] for name, some in store.manifest.appended.items()}
-    files |= {f"{kind} now": [*some.values()] for kind, some in store.manifest.current.items()}
     found: dict[str, Any] = {name: store.read(some) for name, some in files.items()}
+    for kind, layers in store.manifest.current.items():
+        found[f"{kind} now"] = store.read([layer.file for layer in layers])
     sums: dict[Any, Any] = {}
     for row in found.pop("load").to_pylist():
         sums.setdefault((row["minute"], row["type"]), []).append((row["records"], row["bytes"]))

@@ -18,9 +18,11 @@ if os.environ.get("KWIRE_INTEROP") != "require":
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kwire.spark.table import layers, tiers
 from kwire.spark.table import store as tables_store
 from kwire.spark.table.arrow import RECORD
 from kwire.spark.table.fold import Fold
+from kwire.spark.table.layers import MARKS, living
 from kwire.spark.table.rows import Folded, Row
 from kwire.spark.table.store import Store, TablesError
 from tests.kwire.spark.table_rows import rows_of
@@ -31,10 +33,10 @@ def held_by(store: Store) -> dict[str, list[str]]:
     """Every row of every table, as text, in no order; the minutes of ``load`` added up."""
     manifest = store.manifest
     files = {name: [file for file, _ in appended] for name, appended in manifest.appended.items()}
-    files |= {
-        f"{entity} now": list(buckets.values()) for entity, buckets in manifest.current.items()
-    }
     found = {name: pa.concat_tables(map(store._read, some)) for name, some in files.items() if some}
+    for entity, some in manifest.current.items():
+        if some:
+            found[f"{entity} now"] = living(store._read(layer.file) for layer in some)
     if "load" in found:
         found["load"] = (
             found["load"]
@@ -58,11 +60,15 @@ class Killed(BaseException):
 
 @needs_shared
 @pytest.mark.parametrize(
-    ("name", "node"), [("p-one-basic", "1"), ("p-abort", "1"), ("p-quorum-short", "101")]
+    ("name", "node", "small"),
+    [("p-one-basic", "1", 0), ("p-abort", "1", 0), ("p-quorum-short", "101", layers.SMALL)],
 )
 def test_cut_off_at_random_writes_the_tables_are_the_same(
-    name: str, node: str, logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, node: str, small: int, logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In layers, and written whole each time."""
+    monkeypatch.setattr(layers, "SMALL", small)
+    monkeypatch.setattr(tiers, "FANOUT", 3)
     rng = random.Random(name)
     rows = rows_of(logs(name) / "nodes" / node / "__cluster_metadata-0")
     expected = held_by(built(tmp_path / "whole", rows))
@@ -137,7 +143,7 @@ def test_two_writers_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", '{"format": 2}', '{"format": 1, "colour": "red"}', "[1]"]
+    "text", ["", "{}", '{"format": 3}', '{"format": 2, "colour": "red"}', "[1]"]
 )
 def test_a_manifest_that_is_none_is_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
@@ -161,7 +167,16 @@ def test_tables_of_an_earlier_release_are_taken_over(logs: Any, tmp_path: Path) 
     known = json.loads(manifest.read_text())
     for name in ("cluster", "last_time", "token"):
         del known[name]
-    known |= {"kept": "parquet", "outbox": {"id": "", "since": 0, "dirty": {}}}
+    buckets = {
+        kind: {str(n): one[0] for n, one in enumerate(some)}
+        for kind, some in known["current"].items()
+    }
+    for some in known["current"].values():
+        for file, *_ in some:
+            rows_now = pq.read_table(tmp_path / "old" / file)
+            pq.write_table(rows_now.drop_columns(list(MARKS)), tmp_path / "old" / file)
+    known |= {"format": 1, "kept": "parquet", "outbox": {"id": "", "since": 0, "dirty": {}}}
+    known["current"] = buckets
     manifest.write_text(json.dumps(known))
     built(tmp_path / "new", rows[:500])
     assert held_by(built(tmp_path / "old", rows)) == held_by(built(tmp_path / "new", rows))
@@ -170,6 +185,6 @@ def test_tables_of_an_earlier_release_are_taken_over(logs: Any, tmp_path: Path) 
 @needs_shared
 def test_no_secret_is_in_the_files(logs: Any, tmp_path: Path) -> None:
     store = built(tmp_path, rows_of(logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0"))
-    users = store._read(store.manifest.current["user"]["0"])
+    users = store._read(store.manifest.current["user"][0].file)
     values = users.column(RECORD).to_pylist()
     assert values and all(value.count(b"(redacted)") == 3 for value in values)
