@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +27,7 @@ from kwire.spark.jobs_svg import picture
 from kwire.spark.table.fold import Fold
 from kwire.spark.table.rows import Change
 from tests.kwire.spark.session import spark_session
+from tests.kwire.spark.table.metadata_copies import RECORDS, image_of, write_copy
 from tests.kwire.spark.table_rows import rows_of
 from tests.shared import needs_shared
 from tools.gateway_process import gateway
@@ -215,16 +215,49 @@ def test_kwire_spark_prints_rows_pictures_and_refusals(
         (["topics", "nowhere"], "'nowhere' is neither a directory nor HOST:PORT"),
         (["topics", str(tmp_path)], "no segments of a metadata log are there"),
         (["topics", kept, "--tables", str(tmp_path / "b")], "already has tables"),
-        (["weather", kept], "is not one of 'isr'"),
+        (["weather", kept], "there is no job 'weather'; there are isr, flapping"),
+        (["topcs", kept], "there is no job 'topcs'; did you mean topics?"),
+        (["topics", kept, log], "asks one log: several clusters are kept by kwire spark fleet"),
     ):
         result = CliRunner().invoke(main, ["spark", *arguments])
         assert result.exit_code != 0 and sentence in result.output, result.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["127.0.0.1:1"], "127.0.0.1:1 (PLAINTEXT): cannot connect: Connection refused"),
+        (["127.0.0.1:1", "--tables", "s3a://bucket/x"], "tables at s3a: are kept by kwire spark"),
+        (["/no/such/directory"], "'/no/such/directory' is neither a directory nor HOST:PORT"),
+    ],
+)
+def test_kwire_spark_says_what_cannot_be_before_spark_starts(
+    arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started() -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("gateway.cli.spark._session", started)
+    result = CliRunner().invoke(main, ["spark", "topics", *arguments])
+    assert result.exit_code in (1, 2) and sentence in result.output, result.output
+    assert "Traceback" not in result.output
+
+
+def test_kwire_spark_repairs_tables_on_request(spark: SparkSession, tmp_path: Path) -> None:
+    kept, log = str(tmp_path / "kept"), str(write_copy(tmp_path / "log", RECORDS, end=80))
+    command = ["spark", "topics", log, "--tables", kept]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    write_copy(tmp_path / "log", RECORDS, since=120)
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1 and "kwire spark --on-gap resync" in result.output
+    assert CliRunner().invoke(main, [*command, "--on-gap", "resync"]).exit_code == 0
+    alive = {row.name for row in read_table(spark, kept, "topics").collect()}
+    assert alive == set(image_of(RECORDS).topics.values())
+
+
 def test_code_of_the_page_runs(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {"spark": spark}
-    shutil.copytree(logs("p-one-segments") / "nodes" / "7", tmp_path / "copies" / "asia")
     with gateway(
         "--source", "log", "--log-dir", str(logs("p-one-basic") / "nodes" / "1")
     ) as server:
@@ -235,7 +268,7 @@ def test_code_of_the_page_runs(spark: SparkSession, logs: Any, tmp_path: Path) -
                 ),
                 names,
             )
-    assert len(blocks) == 8
+    assert len(blocks) == 7
     assert names["svg"].startswith("<svg") and names["changes"].count() > 900
     both = [
         sorted(
@@ -244,6 +277,10 @@ def test_code_of_the_page_runs(spark: SparkSession, logs: Any, tmp_path: Path) -
                 read_table(spark, f"{tmp_path}/{name}", "changes").drop("cluster_id").collect(),
             )
         )
-        for name in ("metadata", "other", "iceberg")
+        for name in ("metadata", "other")
     ]
-    assert both[0] == both[1] == both[2]
+    assert both[0] == both[1]
+    plain = spark.read.parquet(f"{tmp_path}/plain/topics")
+    assert (
+        plain.count() == read_table(spark, f"{tmp_path}/metadata", "topics", history=True).count()
+    )

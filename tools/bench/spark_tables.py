@@ -1,5 +1,5 @@
 """Measures tables of the metadata topic (``kwire.spark.tables``): a log directory to all tables,
-and a job on them, by part.
+and a job on them, by part; and commits with many partitions present (``table_commits``).
 
 Each log has a driver of its own, as ``kwire spark`` has, so that Spark's start and the first job of
 a session are measured as a user has them. The logs are a small one, ``p-large``, and ``p-large``
@@ -26,7 +26,7 @@ from typing import Any, Final
 from kwire.cluster import Loader
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.records import Record, decode_metadata_record, encode_batch, encode_metadata_record
-from tools.bench import largelog
+from tools.bench import largelog, table_commits
 
 RECORDS: Final = int(os.environ.get("KWIRE_BENCH_RECORDS", "136000"))
 _SMALL: Final = "p-one-basic"
@@ -51,11 +51,12 @@ def run() -> list[dict[str, Any]]:
             logs = list(_logs(Path(scratch)))
         except largelog.NoLog as error:
             return [{"what": "spark tables", "ok": False, "notes": f"not measured: {error}"}]
-        return [
+        found = [
             row
             for n, log in enumerate(logs)
             for row in _rows(_driven(log / _PARTITION, Path(scratch) / f"tables-{n}"))
         ]
+        return [*found, *table_commits.rows(Path(scratch) / "commits")]
 
 
 def _logs(scratch: Path) -> Iterator[Path]:

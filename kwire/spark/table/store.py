@@ -60,9 +60,9 @@ class TablesError(RuntimeError):
 @dataclass
 class Manifest:
     """The files of the current commit. ``appended`` lists (file, level) of tables that only grow,
-    ``current`` the layers of the current state of a kind. ``cluster`` is the id of the cluster, None if it
-    is not known, ``last_time`` the timestamp (ms) of the record before ``next_offset``; ``token``
-    tells a commit from one of the same number in tables that were built anew.
+    ``current`` the layers of the current state of a kind. ``cluster`` is the id of the cluster,
+    None if it is not known, ``last_time`` the timestamp (ms) of the record before ``next_offset``;
+    ``token`` tells a commit from one of the same number in tables that were built anew.
     """
 
     commit: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +12,57 @@ from gateway.log.metadata.snapshot_file import SnapshotFile
 from gateway.log.metadata.snapshot_writer import SnapshotWriter
 from kwire.cluster import Image, apply
 from kwire.message import Message
+from kwire.messages.config_record import ConfigRecord
+from kwire.messages.feature_level_record import FeatureLevelRecord
+from kwire.messages.no_op_record import NoOpRecord
+from kwire.messages.partition_change_record import PartitionChangeRecord
+from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.remove_topic_record import RemoveTopicRecord
+from kwire.messages.topic_record import TopicRecord
 from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import Record, encode_batch, encode_metadata_record
 from kwire.spark.table.kinds import KINDS
+from kwire.uuid import Uuid
 
 _EPOCH = 3
+
+
+def topic_id(n: int) -> Uuid:
+    return Uuid(n.to_bytes(16, "big"))
+
+
+def life(seed: str, count: int) -> list[Message]:
+    """The records of a cluster in which topics come and go, and their partitions change."""
+    rng = random.Random(seed)
+    records: list[Message] = [FeatureLevelRecord(name="metadata.version", feature_level=20)]
+    alive: list[int] = []
+    while len(records) < count:
+        pick = rng.random()
+        if pick < 0.3 or not alive:
+            alive.append(len(records) + 1)
+            ids = topic_id(alive[-1])
+            records.append(TopicRecord(name=f"t{alive[-1]}", topic_id=ids))
+            records.append(
+                PartitionRecord(topic_id=ids, partition_id=0, replicas=[1], isr=[1], leader=1)
+            )
+        elif pick < 0.5:
+            records.append(
+                RemoveTopicRecord(topic_id=topic_id(alive.pop(rng.randrange(len(alive)))))
+            )
+        elif pick < 0.7:
+            leader, ids = rng.randint(1, 3), topic_id(rng.choice(alive))
+            records.append(PartitionChangeRecord(topic_id=ids, partition_id=0, leader=leader))
+        elif pick < 0.9:
+            name = f"t{rng.choice(alive)}"
+            value = str(rng.randint(1, 9)) if rng.random() < 0.7 else None
+            config = ConfigRecord(resource_type=2, resource_name=name, name="retention.ms")
+            records.append(config.copy(value=value))
+        else:
+            records.append(NoOpRecord())
+    return records[:count]
+
+
+RECORDS = life("records", 200)
 
 
 def time_of(offset: int) -> int:
