@@ -185,7 +185,26 @@ def _client(given: Mapping[str, str]) -> tuple[dict[str, str | int | bool], dict
             client[plain] = _number(given, name, 1) or 1
         else:
             client[plain] = _flag(given, name, True) if plain in _FLAGS else value
+    _check_login(client)
     return client, fetch
+
+
+def _check_login(client: Mapping[str, object]) -> None:
+    """Raise ValueError for SASL without a user, which a server would refuse half a minute later."""
+    mechanism = str(client.get("sasl_mechanism", "")).upper()
+    if not str(client.get("security_protocol", "")).upper().startswith("SASL_"):
+        return
+    if not mechanism:
+        raise ValueError(
+            "kafka.security.protocol asks for SASL: give kafka.sasl.mechanism, such as"
+            " SCRAM-SHA-256, too"
+        )
+    login = client.keys() & {"sasl_plain_username", "sasl_plain_password"}
+    if mechanism.startswith(("PLAIN", "SCRAM")) and len(login) < 2:
+        raise ValueError(
+            f"kafka.sasl.mechanism is {mechanism}: give the user too, as kafka.sasl.jaas.config or"
+            " as kafka.sasl_plain_username and kafka.sasl_plain_password"
+        )
 
 
 def _place(given: Mapping[str, str], side: str, names: tuple[str, ...]) -> Place | None:

@@ -17,12 +17,11 @@ from kwire.cluster import apply
 from kwire.cluster.interned_lists import share
 from kwire.messages.partition_record import PartitionRecord
 from kwire.records import decode_metadata_record, encode_metadata_record
-from kwire.spark.table.kinds import BY_ENTITY, Key, Kind
+from kwire.spark.table.kinds import BY_ENTITY, TIME, Key, Kind
 from kwire.spark.table.partitions import Partitions
 from kwire.spark.table.rows import Change, Closed, Folded, Moment, Row, State, Trouble
 from kwire.spark.table.seen import Fields, fields_text
 
-_TIME: Final = pa.timestamp("us", tz="UTC")
 _MILLIS: Final = pa.timestamp("ms", tz="UTC")
 _SPARK_TYPES: Final = {
     pa.bool_(): "boolean",
@@ -30,18 +29,18 @@ _SPARK_TYPES: Final = {
     pa.int64(): "bigint",
     pa.float64(): "double",
     pa.string(): "string",
-    _TIME: "timestamp_ltz",
+    TIME: "timestamp_ltz",
 }
 #: The column of the current state that only the fold reads.
 RECORD: Final = "_record"
-SINCE: Final = {"validFromOffset": pa.int64(), "validFromTime": _TIME}
-UNTIL: Final = {"validToOffset": pa.int64(), "validToTime": _TIME}
+SINCE: Final = {"validFromOffset": pa.int64(), "validFromTime": TIME}
+UNTIL: Final = {"validToOffset": pa.int64(), "validToTime": TIME}
 CHANGES: Final = {
     "offset": pa.int64(),
     "effectiveOffset": pa.int64(),
     "n": pa.int32(),
     "epoch": pa.int32(),
-    "timestamp": _TIME,
+    "timestamp": TIME,
     "type": pa.string(),
     "entity": pa.string(),
     "key": pa.string(),
@@ -52,11 +51,11 @@ CHANGES: Final = {
 }
 ERRORS: Final = {
     "offset": pa.int64(),
-    "timestamp": _TIME,
+    "timestamp": TIME,
     "type": pa.string(),
     "error": pa.string(),
 }
-LOAD: Final = {"minute": _TIME, "type": pa.string(), "records": pa.int64(), "bytes": pa.int64()}
+LOAD: Final = {"minute": TIME, "type": pa.string(), "records": pa.int64(), "bytes": pa.int64()}
 HELD: Final = {
     "offset": pa.int64(),
     "timestamp": pa.int64(),
@@ -198,6 +197,8 @@ def _array(rows: Sequence[Fields], name: str, of: pa.DataType) -> pa.Array:
     values = [row[name] for row in rows]
     if pa.types.is_map(of):
         values = [list(value.items()) for value in values]
+    elif of == TIME:
+        return pa.array(values, _MILLIS).cast(TIME)
     elif pa.types.is_string(of):
         # A type newer than this code has a number in place of a word.
         values = [value if value is None else str(value) for value in values]
@@ -213,7 +214,7 @@ def _moments(columns: Mapping[str, pa.DataType], moments: Sequence[Moment]) -> d
     offset, time = columns
     return {
         offset: pa.array([one.offset for one in moments], pa.int64()),
-        time: pa.array([one.timestamp for one in moments], _MILLIS).cast(_TIME),
+        time: pa.array([one.timestamp for one in moments], _MILLIS).cast(TIME),
     }
 
 

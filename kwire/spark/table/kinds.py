@@ -28,6 +28,8 @@ from kwire.spark.table.seen import Fields, Seen, shown, uuid_text
 #: Identifies an entity within its kind, in the terms of an image.
 Key = tuple[Any, ...]
 
+#: Of times; records have them in ms.
+TIME: Final = pa.timestamp("us", tz="UTC")
 _TEXT, _TEXTS, _INTS, _MAP = (
     pa.string(),
     pa.list_(pa.string()),
@@ -254,9 +256,9 @@ _TOKEN = {
     "owner": _TEXT,
     "tokenRequester": _TEXT,
     "renewers": _TEXTS,
-    "issueTimestamp": pa.int64(),
-    "maxTimestamp": pa.int64(),
-    "expiryTimestamp": pa.int64(),
+    "issueTimestamp": TIME,
+    "maxTimestamp": TIME,
+    "expiryTimestamp": TIME,
 }
 
 #: In an order in which their records can be folded: partitions behind topics.

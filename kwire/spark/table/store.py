@@ -333,6 +333,8 @@ class _Commit:
             some = layers[len(layers) - count :]
             tables = self._read_all(one.file for one in some)
             step = merged(some, level, tables) if count else None
+        if not layers:
+            del self._current[kind.entity]
 
     def hold(self, table: pa.Table | None) -> None:
         self._let_go([self._held] if self._held else [])

@@ -51,6 +51,8 @@ def test_options_are_translated_for_kafka_python() -> None:
         {
             **SERVER,
             "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl_plain_username": "ann",
             "kafka.sasl_plain_password": "x",
             "kafka.ssl_check_hostname": "false",
             "kafka.request_timeout_ms": "9000",
@@ -59,6 +61,8 @@ def test_options_are_translated_for_kafka_python() -> None:
     )
     assert settings.client == {
         "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "ann",
         "sasl_plain_password": "x",
         "ssl_check_hostname": False,
         "request_timeout_ms": 9000,
@@ -107,6 +111,19 @@ def test_entities_are_the_types_about_them() -> None:
         (
             {**SERVER, "kafka.ssl.truststore.password": "x"},
             "no option 'kafka.ssl.truststore.password'; did you mean 'kafka.ssl.truststore",
+        ),
+        (
+            {**SERVER, "kafka.security.protocol": "SASL_SSL"},
+            "asks for SASL: give kafka.sasl.mechanism",
+        ),
+        (
+            {
+                **SERVER,
+                "kafka.security.protocol": "SASL_PLAINTEXT",
+                "kafka.sasl.mechanism": "SCRAM-SHA-512",
+                "kafka.sasl_plain_username": "ann",
+            },
+            "is SCRAM-SHA-512: give the user too, as kafka.sasl.jaas.config",
         ),
         ({**SERVER, "entities": "topics"}, "entities are acl, .*topic.*, not 'topics'"),
         ({**SERVER, "startingOffsets": '{"other":{"0":1}}'}, "startingOffsets is earliest"),

@@ -112,7 +112,10 @@ class Said:
     @staticmethod
     def _fields(kind: Kind, image: Image, key: Any) -> dict[str, Any]:
         fields = entity_at(kind, image, key)
-        return {name: fields[name] for name in kind.columns}
+        return {
+            name: fields[name] * 1000 if pa.types.is_timestamp(of) else fields[name]
+            for name, of in kind.columns.items()
+        }
 
 
 @pytest.fixture(scope="module", params=LOG_NAMES)
