@@ -1,4 +1,5 @@
-"""Names the tables in a session as views, and asks the questions of ``questions.sql`` to them.
+"""Names the tables in a session as views, and asks the questions of ``questions.sql`` to them:
+tables of one log (``kwire.spark.tables``) or those of the fleet (``kwire.spark.fleet``).
 
     from kwire.spark.questions import ask, register_tables
     register_tables(spark, "/data/metadata")
@@ -11,6 +12,7 @@ Views are those of entities, with the columns of the view topics (``kwire views 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -20,9 +22,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 
 from kwire.spark.table.read import read_table
+from kwire.spark.table.store import MANIFEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from kwire.spark.fleet.place import Format
 
 #: Where nothing else is asked, questions are about the whole log.
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,6 +84,15 @@ FROM (SELECT * EXCEPT (before, after), from_json(before, '{_OF_ENTITY}') AS befo
              from_json(after, '{_OF_ENTITY}') AS after FROM {{changes}})
 WHERE entity <> 'log'
 """
+#: The same of the fleet's view ``changes``; ``snapshot`` is no entity.
+_FLEET_CHANGED: Final = f"""
+SELECT cluster_id, source.offset AS offset, timestamp, kind, op,
+       array_join(map_values(from_json(key, '{_OF_ENTITY}')), ':') AS name,
+       from_json(before, '{_OF_ENTITY}') AS before, from_json(after, '{_OF_ENTITY}') AS after,
+       source.record_type AS record_type
+FROM changes
+WHERE kind <> 'snapshot'
+"""
 _WHO: Final = ("principal", "host", "client_id", "api")
 _AUDIT: Final = (
     "cluster_id STRING, offset BIGINT, last_offset BIGINT, principal STRING, host STRING,"
@@ -95,17 +109,45 @@ def _questions() -> dict[str, str]:
 QUESTIONS: Final[Mapping[str, str]] = _questions()
 
 
-def register_tables(spark: SparkSession, where: str, *, audit: DataFrame | None = None) -> None:
+def register_tables(
+    spark: SparkSession,
+    where: str,
+    *,
+    audit: DataFrame | None = None,
+    format: Format | None = None,
+) -> None:
     """Make temporary views of the tables at ``where``: ``topics``, ``partitions``, ``configs``,
     ``acls``, ``brokers``, ``controllers``, ``quotas``, ``features``, ``users`` and ``tokens`` as
     they are now; ``topics_versions`` and so on with ``valid_from`` and ``valid_to`` (configs and
-    quotas have none); ``changed`` with each change; and ``audit``.
+    quotas of one log have none); ``changed`` with each change; and ``audit``.
 
+    ``where`` is the path of the tables of one log, or where the fleet's are, with their ``format``.
     ``audit`` has the rows of ``kwire.spark.topics.audit``, with a column ``cluster_id`` if the
     tables are of several clusters. The views show the tables as they are now: register them again
-    after an update. Raises what ``read_table`` raises.
+    after an update. Raises what ``read_table`` and ``kwire.spark.fleet.register`` raise.
     """
-    views = {"audit": _audit(spark, audit)}
+    if _is_of_a_fleet(where, format):
+        from kwire.spark.fleet import register
+
+        register(spark, where, format=format)
+        views = {"changed": spark.sql(_FLEET_CHANGED)}
+    else:
+        views = _views(spark, where)
+    views["audit"] = _audit(spark, audit)
+    for name, rows in views.items():
+        rows.createOrReplaceTempView(name)
+
+
+def _is_of_a_fleet(where: str, format: Format | None) -> bool:
+    if os.path.isfile(os.path.join(where, MANIFEST)):
+        return False
+    in_catalog, by_uri = os.sep not in where, "://" in where
+    return bool(format) or in_catalog or by_uri or os.path.isdir(os.path.join(where, "clusters"))
+
+
+def _views(spark: SparkSession, where: str) -> dict[str, DataFrame]:
+    """The views of the tables of one log, in the columns of the view topics."""
+    views = {}
     for name in _PLAIN:
         versions = _versions(spark, where, name)
         views[f"{name}_versions"] = versions
@@ -115,8 +157,7 @@ def register_tables(spark: SparkSession, where: str, *, audit: DataFrame | None 
     shape: dict[str, Any] = {name: views[name] for name in ("topics", "partitions", "configs")}
     views["topics"] = spark.sql(_TOPICS, **shape)
     views["changed"] = spark.sql(_CHANGED, changes=read_table(spark, where, "changes"))
-    for name, rows in views.items():
-        rows.createOrReplaceTempView(name)
+    return views
 
 
 def _versions(spark: SparkSession, where: str, name: str) -> DataFrame:

@@ -21,6 +21,9 @@ from gateway.ports.view_topics import CHANGES
 from gateway.views import offsets
 from kwire.records import Record
 from kwire.spark import tables
+from kwire.spark.fleet import sql
+from kwire.spark.fleet.place import CLUSTERS, CLUSTERS_COLUMNS, Place
+from kwire.spark.fleet.views import VIEWS as FLEET
 from kwire.spark.questions import QUESTIONS, ask, asked, register_tables
 from tests.documented import ROOT, blocks
 from tests.gateway.server.views.test_view_maker import removed
@@ -33,8 +36,11 @@ from tests.shared import needs_shared
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kwire.spark.fleet.place import Format
+
 pytestmark = needs_shared
 
+_DATABASE: Final = "questions_of_a_fleet"
 _PAGE: Final = "docs/spark-questions.md"
 _NOTEBOOK: Final = ROOT / "docs/examples/questions.ipynb"
 
@@ -45,6 +51,7 @@ class Asked(NamedTuple):
     spark: SparkSession
     where: str
     directory: Path
+    format: Format | None
 
     def records(self, view: str) -> list[Record]:
         return view_records(opened(self.directory), view)
@@ -53,16 +60,47 @@ class Asked(NamedTuple):
         return ask(self.spark, question, **parameters).selectExpr(*columns).collect()
 
 
-@pytest.fixture(scope="module")
-def quorum(logs: Any, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+@pytest.fixture(scope="module", params=["one log", "fleet"])
+def quorum(request: Any, logs: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     """Three brokers that went and came back, with reassignments and configs of single brokers."""
     directory = logs("p-quorum") / "nodes/3/__cluster_metadata-0"
     spark, where = spark_session(kafka=False), str(tmp_path_factory.mktemp("tables"))
-    tables(spark, str(directory), where)
     own = spark.newSession()
     own.conf.set("spark.sql.shuffle.partitions", "2")
-    register_tables(own, where)
-    return Asked(own, where, directory)
+    if request.param == "one log":
+        tables(spark, str(directory), where)
+        register_tables(own, where)
+        yield Asked(own, where, directory, None)
+        return
+    fill(own, directory)
+    register_tables(own, _DATABASE, format="iceberg")
+    yield Asked(own, _DATABASE, directory, "iceberg")
+    own.sql(f"DROP DATABASE {_DATABASE} CASCADE")
+
+
+def fill(spark: SparkSession, directory: Path) -> None:
+    """Make the fleet's tables of one log, as files that every PySpark writes: the statements that
+    read them do not know the format.
+    """
+    place = Place(_DATABASE, "iceberg")
+    spark.sql(f"CREATE DATABASE {_DATABASE}")
+    spark.sql(sql.create(place.table(CLUSTERS), CLUSTERS_COLUMNS, "parquet", "", partitioned=False))
+    raw = [
+        ("c", 0, view.topic, (one.key or b"").decode(), one.value and one.value.decode(),
+         one.offset, datetime.fromtimestamp(one.timestamp / 1000, UTC))
+        for view in FLEET.values()
+        for one in view_records(opened(directory), view.name)
+    ]  # fmt: skip
+    columns = "cluster_id STRING, generation INT, topic STRING, key STRING, value STRING"
+    rows = spark.createDataFrame(raw, f"{columns}, offset BIGINT, timestamp TIMESTAMP")
+    rows.createOrReplaceTempView("raw")
+    for view in FLEET.values():
+        history, *state = (place.table(name) for name in view.tables)
+        for table in (history, *state):
+            spark.sql(sql.create(table, view.columns, "parquet", "", partitioned=False))
+        spark.sql(f"INSERT INTO {history} {sql.records(view, 'raw')}")
+        for table in state:
+            spark.sql(f"INSERT INTO {table} {sql.last(view, history)}")
 
 
 class Version(NamedTuple):
@@ -202,11 +240,11 @@ def test_drift_between_clusters_shows_what_is_not_set(quorum: Asked) -> None:
 def test_changes_by_hand_are_those_of_the_view(quorum: Asked) -> None:
     kinds = {"topic", "config", "acl", "user", "quota", "feature", "token"}
     changes = [json.loads(record.value or b"") for record in quorum.records(CHANGES)]
-    # A topic's number of partitions and its configs are changes of these.
+    # In the tables of one log a topic's number of partitions and its configs are changes of these.
     of_kinds = [
         ((one["source"]["offset"], one["kind"]), one["before"] != one["after"])
         for one in changes
-        if one["kind"] in kinds and (one["kind"], one["op"]) != ("topic", "u")
+        if one["kind"] in kinds and (quorum.format or (one["kind"], one["op"]) != ("topic", "u"))
     ]
     expected = {change for change, _ in of_kinds}
     visible = {change for change, is_visible in of_kinds if is_visible}  # secrets are not
@@ -225,7 +263,7 @@ def test_client_is_named_where_the_audit_topic_is_at_hand(quorum: Asked) -> None
         "offset BIGINT, last_offset BIGINT, principal STRING, host STRING, client_id STRING,"
         " api STRING",
     )
-    register_tables(spark, quorum.where, audit=who)
+    register_tables(spark, quorum.where, audit=who, format=quorum.format)
     found = ask(spark, "who_changed_what").collect()
     named = {row.offset for row in found if row.principal == "User:ann"}
     assert len(found) == len(changed)
@@ -285,6 +323,7 @@ def test_question_that_cannot_be_asked_is_refused(
         ask(quorum.spark, question, **parameters)
 
 
+@pytest.mark.parametrize("quorum", ["one log"], indirect=True)
 def test_jobs_answer_without_a_view_in_the_session(quorum: Asked) -> None:
     from kwire.spark.jobs import JOBS
 
@@ -295,6 +334,7 @@ def test_jobs_answer_without_a_view_in_the_session(quorum: Asked) -> None:
     assert "principal" not in JOBS["audit"](spark, quorum.where).columns
 
 
+@pytest.mark.parametrize("quorum", ["one log"], indirect=True)
 def test_code_of_the_page_and_of_the_notebook_runs(quorum: Asked) -> None:
     """docs/spark-questions.md; every question is on the page."""
     page = [one for one in blocks() if (one.page, one.language) == (_PAGE, "python")]
