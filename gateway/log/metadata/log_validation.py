@@ -134,7 +134,7 @@ def _validate_segments(
         found.epochs = _epochs_before(directory, found.closed, bases[0], start, settings)
         interval = settings.index_interval_bytes
         found.active = scan_from(
-            directory, bases[0], interval, recovery_point, found.epochs.saved
+            directory, bases[0], interval, recovery_point, found.epochs.saved, start.offset
         ) or scan_segment(directory, bases[0], interval, found.epochs.latest or 0)
         # Behind a gap: their offsets may be written again, and two records cannot share one.
         found.unreachable = bases[1:]

@@ -111,9 +111,10 @@ def scan_from(
     interval_bytes: int,
     recovery_point: int,
     epochs: Sequence[tuple[int, int]],
+    log_start: int,
 ) -> SegmentScan | None:
     """Check the batches of a segment from the last index entry below ``recovery_point`` on: what is
-    before it was on disk, indexes and ``epochs`` (those of the log) included.
+    before it was on disk, indexes and ``epochs`` (those of the log from ``log_start`` on) included.
 
     None if these files contradict each other, or save nothing: then only the whole segment tells.
     Raises OSError. Source: ``LogLoader.recoverLog``.
@@ -138,9 +139,11 @@ def scan_from(
     ):
         return None
     known = [one for one in epochs if one[1] <= last.base_offset]
-    before = [epoch for epoch, offset in known if offset <= base_offset]
-    if before[-1:] != [first.epoch] or known[-1][0] != last.epoch:
-        return None
+    # An offset below the log start has no epoch in the file.
+    for batch in (one for one in (first, last) if one.base_offset >= log_start):
+        held = [epoch for epoch, offset in known if offset <= batch.base_offset]
+        if held[-1:] != [batch.epoch]:
+            return None
     index.first_timestamp = first.max_timestamp
     scan = SegmentScan(
         index,

@@ -20,7 +20,7 @@ from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import Record, encode_batch
 from tests.gateway.log.crash_disk import read_state
-from tests.gateway.log.kafka_files import batch
+from tests.gateway.log.kafka_files import batch, snapshot_bytes
 from tests.gateway.log.local_log_files import FIRST
 from tests.gateway.log.voting import control_batch, voters
 
@@ -83,6 +83,30 @@ def test_start_after_a_clean_stop_reads_a_small_part(
     assert (log.end_offset, log.epochs) == (800, ((1, 0), (2, 400)))
     grow(log, 5, epoch=3)
     assert log.end_offset_for_epoch(2) == (2, 800)
+    log.close()
+
+
+def test_start_of_a_log_that_begins_inside_its_segment_reads_a_small_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = LogSettings(segment_bytes=300_000, retention_bytes=1, retention_ms=-1)
+    log = LocalLog.open(tmp_path / "log", settings)
+    grow(log, 200)
+    grow(log, 110, epoch=2)
+    grow(log, 90, epoch=3)
+    log.set_high_watermark(800)
+    for end, epoch in ((300, 1), (640, 3)):
+        writer = log.new_snapshot(SnapshotId(end, epoch))
+        writer.write(0, snapshot_bytes(epoch, ()))
+        writer.freeze()
+    log.clean(now_ms=0)
+    assert (log.start_offset, log.epochs) == (640, ((3, 640),))
+    log.close()
+    (path,) = (tmp_path / "log/__cluster_metadata-0").glob("*.log")
+    assert int(path.stem) < 620, "records of an epoch that is not kept are in it, too"
+    assert read_by(monkeypatch, lambda: start(tmp_path / "log")) < path.stat().st_size / 5
+    log = LocalLog.open(tmp_path / "log", settings)
+    assert (log.start_offset, log.end_offset, log.epochs) == (640, 800, ((3, 640),))
     log.close()
 
 
