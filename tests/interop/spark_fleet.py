@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 pytestmark = [needs_shared, pytest.mark.timeout(900)]
 
 Rows = dict[tuple[Any, ...], dict[str, Any]]
-#: Views of the tests about gaps: one that is never empty, and those whose entities come and go.
+#: Views of the tests about gaps, whose entities come and go.
 _FEW: Final = ("features", "topics", "configs", "acls")
 _PARTITION: Final = "__cluster_metadata-0"
 
@@ -49,7 +49,8 @@ _PARTITION: Final = "__cluster_metadata-0"
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    settings = {**FEW_ROWS, "spark.driver.extraJavaOptions": driver_options()}
+    options = f"{driver_options()} -XX:ReservedCodeCacheSize=256m"
+    settings = {**FEW_ROWS, "spark.driver.extraJavaOptions": options}
     settings["spark.sql.warehouse.dir"] = str(tmp_path_factory.mktemp("warehouse"))
     try:
         found = session(conf=settings)
@@ -318,7 +319,7 @@ def older_tables(spark: SparkSession, where: Path, view: str, *, without: str) -
 def test_command_prints_a_line_for_each_cluster_and_fails_for_one(
     spark: SparkSession, logs: Any, tmp_path: Path
 ) -> None:
-    directory = logs("p-abort") / "nodes" / "1"
+    directory = logs("p-one-basic") / "nodes" / "1"
     older_tables(spark, tmp_path / "tables", "features", without="release")
     with served(directory) as [address]:
         options = ["--tables", str(tmp_path / "tables"), "--view", "features", "-o", "json"]

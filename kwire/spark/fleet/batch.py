@@ -29,7 +29,7 @@ _RAW: Final = "kwire_raw"
 _BEGUN: Final = "kwire_begun"
 _ENDLESS: Final = 1 << 62
 #: A header of a record as text.
-_HEADER: Final = "transform(filter(headers, h -> h.key = '{}'), h -> CAST(h.value AS STRING))[0]"
+_HEADER: Final = "CAST(get(filter(headers, h -> h.key = '{}'), 0).value AS STRING)"
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Batch:
                 one.row.cluster_id,
                 one.row.generation,
                 one.start,
-                self.counts[one.row.cluster_id].since,
+                self._since_when(one.row.cluster_id),
             )
             for one in reads.values()
             if one.anew
@@ -218,6 +218,11 @@ class Batch:
             if read.gone is not None:
                 found[read.gone.cluster_id] = _past(read.gone.position) - 1
         return found
+
+    def _since_when(self, cluster: str) -> datetime:
+        """The time of the first record of a cluster; now, if it has none."""
+        count = self.counts.get(cluster)
+        return datetime.now(UTC) if count is None else count.since
 
     def _repeating(self) -> list[str]:
         return [one.row.cluster_id for one in self._reads.values() if one.repeats]

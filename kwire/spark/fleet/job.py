@@ -13,6 +13,7 @@ from kwire.spark.fleet.place import FleetError, Format, Place, settings
 from kwire.spark.fleet.plan import OnGap, Outcome
 from kwire.spark.fleet.probe import settings as connection
 from kwire.spark.fleet.views import VIEWS, View
+from kwire.spark.local import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 #: A cluster: HOST:PORT, or the options of Spark's Kafka source for it.
 Cluster = str | Mapping[str, str]
 _SERVERS: Final = "kafka.bootstrap.servers"
-#: Settings by which a session has less work with commits of few rows.
-_FEW_ROWS: Final = {
+#: Settings for few rows a commit, beside those of ``kwire.spark.local``: statements of MERGE fill
+#: the code cache that the JVM has by default with one compiler.
+_OF_MERGE: Final = {
+    "spark.driver.extraJavaOptions": (
+        f"{SETTINGS['spark.driver.extraJavaOptions']} -XX:ReservedCodeCacheSize=256m"
+    ),
     "spark.databricks.delta.snapshotPartitions": "1",
-    # Rows that are merged are at fixed offsets, so they are the same whenever they are read.
-    "spark.databricks.delta.merge.materializeSource": "none",
 }
 #: Positions of idle clusters are written this often while a job follows them.
 _SAVE_S: Final = 60.0
@@ -44,11 +47,10 @@ def session(format: Format | None = None, conf: Mapping[str, str] | None = None)
     builder = SparkSession.builder.appName("kwire fleet")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         from kwire.jars.spark import spark_jars
-        from kwire.spark.local import SETTINGS
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        given |= {**SETTINGS, **_FEW_ROWS}
+        given |= {**SETTINGS, **_OF_MERGE}
         given["spark.jars"] = f"{spark_jars()},{format_jars(chosen)}"
         builder = builder.master("local[*]")
     return builder.config(map=given | dict(conf or {})).getOrCreate()

@@ -52,14 +52,15 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Found:
-    """The answer of a server: ``begin`` and ``end`` of its views, its first record, and the record
-    at the anchor's place: None if that place is before ``begin``, or has no record.
+    """The answer of a server: ``begin`` and ``end`` of its views, its first record, which is None
+    where none has one, and the record at the anchor's place: None if that place is before
+    ``begin``, or has no record.
     """
 
     cluster_id: str
     begin: int
     end: int
-    first: Anchor
+    first: Anchor | None
     at_anchor: Anchor | None = None
 
 

@@ -17,8 +17,8 @@ from kwire.spark.source.server import ServerError, sentences
 _CONNECT_S: Final = 2.0
 #: For the server's first fold of a long log.
 _FIRST_RECORD_S: Final = 120.0
-#: A cluster has features from its first record on, so this view is never empty.
-_NEVER_EMPTY: Final = VIEWS["features"].topic
+#: Nearly every cluster has features from its first record on, so this view is looked at first.
+_RARELY_EMPTY: Final = VIEWS["features"].topic
 
 
 def settings(options: Mapping[str, str]) -> Settings:
@@ -65,14 +65,13 @@ def ask(
             **how.client,
         )
         try:
-            topics = dict.fromkeys((_NEVER_EMPTY, *(VIEWS[one].topic for one in views)))
+            topics = dict.fromkeys((_RARELY_EMPTY, *(VIEWS[one].topic for one in views)))
             places = [TopicPartition(topic, 0) for topic in topics]
             consumer.assign(places)
             ends, begins = consumer.end_offsets(places), consumer.beginning_offsets(places)
             begin, end = max(begins.values()), min(ends.values())
-            first = _record(consumer, TopicPartition(_NEVER_EMPTY, 0), begin, end)
-            if first is None:
-                raise ServerError(f"{how.bootstrap} has no record of {_NEVER_EMPTY} yet")
+            found = (_record(consumer, place, begin, end) for place in places)
+            first = next((one for one in found if one is not None), None)
             cluster_id = _cluster_id(consumer)
             anchor, at_anchor = anchors.get(cluster_id), None
             if anchor is not None and begin <= anchor.offset < end:
