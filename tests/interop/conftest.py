@@ -47,6 +47,7 @@ _SPARK: Final = (
     (
         "test_spark_tables",
         "test_spark_jobs",
+        "test_spark_questions",
         "test_view_sinks",
     ),
     (
