@@ -49,6 +49,9 @@ FOREIGN: Final = {
     "systemd-analyze": "tests/interop/test_operations.py verifies the unit",
     "useradd": "needs root",
     "install": "needs root",
+    "mkdir": "goes with ssh",
+    "ssh": "needs another host",
+    "tar": "goes with ssh",
 }
 
 
