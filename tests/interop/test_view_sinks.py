@@ -207,6 +207,14 @@ _COLUMNS: Final = {
     "quotas": ["entity", "explode(quotas) AS (name, value)"],
     "features": ["feature AS name", "level"],
     "users": ["user AS name", "mechanism", "iterations"],
+    "tokens": [
+        *(name for name in VALUES["tokens"].fields if not name.endswith("Timestamp")),
+        *(
+            f"timestamp_millis({name}) AS {name}"
+            for name in VALUES["tokens"].fields
+            if name.endswith("Timestamp")
+        ),
+    ],
 }
 _ENTITIES: Final = tuple(view for view in VIEWS if view != CHANGES)
 _VALIDITY: Final = ("validFromOffset", "validFromTime", "validToOffset", "validToTime")
@@ -249,7 +257,7 @@ def entities(rows: DataFrame, view: str) -> DataFrame:
 def shown(df: DataFrame, columns: Sequence[str]) -> list[str]:
     """The rows as text, sorted; maps have no order."""
     return sorted(
-        json.dumps(row.asDict(recursive=True), sort_keys=True)
+        json.dumps(row.asDict(recursive=True), sort_keys=True, default=str)
         for row in df.select(*columns).collect()
     )
 
