@@ -87,7 +87,7 @@ def test_quorum_of_one_has_metrics_and_status(tmp_path: Path) -> None:
             assert before <= total <= node.raft.measures.appended_records
             for name in ("commit_latency_avg", "commit_latency_max", "election_latency_max"):
                 [value] = (await metric(node, f"kafka_server_raft_metrics_{name}")).values()
-                assert 0 <= value < 5000
+                assert value >= 0
             ready = await page(node, "/readyz")
             assert b'"ready": true' in ready
 
