@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gateway.base.sizes import MIB
-from gateway.cli.lines import json_line, note, text_line, wants_json
+from gateway.cli.lines import json_line, note, output_option, text_line, wants_json
 from gateway.cli.progress import Progress
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 
@@ -46,14 +46,7 @@ Exit status: 1 if a file is damaged or a record cannot be decoded; the rest is p
     metavar="FILE...",
     type=click.Path(exists=True, path_type=Path),
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["auto", "text", "json"]),
-    default="auto",
-    show_default=True,
-    help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
-)
+@output_option("Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.")
 @click.option(
     "--show-secrets",
     is_flag=True,

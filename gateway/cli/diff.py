@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.lines import json_line, wants_json
+from gateway.cli.lines import json_line, output_option, wants_json
 from gateway.cli.lines import note as tell
 from gateway.cli.server_options import client_security, command_config
 from gateway.cli.state import path_text, value_text
@@ -44,14 +44,7 @@ Exit status: 0 where nothing changed, 1 where something did, 2 on trouble.""",
 @click.argument("before", metavar="A", type=parse_source)
 @click.argument("after", metavar="B", type=parse_source)
 @command_config
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["auto", "text", "json"]),
-    default="auto",
-    show_default=True,
-    help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
-)
+@output_option("Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.")
 @click.option(
     "--show-secrets",
     is_flag=True,

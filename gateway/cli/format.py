@@ -14,7 +14,7 @@ import click
 
 from gateway.base.address import Address
 from gateway.cli.format_values import parse_controllers, parse_feature, parse_scram
-from gateway.cli.lines import wants_json
+from gateway.cli.lines import output_option, wants_json
 from kwire.protocol.metadata_version import (
     LATEST_PRODUCTION_METADATA_VERSION,
     METADATA_VERSION,
@@ -143,14 +143,7 @@ single new node needs no format: kwire serve formats its directory.""",
     ),
 )
 @click.option("--random-uuid", is_flag=True, help="Print a new id and do nothing else.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["auto", "text", "json"]),
-    default="auto",
-    show_default=True,
-    help="auto: text on a terminal, JSON on a pipe.",
-)
+@output_option("auto: text on a terminal, JSON on a pipe.")
 def command(
     file: Path | None, ignore_formatted: bool, random_uuid: bool, output: str, **given: Any
 ) -> None:

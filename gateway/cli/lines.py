@@ -5,12 +5,29 @@ records share it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from kwire.printable import json_text, printable
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def output_option(about: str) -> Callable[[_Command], _Command]:
+    """Return the option ``-o``: text, JSON, or by default what :func:`wants_json` decides.
+    ``about`` is its help.
+    """
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["auto", "text", "json"]),
+        default="auto",
+        show_default=True,
+        help=about,
+    )
 
 
 def wants_json(output: str) -> bool:

@@ -14,7 +14,7 @@ import click
 from gateway.base.address import Address
 from gateway.base.wall_clock import wall_ms
 from gateway.cli.address import parse_controllers, parse_seconds
-from gateway.cli.lines import json_line, wants_json
+from gateway.cli.lines import json_line, output_option, wants_json
 from gateway.cli.server_options import bootstrap_server, client_security, command_config
 
 Addresses = tuple[Address, ...]
@@ -72,16 +72,8 @@ Exit status: 1 where the quorum could not be asked, or did not answer in time.""
     type=parse_seconds,
     help="How long to try to get an answer.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["auto", "text", "json"]),
-    default="auto",
-    show_default=True,
-    help=(
-        "As kafka-metadata-quorum prints it, or JSON lines; auto: text on a terminal, JSON on a"
-        " pipe."
-    ),
+@output_option(
+    "As kafka-metadata-quorum prints it, or JSON lines; auto: text on a terminal, JSON on a pipe."
 )
 def describe(
     what: str | None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.address import parse_seconds
-from gateway.cli.lines import json_line, note, wants_json
+from gateway.cli.lines import json_line, note, output_option, wants_json
 from gateway.cli.server_options import client_security, command_config
 
 if TYPE_CHECKING:
@@ -29,13 +29,8 @@ def command() -> None:
     """
 
 
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["auto", "text", "json"]),
-    default="auto",
-    show_default=True,
-    help="Sentences for people, or JSON; auto: for people on a terminal, JSON on a pipe.",
+_output = output_option(
+    "Sentences for people, or JSON; auto: for people on a terminal, JSON on a pipe."
 )
 
 
@@ -59,7 +54,7 @@ where there is no verdict.""",
     required=True,
     type=click.Path(exists=True, path_type=Path),
 )
-@output_option
+@_output
 def inspect(places: tuple[Path, ...], output: str) -> None:
     """Read copies of a metadata log, and judge them: which one to use and why, whether a committed
     record can be missing from it, and what each node has to do.
@@ -197,7 +192,7 @@ Exit status: 1 where the rescue is refused, or failed.""",
     "--no-ask", is_flag=True, help="Do not ask the controllers whether there is a leader."
 )
 @command_config
-@output_option
+@_output
 def write(
     source: Path,
     targets: tuple[Path, ...],
@@ -302,7 +297,7 @@ Exit status: 1 where no node would lead, or the state differs.""",
     type=parse_seconds,
     help="How long Kafka may take to lead.",
 )
-@output_option
+@_output
 def check(
     directories: tuple[Path, ...],
     source: Path | None,

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import click
 
 from gateway.base.address import parse_address, shown
-from gateway.cli.lines import json_line, wants_json
+from gateway.cli.lines import json_line, output_option, wants_json
 from gateway.cli.server_options import Server, client_security, command_config
 from gateway.cli.spark_fleet import fleet
 from gateway.cli.spark_init import init
 from gateway.cli.spark_jars import jars
+from gateway.cli.spark_session import running_session
 from gateway.ports.services import PARTITION
 from kwire.printable import printable
 from kwire.protocol import CLUSTER_METADATA_TOPIC
@@ -118,14 +119,7 @@ Examples:
     help="If the log does not reach back to the end of --tables: fail, or go on from its snapshot,"
     " which deletes what was deleted meanwhile.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["auto", "text", "json"]),
-    default="auto",
-    show_default=True,
-    help="A table for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
-)
+@output_option("A table for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.")
 @click.option(
     "--svg",
     type=click.Path(dir_okay=False, writable=True),
@@ -165,35 +159,23 @@ def command(
         _print_table(rows)
 
 
-@contextlib.contextmanager
-def _session() -> Iterator[SparkSession]:
-    """Yield a Spark session in this process. A running one is used and not stopped."""
+def _session() -> contextlib.AbstractContextManager[SparkSession]:
+    """Return a Spark session in this process. Raises click.ClickException without PySpark."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise click.ClickException(
             "kwire spark needs PySpark 4.2 or 4.3 and Java 17: pip install 'kwire[spark]'"
         ) from None
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        yield running
-        return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from kwire.spark.local import SETTINGS
 
-    spark = (
-        SparkSession.builder.master("local[*]")
-        .appName("kwire spark")
-        .config(map=SETTINGS)
-        .getOrCreate()
-    )
-    # the command reports a failure once, without the JVM's stack
-    spark.sparkContext.setLogLevel("OFF")
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    def make() -> SparkSession:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.builder.master("local[*]").appName("kwire spark")
+        return builder.config(map=SETTINGS).getOrCreate()
+
+    return running_session(make)
 
 
 @contextlib.contextmanager

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.lines import json_line, wants_json
+from gateway.cli.lines import json_line, output_option, wants_json
 from gateway.cli.server_options import client_security, command_config
 from gateway.cli.spark_init import named_servers
+from gateway.cli.spark_session import running_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from kwire.spark.fleet import Outcome
 
 _NEEDS: Final = (
@@ -73,14 +71,7 @@ Examples:
 @click.option(
     "--conf", metavar="NAME=VALUE", multiple=True, help="A setting of Spark; several times, too."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["auto", "text", "json"]),
-    default="auto",
-    show_default=True,
-    help="A line for each cluster, or JSON; auto: lines on a terminal, JSON on a pipe.",
-)
+@output_option("A line for each cluster, or JSON; auto: lines on a terminal, JSON on a pipe.")
 @command_config
 def fleet(
     clusters: Sequence[str],
@@ -109,7 +100,7 @@ def fleet(
     _ask_first(named)
     told = _Told(wants_json(output))
     try:
-        with _running(session, format_, settings) as spark:
+        with running_session(lambda: session(format_, settings)) as spark:
             keep(
                 spark,
                 named,
@@ -132,25 +123,6 @@ def fleet(
         raise
     if told.failed:
         raise click.exceptions.Exit(1)
-
-
-@contextlib.contextmanager
-def _running(
-    session: Callable[..., SparkSession], format_: Any, settings: Mapping[str, str]
-) -> Iterator[SparkSession]:
-    """Yield a session, which ends behind the block. A running one is used and goes on."""
-    from pyspark.sql import SparkSession
-
-    if running := SparkSession.getActiveSession():
-        yield running
-        return
-    spark = session(format_, settings)
-    # The command reports a failure once, without the JVM's stack.
-    spark.sparkContext.setLogLevel("OFF")
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 class _Told:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.lines import json_line, text_line, wants_json
+from gateway.cli.lines import json_line, output_option, text_line, wants_json
 from gateway.cli.server_options import bootstrap_server, command_config, server_of
 from gateway.ports.services import AUDIT_TOPIC, PARTITION
 from gateway.ports.view_topics import VIEW_TOPICS
@@ -80,14 +80,7 @@ Examples:
     is_flag=True,
     help="Print NO_OP_RECORDs in text, too; JSON has them always.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["auto", "text", "json"]),
-    default="auto",
-    show_default=True,
-    help="Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.",
-)
+@output_option("Lines for people, or JSON lines; auto: for people on a terminal, JSON on a pipe.")
 @click.option(
     "--show-secrets",
     is_flag=True,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.lines import moment, not_decoded
-from gateway.views.schemas import COMPLETE_HEADER, SNAPSHOT_HEADER
+from kwire.cluster.view_records import COMPLETE_HEADER, SNAPSHOT_HEADER
 
 if TYPE_CHECKING:
     from gateway.cli.topic_reader import Fetched

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.cli.lines import wants_json
+from gateway.cli.lines import output_option, wants_json
 from gateway.cli.server_options import bootstrap_server, command_config, server_of
 from gateway.ports.services import PARTITION
 from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
@@ -79,14 +79,7 @@ Examples:
     help="With --schema: the columns for from_json of Spark in place of JSON Schema. Without: the"
     " topic, the names of the keys, the columns of key and value of all views, as JSON.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["auto", "text", "json"]),
-    default="auto",
-    show_default=True,
-    help="A table, or JSON lines; auto: a table on a terminal, JSON on a pipe.",
-)
+@output_option("A table, or JSON lines; auto: a table on a terminal, JSON on a pipe.")
 def command(
     servers: tuple[Address, ...] | None,
     config: Path | None,

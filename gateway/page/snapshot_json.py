@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.page.timeline_rows import KIND_NAMES, offset_text
-from gateway.views import offsets
+from kwire.cluster import view_offsets as offsets
 from kwire.cluster.entities.settings import release_of
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gateway.ports.view_topics import CHANGES
-from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import Change
+from kwire.cluster import view_offsets as offsets
 from kwire.cluster.entities import KINDS
 from kwire.cluster.entities.security import acl_fields
 from kwire.cluster.entities.settings import config_name

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from gateway.views import offsets
 from gateway.views.fold import Change, Snapshot, ViewFold
 from kwire.cluster import Image
+from kwire.cluster import view_offsets as offsets
 from kwire.errors import DecodeError
 from kwire.records.batch import decode_slices
 from kwire.records.header import BATCH_OVERHEAD, BatchHeader, read_header

@@ -15,17 +15,16 @@ from typing import Final, NamedTuple
 
 from gateway.base.sizes import KIB
 from gateway.ports.view_topics import CHANGES, VIEWS
-from gateway.views import offsets
 from gateway.views.fold import READ, Change, Snapshot, Source
-from gateway.views.schemas import (
+from gateway.views.schemas import absent_key, connect_schema
+from kwire.cluster import view_offsets as offsets
+from kwire.cluster.kind import Kind, State
+from kwire.cluster.view_records import (
     CLUSTER_ID_HEADER,
     COMPLETE_HEADER,
     SNAPSHOT_HEADER,
     SNAPSHOT_KIND,
-    absent_key,
-    connect_schema,
 )
-from kwire.cluster.kind import Kind, State
 from kwire.messages.leader_change_message import LeaderChangeMessage
 from kwire.records import Compression, Record, encode_batch, encode_control_record
 

@@ -1,5 +1,5 @@
 """Folds committed metadata records to the changes of entities that they make, numbered by
-``gateway.views.offsets``.
+``kwire.cluster.view_offsets``.
 
 A metadata transaction (KIP-868) makes its changes at the record that ends it, and none if it is
 aborted. Control records and records that change nothing make none. A topic whose partitions or
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from gateway.views import offsets
 from kwire.cluster import FoldError, Image, Loader, apply
+from kwire.cluster import view_offsets as offsets
 from kwire.cluster.affected_entities import affected_entities
 from kwire.cluster.entities import BY_KIND, KINDS
 from kwire.cluster.image import TOPIC_RESOURCE

@@ -27,6 +27,12 @@ from kwire.cluster.field_types import (
     Struct,
 )
 from kwire.cluster.spark_types import spark_type
+from kwire.cluster.view_records import (
+    CHANGE,
+    CLUSTER_ID_HEADER,
+    COMPLETE_HEADER,
+    SNAPSHOT_HEADER,
+)
 
 _JSON_TYPES: Final = {
     STRING: "string",
@@ -36,29 +42,9 @@ _JSON_TYPES: Final = {
     DOUBLE: "number",
     ENTITY: "object",
 }
-
-
-_CHANGE: Final[Mapping[str, FieldType]] = {
-    "op": STRING,
-    "kind": STRING,
-    "key": ENTITY,
-    "before": Nullable(ENTITY),
-    "after": Nullable(ENTITY),
-    "source": Struct(
-        {
-            "cluster_id": STRING,
-            "offset": INT64,
-            "epoch": INT32,
-            "record_type": Nullable(STRING),
-            "record_version": Nullable(INT32),
-            "transaction_end": Nullable(INT64),
-        }
-    ),
-    "ts_ms": INT64,
-}
 #: The members of a view's values.
 VALUES: Final[Mapping[str, Struct]] = MappingProxyType(
-    {CHANGES: Struct(_CHANGE)}
+    {CHANGES: Struct(CHANGE)}
     | {kind.view: Struct(kind.types) for kind in KINDS if kind.view is not None}
 )
 assert set(VALUES) == set(VIEWS)
@@ -74,14 +60,6 @@ KEY_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {CHANGES: ("kind",)} | {kind.view: kind.key_fields for kind in KINDS if kind.view is not None}
 )
 
-
-#: Headers of the records: the id of the cluster; the snapshot, ``END-EPOCH``, that a record is of;
-#: and the offset of the first record of a snapshot that is complete.
-CLUSTER_ID_HEADER: Final = "cluster_id"
-SNAPSHOT_HEADER: Final = "snapshot"
-COMPLETE_HEADER: Final = "snapshot_complete"
-#: The kind of the record of ``changes`` that says that a snapshot is complete.
-SNAPSHOT_KIND: Final = "snapshot"
 _ABSENT: Final = {STRING: "", INT32: -1}
 
 

@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli import main
-from gateway.views.offsets import at
 from kwire.cluster.entities import KINDS
 from kwire.cluster.image import Image
+from kwire.cluster.view_offsets import at
 from kwire.jars.maven import MavenError
 from kwire.jars.table_formats import format_of
 from kwire.metadata_log.read import image

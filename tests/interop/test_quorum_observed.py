@@ -17,8 +17,8 @@ import pytest
 
 from gateway.log.files.meta_properties import FILE_NAME, read_meta_properties
 from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
-from gateway.views import offsets
 from kwire.cluster import Loader
+from kwire.cluster import view_offsets as offsets
 from kwire.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.messages.fetch_response import FetchResponse

@@ -18,7 +18,7 @@ if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
 
 from gateway.ports.view_topics import CHANGES
-from gateway.views import offsets
+from kwire.cluster import view_offsets as offsets
 from kwire.records import Record
 from kwire.spark import tables
 from kwire.spark.fleet import sql

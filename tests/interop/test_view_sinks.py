@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
-from gateway.views import offsets
 from gateway.views.schemas import VALUES, spark_schema
 from kwire.cluster import Image
+from kwire.cluster import view_offsets as offsets
 from kwire.cluster.entities.settings import quota_entity_name
 from kwire.spark import kafka_options
 from kwire.spark.table.kinds import quota_entity

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.ports.view_topics import view_topic
-from gateway.views import offsets
+from kwire.cluster import view_offsets as offsets
 from tests.documented import blocks, commands
 from tests.gateway.views.view_reading import opened
 from tests.interop.clients import need_clients

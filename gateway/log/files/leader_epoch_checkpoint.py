@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.base.sizes import MIB
+from gateway.log.files.checkpoint_file import format_entries, numbers, parse_entries
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import read_regular
 
@@ -34,17 +35,7 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
     """Parse the file's bytes: version 0, the number of entries, one entry a line. Raises
     DecodeError.
     """
-    if len(data) > _BYTES_MAX:
-        raise DecodeError(f"more than {_BYTES_MAX} bytes are no {FILE_NAME}")
-    # A byte that is not ASCII becomes one that no number contains, and is refused below.
-    lines = data.decode("ascii", "replace").splitlines()
-    if len(lines) < 2 or lines[0].strip() != "0":
-        raise DecodeError(f"does not begin with version 0 and a count: {lines[:1]}")
-    # Line numbers as an editor shows them.
-    entries = [_entry(number, line) for number, line in enumerate(lines[2:], 3)]
-    # The count shows a file that was cut (``CheckpointFile`` throws IOException).
-    if lines[1].strip() != str(len(entries)):
-        raise DecodeError(f"announces {lines[1]!r} entries and has {len(entries)}")
+    entries = [_entry(*one) for one in parse_entries(data, _BYTES_MAX, FILE_NAME)]
     for number, (before, after) in enumerate(itertools.pairwise(entries), 4):
         # Equal offsets are fine: Kafka enters an epoch before its first record
         # (``initializeLeaderEpoch``).
@@ -57,15 +48,13 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def format_leader_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
-    """Return the file's bytes for (epoch, start offset) pairs, as Kafka's ``CheckpointFile`` writes
-    them.
-    """
-    lines = ["0", str(len(entries)), *(f"{epoch} {offset}" for epoch, offset in entries)]
-    return "".join(f"{line}\n" for line in lines).encode("ascii")
+    """Return the file's bytes for (epoch, start offset) pairs."""
+    return format_entries([f"{epoch} {offset}" for epoch, offset in entries])
 
 
 def _entry(number: int, line: str) -> tuple[int, int]:
-    fields = line.split()
-    if len(fields) != 2 or not all(field.isdigit() and len(field) < 20 for field in fields):
-        raise DecodeError(f"line {number} is not an epoch and an offset: {line!r}")
-    return int(fields[0]), int(fields[1])
+    try:
+        epoch, offset = numbers(line.split())
+    except ValueError:
+        raise DecodeError(f"line {number} is not an epoch and an offset: {line!r}") from None
+    return epoch, offset

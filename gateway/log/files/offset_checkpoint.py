@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.base.sizes import MIB
+from gateway.log.files.checkpoint_file import format_entries, numbers, parse_entries
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import read_regular
 
@@ -38,27 +39,26 @@ def parse_offsets(data: bytes) -> Offsets:
     """Parse the file's bytes: version 0, the number of entries, one entry a line. Raises
     DecodeError.
     """
-    if len(data) > _BYTES_MAX:
-        raise DecodeError(f"more than {_BYTES_MAX} bytes are no offset checkpoint")
-    # A byte that is not ASCII becomes one that no topic contains, and is refused below.
-    lines = data.decode("ascii", "replace").splitlines()
-    if len(lines) < 2 or lines[0].strip() != "0":
-        raise DecodeError(f"does not begin with version 0 and a count: {lines[:1]}")
-    offsets = dict(_entry(number, line) for number, line in enumerate(lines[2:], 3))
-    # The count shows a file that was cut (``CheckpointFile`` throws IOException).
-    if lines[1].strip() != str(len(offsets)):
-        raise DecodeError(f"announces {lines[1]!r} entries and has {len(offsets)}")
+    entries = parse_entries(data, _BYTES_MAX, "offset checkpoint")
+    offsets = dict(_entry(*one) for one in entries)
+    if len(offsets) != len(entries):
+        raise DecodeError("names a partition more than once")
     return offsets
 
 
 def format_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
-    """Return the file's bytes, as Kafka's ``CheckpointFile`` writes them."""
-    rows = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-    return "".join(f"{line}\n" for line in ("0", str(len(rows)), *rows)).encode("ascii")
+    """Return the file's bytes."""
+    return format_entries(
+        [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    )
 
 
 def _entry(number: int, line: str) -> tuple[tuple[str, int], int]:
-    fields = line.split()
-    if len(fields) != 3 or not all(field.isdigit() and len(field) < 20 for field in fields[1:]):
-        raise DecodeError(f"line {number} is not a topic, a partition and an offset: {line!r}")
-    return (fields[0], int(fields[1])), int(fields[2])
+    try:
+        topic, *rest = line.split()
+        partition, offset = numbers(rest)
+    except ValueError:
+        raise DecodeError(
+            f"line {number} is not a topic, a partition and an offset: {line!r}"
+        ) from None
+    return (topic, partition), offset

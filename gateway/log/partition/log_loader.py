@@ -14,20 +14,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.base.sizes import MIB
 from gateway.log.files.disk import TEMPORARY, Disk, doing
 from gateway.log.files.errors import LogDamaged
 from gateway.log.partition.loaded_log import LoadedLog
 from gateway.log.partition.log_settings import LogSettings
-from gateway.log.segments.batch_index import BatchIndex, Status
+from gateway.log.segments.batch_check import Checked
 from gateway.log.segments.epoch_cache import EpochCache
-from gateway.log.segments.segment import Segment, scan_segment
+from gateway.log.segments.segment import Segment, SegmentScan, scan_segment
 from kwire.metadata_log.file_names import parse_segment_name, segment_name
-from kwire.metadata_log.open_file import OpenFile
-from kwire.records.header import BatchHeader, iter_batches
+from kwire.records.header import BatchHeader, read_header
 
-_STEP_BYTES: Final = 8 * MIB
-_READ_BYTES: Final = MIB
 _INDEX: Final = re.compile(r"([0-9]{20})\.(index|timeindex|txnindex)", re.ASCII)
 _ADVICE: Final = "restore the directory from a copy, or delete the topic"
 
@@ -42,92 +38,80 @@ def load_log(
     """Open the log in ``directory``, which must exist. ``on_batch`` gets the header of every batch,
     in order. ``problems`` gets a sentence for each repair. Raises LogDamaged, DiskFailed.
     """
+
+    def note(checked: Checked) -> None:
+        for header in iter_headers(checked):
+            on_batch(header)
+
     with doing("read", directory):
         names = {entry.name for entry in directory.iterdir()}
         bases = sorted(base for base in map(parse_segment_name, names) if base is not None)
-        indexes = _checked(directory, bases)
+        scans = [
+            scan_segment(directory, base, settings.index_interval_bytes, 0, note) for base in bases
+        ]
+        _check_closed(directory, scans)
         _remove_leftovers(directory, disk, names)
-        active = _active(directory, disk, settings, bases, indexes, problems)
+        active = _active(directory, disk, settings, scans, problems)
     try:
-        for index in indexes:
-            for header in headers(index):
-                on_batch(header)
         epochs: list[tuple[int, int]] = []
-        for index in indexes:
-            epochs += [one for one in index.epochs if not epochs or one[0] > epochs[-1][0]]
+        for scan in scans:
+            epochs += [one for one in scan.epochs if not epochs or one[0] > epochs[-1][0]]
         cache = EpochCache(epochs)
         cache.save(disk, directory)
     except BaseException:
         active.close()
         raise
-    start = bases[0] if bases else 0
-    return LoadedLog(bases[:-1], active, cache, start)
+    return LoadedLog(bases[:-1], active, cache, bases[0] if bases else 0)
 
 
-def index_of(directory: Path, base: int) -> BatchIndex:
-    """Return the index of a segment, as far as its batches are whole. Raises OSError."""
-    index = BatchIndex(OpenFile(str(directory / segment_name(base))), base)
-    while index.status is Status.BEHIND:
-        index.scan(_STEP_BYTES)
-    return index
+def iter_headers(checked: Checked) -> Iterator[BatchHeader]:
+    """Yield the headers of batches that were read from a file."""
+    if checked.batches:
+        start = checked.batches[0].position
+        for batch in checked.batches:
+            yield read_header(checked.data, batch.position - start)
 
 
-def headers(index: BatchIndex) -> Iterator[BatchHeader]:
-    """Yield the header of every batch that is indexed. Raises OSError."""
-    position = 0
-    while position < index.end:
-        length = min(_READ_BYTES, index.end - position)
-        some = list(iter_batches(index.file.read(position, length)))
-        if not some:  # a batch that is larger than a piece
-            length = index.end - position
-            some = list(itertools.islice(iter_batches(index.file.read(position, length)), 1))
-        yield from some
-        position += some[-1].end
-
-
-def _checked(directory: Path, bases: list[int]) -> list[BatchIndex]:
-    indexes = [index_of(directory, base) for base in bases]
-    for index, following in itertools.pairwise(indexes):
-        if index.status is not Status.AT_END or index.next_offset != following.base_offset:
+def _check_closed(directory: Path, scans: list[SegmentScan]) -> None:
+    """Compare the segments with one another. Raises LogDamaged."""
+    for scan, following in itertools.pairwise(scans):
+        base = following.base_offset
+        if scan.fault is not None or scan.file_size > scan.size or scan.tail.next_offset != base:
             reason = (
-                index.problem.reason
-                if index.problem
+                scan.fault.reason
+                if scan.fault
                 else (
-                    f"it ends at offset {index.next_offset}, and the next segment begins at "
-                    f"{following.base_offset}"
+                    f"it ends at offset {scan.tail.next_offset}, and the next segment begins at "
+                    f"{base}"
                 )
             )
-            raise LogDamaged(index.file.path, index.end, reason, _ADVICE)
-    for before, after in itertools.pairwise(one for one in indexes if one.epochs):
+            path = directory / segment_name(scan.base_offset)
+            raise LogDamaged(str(path), scan.size, reason, _ADVICE)
+    for before, after in itertools.pairwise(one for one in scans if one.epochs):
         if after.epochs[0][0] < before.epochs[-1][0]:
             reason = f"epoch {after.epochs[0][0]} follows epoch {before.epochs[-1][0]}"
-            raise LogDamaged(after.file.path, 0, reason, _ADVICE)
-    return indexes
+            path = directory / segment_name(after.base_offset)
+            raise LogDamaged(str(path), 0, reason, _ADVICE)
 
 
 def _active(
     directory: Path,
     disk: Disk,
     settings: LogSettings,
-    bases: list[int],
-    indexes: list[BatchIndex],
+    scans: list[SegmentScan],
     problems: list[str],
 ) -> Segment:
     """Open the last segment, without a bad end; create the first one in an empty directory."""
-    if not bases:
-        active = Segment.create(disk, directory, 0, settings.index_interval_bytes)
-        indexes.append(index_of(directory, 0))
-        return active
-    scan = scan_segment(directory, bases[-1], settings.index_interval_bytes, 0)
-    active = Segment(disk, directory, scan)
+    if not scans:
+        return Segment.create(disk, directory, 0, settings.index_interval_bytes)
+    scan = scans[-1]
     if scan.file_size > scan.size:
         why = scan.fault.reason if scan.fault else "an unfinished batch"
         problems.append(
-            f"{directory / segment_name(bases[-1])}: {scan.file_size - scan.size} bytes from byte "
-            f"{scan.size} on cut off: {why}"
+            f"{directory / segment_name(scan.base_offset)}: {scan.file_size - scan.size} "
+            f"bytes from byte {scan.size} on cut off: {why}"
         )
-        indexes[-1] = index_of(directory, bases[-1])
-    return active
+    return Segment(disk, directory, scan)
 
 
 def _remove_leftovers(directory: Path, disk: Disk, names: set[str]) -> None:

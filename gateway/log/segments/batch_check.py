@@ -47,12 +47,14 @@ class Checked(NamedTuple):
     """The good batches at the front of the input, the tail after them, and the fault of the batch
     behind them.
 
-    ``fault`` is None if the input ends inside a batch.
+    ``fault`` is None if the input ends inside a batch. ``data`` is the input, from the first batch
+    on, where it was read from a file.
     """
 
     batches: list[Batch]
     tail: Tail
     fault: DecodeError | None
+    data: bytes = b""
 
     @property
     def end(self) -> int:
@@ -120,7 +122,7 @@ def check_file(file: Readable, position: int, size: int, tail: Tail) -> Iterator
                 if length <= BATCH_BYTES_MAX:
                     continue
                 checked = checked._replace(fault=_too_large(length, position))
-        yield checked
+        yield checked._replace(data=data)
         if not checked.batches or checked.fault is not None:
             return
         position, tail, length = checked.end, checked.tail, _CHUNK_BYTES

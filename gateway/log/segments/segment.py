@@ -10,14 +10,14 @@ index (:class:`ReadableSegment`); those of other processes make their own
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from gateway.log.files.disk import Disk, DiskFile
 from gateway.log.files.errors import DiskFailed
-from gateway.log.segments.batch_check import Batch, Readable, Tail, batch_at, check_file
+from gateway.log.segments.batch_check import Batch, Checked, Readable, Tail, batch_at, check_file
 from gateway.log.segments.segment_index import OFFSET_ENTRY, TIME_ENTRY, SegmentIndex
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name
@@ -89,9 +89,15 @@ def _read_index(file: OpenFile, base_offset: int, interval_bytes: int) -> Segmen
     return SegmentIndex.of_files(base_offset, interval_bytes, offsets, times)
 
 
-def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: int) -> SegmentScan:
+def scan_segment(
+    directory: Path,
+    base_offset: int,
+    interval_bytes: int,
+    epoch: int,
+    on_checked: Callable[[Checked], None] | None = None,
+) -> SegmentScan:
     """Check the batches of a segment up to the first bad one; none may have an epoch below
-    ``epoch``. Raises OSError.
+    ``epoch``. ``on_checked`` is called with the good batches, chunk by chunk. Raises OSError.
     """
     # A descriptor for reading: the scan also serves directories that are refused and stay
     # unchanged.
@@ -101,7 +107,7 @@ def scan_segment(directory: Path, base_offset: int, interval_bytes: int, epoch: 
         Tail(base_offset, epoch),
         file_size=file.status()[0],
     )
-    _check_to_end(file, scan)
+    _check_to_end(file, scan, on_checked)
     return scan
 
 
@@ -156,9 +162,13 @@ def scan_from(
     return scan if scan.size > last.position else None
 
 
-def _check_to_end(file: OpenFile, scan: SegmentScan) -> None:
+def _check_to_end(
+    file: OpenFile, scan: SegmentScan, on_checked: Callable[[Checked], None] | None = None
+) -> None:
     """Check the batches behind those that ``scan`` has already, up to the first bad one."""
     for checked in check_file(file, scan.size, scan.file_size, scan.tail):
+        if on_checked is not None:
+            on_checked(checked)
         scan.index.add(checked.batches)
         scan.size, scan.tail, scan.fault = checked.end or scan.size, checked.tail, checked.fault
         note_epochs(scan.epochs, checked.batches)

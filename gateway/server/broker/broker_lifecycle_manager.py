@@ -13,8 +13,8 @@ from kwire.messages.broker_registration_request import BrokerRegistrationRequest
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.server.broker.own_requests import OwnRequests
     from gateway.server.logging.logs import Reports
+    from gateway.server.quorum.own_requests import OwnRequests
     from gateway.sources.metadata_loader import MetadataLoader
 
 _REGISTRATION_VERSION: Final = 4

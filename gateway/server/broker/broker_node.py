@@ -14,9 +14,9 @@ from gateway.log.files.clean_shutdown import take_clean_shutdown, write_clean_sh
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
 from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManager
-from gateway.server.broker.own_requests import OwnRequests
 from gateway.server.broker.producer_id_manager import ProducerIdManager
 from gateway.server.broker.replica_manager import ReplicaManager
+from gateway.server.quorum.own_requests import OwnRequests
 from kwire.messages.broker_registration_request import (
     BrokerRegistrationRequest,
     Feature,
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 #: The rest of the time for a shutdown is the controller's, to hand over its leadership.
 _SHARE_OF_SHUTDOWN: Final = 0.5
+#: How long a response of the controller is waited for, s (``request.timeout.ms`` of a broker is
+#: 30 s).
+_RESPONSE_S: Final = 10.0
 
 
 class BrokerNode:
@@ -59,7 +62,7 @@ class BrokerNode:
         self._retention_check_interval_s = retention_check_interval_s
         registration.previous_broker_epoch = take_clean_shutdown(data_dir, self._disk)
         self.lifecycle = BrokerLifecycle(registration)
-        requests = OwnRequests(controllers, requester)
+        requests = OwnRequests(controllers, requester, _RESPONSE_S)
         self.replicas = ReplicaManager(
             data_dir,
             registration.broker_id,

@@ -13,7 +13,7 @@ from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from gateway.broker.lifecycle import BrokerLifecycle
-    from gateway.server.broker.own_requests import OwnRequests
+    from gateway.server.quorum.own_requests import OwnRequests
 
 _OnDone = Callable[[int | ErrorCode], None]
 

@@ -6,13 +6,13 @@ RegisterControllerRecord, from which every node answers DescribeCluster with all
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from gateway.handlers.apis.api_versions import OWN_FEATURES
-from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import Requester
+from gateway.server.quorum.own_requests import OwnRequests
 from kwire.messages.controller_registration_request import (
     ControllerRegistrationRequest,
     Feature,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from gateway.ports.services import Controllers, Endpoint, Quorum
     from gateway.server.logging.logs import Reports
-    from kwire.message import Message
 
 #: Interval of the check whether the image has this registration, s: before it has, and after.
 _CHECK_S: Final = 0.1
@@ -74,6 +73,7 @@ async def maintain_registration(
     reports: Reports,
 ) -> None:
     """Register this node, and again whenever the image has another registration of it; for ever."""
+    requests = OwnRequests(controllers, requester, _RESPONSE_S)
     while True:
         image = quorum.image
         known = image.controllers.get(request.controller_id)
@@ -81,7 +81,7 @@ async def maintain_registration(
             await trio.sleep(_REGISTERED_CHECK_S)
             continue
         if is_controller_registration_supported(image.metadata_version) and quorum.leader_id >= 0:
-            response = await _send(request, controllers, requester)
+            response = await requests.send(request, 0)
             if response is not None and response.error_code:
                 reports.report(
                     "node not registered",
@@ -90,21 +90,3 @@ async def maintain_registration(
             if response is not None:  # the image has the committed record soon
                 await trio.sleep(_REGISTERED_CHECK_S)
         await trio.sleep(_CHECK_S)
-
-
-async def _send(request: Message, controllers: Controllers, requester: Requester) -> Any:
-    """The response of the active controller, or None after ``_RESPONSE_S``."""
-    completed = trio.Event()
-    responses: list[Any] = []
-
-    def take(response: Any) -> None:
-        responses.append(response)
-        completed.set()
-
-    pending = PendingResponse()
-    controllers.submit(request, 0, requester, pending)
-    pending.attach(take)
-    with trio.move_on_after(_RESPONSE_S):
-        await completed.wait()
-    pending.cancel()
-    return responses[0] if responses else None

@@ -19,11 +19,11 @@ from gateway.server.scheduling.counts import ViewCounts
 from gateway.sources.gc_tuning import collector_paused, freeze, release_incrementally
 from gateway.sources.log_partition import Callbacks
 from gateway.sources.log_reader import content
-from gateway.views import offsets
 from gateway.views.chunks import Chunk, Chunks, Collected
 from gateway.views.cursor import Piece, ViewCursor
 from gateway.views.encode import EncodedBatch, ViewEncoder
 from gateway.views.fold import ViewOverflow
+from kwire.cluster import view_offsets as offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,5 +1,5 @@
 """Serves one view as ``gateway.ports.services.Partition``, with the offsets of
-``gateway.views.offsets``.
+``kwire.cluster.view_offsets``.
 
 The end of a view is that of the metadata log. A reader that has no record up to there gets a
 control batch at the end, which clients skip, so that its position and its lag are those of the log.
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from gateway.ports.services import Isolation, OffsetAt, OffsetOutOfRange, Read, State
 from gateway.ports.view_topics import VIEW_TOPICS, VIEWS, view_topic
 from gateway.server.views.view_maker import ViewMaker
-from gateway.views import offsets
 from gateway.views.encode import end_marker_batch
+from kwire.cluster import view_offsets as offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

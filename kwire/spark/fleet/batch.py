@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from kwire.cluster.view_records import CLUSTER_ID_HEADER, COMPLETE_HEADER
 from kwire.spark.fleet import sql
 from kwire.spark.fleet.place import Place
 from kwire.spark.fleet.plan import Anchor, Read
@@ -121,8 +122,8 @@ class Batch:
             F.col("value").cast("string"),
             "offset",
             "timestamp",
-            F.expr(_HEADER.format("cluster_id")).alias("says"),
-            F.expr(_HEADER.format("snapshot_complete")).alias("complete"),
+            F.expr(_HEADER.format(CLUSTER_ID_HEADER)).alias("says"),
+            F.expr(_HEADER.format(COMPLETE_HEADER)).alias("complete"),
         )
 
     def _counted(self, rows: DataFrame) -> dict[str, Count]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Literal
 
+from kwire.cluster.view_offsets import log_offset
+
 OnGap = Literal["fail", "resync"]
-_BITS: Final = 24  # of an offset, behind the offset in the log (docs/decisions/0016)
 
 
 class Condition(StrEnum):
@@ -174,11 +175,6 @@ def not_the_same(before: Remembered) -> Remembered:
         f" {_RESYNC}"
     )
     return _told(before, Condition.TRUNCATED, said)
-
-
-def log_offset(offset: int) -> int:
-    """Return the offset in ``__cluster_metadata`` of one in a view."""
-    return offset >> _BITS
 
 
 def _next_generation(

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kwire.cluster.field_types import FieldType, ListOf, MapOf, Nullable, Struct
+from kwire.cluster.view_offsets import CHANGES_MAX
 from kwire.spark.fleet.views import CLUSTER_ID, ORIGINS, View
 
-#: Bit of an offset that the records of a snapshot have set (docs/decisions/0016).
-SNAPSHOT_BIT: Final = 1 << 23
 _COMMENTS: Final = {name: about for name, _, about in (CLUSTER_ID, *ORIGINS)}
 
 
@@ -85,7 +84,7 @@ def records(view: View, raw: str) -> str:
         "offset",
         "timestamp",
         "value IS NULL AS deleted",
-        f"CASE WHEN offset & {SNAPSHOT_BIT} <> 0 THEN 'snapshot' ELSE 'change' END AS origin",
+        f"CASE WHEN offset & {CHANGES_MAX} <> 0 THEN 'snapshot' ELSE 'change' END AS origin",
     ]
     return (
         f"SELECT {', '.join(columns)} FROM (SELECT *, {key} AS k, {value} AS v"

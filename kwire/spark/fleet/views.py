@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Final
 
 from kwire.cluster.entities import KINDS
-from kwire.cluster.field_types import INT32, INT64, STRING, FieldType, Nullable, Struct
+from kwire.cluster.field_types import FieldType
 from kwire.cluster.spark_types import spark_type
+from kwire.cluster.view_records import CHANGE
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
 CHANGES: Final = "changes"
@@ -90,29 +91,10 @@ def _entity_views() -> dict[str, View]:
     return found
 
 
-#: The members of a record of ``changes``; ``key``, ``before`` and ``after`` are text with JSON.
-_CHANGE: Final[Mapping[str, FieldType]] = {
-    "op": STRING,
-    "kind": STRING,
-    "key": STRING,
-    "before": Nullable(STRING),
-    "after": Nullable(STRING),
-    "source": Struct(
-        {
-            "cluster_id": STRING,
-            "offset": INT64,
-            "epoch": INT32,
-            "record_type": Nullable(STRING),
-            "record_version": Nullable(INT32),
-            "transaction_end": Nullable(INT64),
-        }
-    ),
-    "ts_ms": INT64,
-}
 #: Every view by its name.
 VIEWS: Final[Mapping[str, View]] = MappingProxyType(
     {
         **_entity_views(),
-        CHANGES: View(CHANGES, {}, _CHANGE, "changes of the entities of Kafka clusters"),
+        CHANGES: View(CHANGES, {}, CHANGE, "changes of the entities of Kafka clusters"),
     }
 )

@@ -13,18 +13,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
 
 from kwire.errors import DecodeError
 from kwire.records import BatchHeader, decode_control_record, decode_records, iter_batches
 from kwire.spark.options import METADATA_TOPIC
 from kwire.spark.record_columns import Columns, columns_of
-from kwire.spark.record_types import type_prefix
 from kwire.spark.source.offsets import DataLossError
 from kwire.spark.source.options import Settings
 from kwire.spark.source.server import RETRY_S, ServerError, ServerLog, sentences
-
-_NO_OP: Final = type_prefix("NO_OP_RECORD")
 
 
 def read_range(settings: Settings, start: int, end: int) -> Iterator[Columns]:
@@ -51,23 +47,6 @@ def read_range(settings: Settings, start: int, end: int) -> Iterator[Columns]:
                     yield columns.within(begin, end)
     finally:
         log.close()
-
-
-def only_no_ops(log: ServerLog, settings: Settings, start: int, end: int) -> bool:
-    """True if the records with ``start`` <= offset < ``end`` change nothing; at the price of one
-    request. False also if these are more than an answer holds, or it cannot be had now.
-    """
-    from kafka.errors import KafkaError
-
-    try:
-        at, records = _records(log.fetch(start), start, settings)
-    except (KafkaError, ServerError):
-        return False
-    return at >= end and all(
-        bool(columns.values.begin_with((_NO_OP,)).all())
-        for columns in (one.within(start, end) for one in records)
-        if len(columns)
-    )
 
 
 def snapshot_end(settings: Settings, start: int) -> int | None:

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from gateway.cli import tail, views
 from gateway.ports.view_topics import CHANGES, VIEWS, view_topic
-from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import Snapshot
 from gateway.views.schemas import headers_schema, json_schema, spark_schemas
+from kwire.cluster import view_offsets as offsets
 from tests.gateway.handlers.mini_server import MiniServer, RealBatch, serving
 from tests.gateway.handlers.world import MemoryPartition
 from tests.gateway.views.test_fold import changes_of, removed, topic

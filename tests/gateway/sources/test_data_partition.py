@@ -13,9 +13,10 @@ from gateway.broker.produce.refusal import BatchRefused
 from gateway.log.partition.partition_directories import partition_directories
 from gateway.ports.replicas import Appended
 from gateway.ports.services import State
-from gateway.sources.data_partition import SLOW_S
+from gateway.sources.data_partition import SLOW_S, DataPartition
 from kwire.protocol import ErrorCode
 from kwire.records import decode_batches
+from tests.gateway.log.counted_reads import read_by
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.sources.data_partitions import (
     SETTINGS,
@@ -89,6 +90,20 @@ def test_everything_is_there_after_a_restart(tmp_path: Path, is_clean: bool) -> 
     assert wrong.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert shown(again) == before and again.repairs == []
     again.close()
+
+
+def test_start_reads_each_batch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(SETTINGS, segment_bytes=100_000)
+    one = led(tmp_path / "t-0", settings)
+    for number in range(30):
+        appended(one, batch_of(bytes(10_000), producer_id=9, base_sequence=number))
+    one.close()
+    segments = [*(tmp_path / "t-0").glob("*.log")]
+    size = sum(path.stat().st_size for path in segments)
+    made: list[DataPartition] = []
+    read = read_by(monkeypatch, lambda: made.append(led(tmp_path / "t-0", settings)))
+    assert len(segments) > 2 and size <= read <= size * 1.1
+    made[0].close()
 
 
 def test_batch_that_was_cut_by_a_crash_is_removed_and_reported(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import crc32c
 import pytest
 
-from gateway.views import cursor, fold, offsets
+from gateway.views import cursor, fold
 from gateway.views.cursor import Piece, ViewCursor
 from gateway.views.fold import Snapshot, ViewOverflow
+from kwire.cluster import view_offsets as offsets
 from kwire.message import Message
 from kwire.messages.no_op_record import NoOpRecord
 from kwire.messages.snapshot_footer_record import SnapshotFooterRecord

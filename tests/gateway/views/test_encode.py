@@ -9,7 +9,6 @@ import jsonschema
 import pytest
 
 from gateway.ports.view_topics import CHANGES, VIEWS
-from gateway.views import offsets
 from gateway.views.encode import BATCH_BYTES, ViewEncoder, end_marker_batch
 from gateway.views.fold import READ, Snapshot, Source
 from gateway.views.schemas import (
@@ -20,6 +19,7 @@ from gateway.views.schemas import (
     spark_schema,
     spark_schemas,
 )
+from kwire.cluster import view_offsets as offsets
 from kwire.records import Compression
 from kwire.records.batch import decode_batch
 from tests.gateway.views.test_fold import changes_of, config, partition, removed, topic

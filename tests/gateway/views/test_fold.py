@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
 from gateway.views.fold import Change, ViewFold, ViewOverflow
 from kwire.cluster import Image
+from kwire.cluster import view_offsets as offsets
 from kwire.message import Message
 from kwire.messages.abort_transaction_record import AbortTransactionRecord
 from kwire.messages.begin_transaction_record import BeginTransactionRecord

@@ -15,11 +15,12 @@ import jsonschema
 import pytest
 
 from gateway.ports.view_topics import CHANGES, VIEWS
-from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
-from gateway.views.schemas import COMPLETE_HEADER, SNAPSHOT_HEADER, headers_schema, json_schema
+from gateway.views.schemas import headers_schema, json_schema
 from kwire.cluster import Loader
+from kwire.cluster import view_offsets as offsets
 from kwire.cluster.image import Image
+from kwire.cluster.view_records import COMPLETE_HEADER, SNAPSHOT_HEADER
 from kwire.errors import DecodeError
 from kwire.records import Record, decode_metadata_record
 from kwire.records.batch import decode_batch, decode_batches

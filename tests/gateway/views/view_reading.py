@@ -14,11 +14,11 @@ from gateway.sources import LogDirectory, open_log
 from gateway.sources.log_reader import content
 from gateway.views.cursor import Piece, ViewCursor
 from gateway.views.encode import ViewEncoder
-from gateway.views.schemas import COMPLETE_HEADER
 from kwire.cluster import Image, shell_view
 from kwire.cluster.entities import KINDS
 from kwire.cluster.entities.partitions import partition_fields
 from kwire.cluster.kind import Fields, Place
+from kwire.cluster.view_records import COMPLETE_HEADER
 from kwire.messages.partition_record import PartitionRecord
 from kwire.records import Record
 from kwire.records.batch import decode_batches

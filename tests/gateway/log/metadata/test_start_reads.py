@@ -19,6 +19,7 @@ from kwire.messages.snapshot_footer_record import SnapshotFooterRecord
 from kwire.messages.snapshot_header_record import SnapshotHeaderRecord
 from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.records import Record, encode_batch
+from tests.gateway.log.counted_reads import read_by
 from tests.gateway.log.crash_disk import read_state
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
 from tests.gateway.log.local_log_files import FIRST
@@ -33,22 +34,6 @@ def grow(log: LocalLog, batches: int, epoch: int = 1) -> None:
     for _ in range(batches):
         log.append(batch(log.end_offset, 2, epoch, size=_BATCH_BYTES // 2).data)
     log.flush()
-
-
-def read_by(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> int:
-    """Return the bytes that ``work`` reads from files."""
-    real, count = os.pread, 0
-
-    def counting(fd: int, length: int, position: int) -> bytes:
-        nonlocal count
-        data = real(fd, length, position)
-        count += len(data)
-        return data
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "pread", counting)
-        work()
-    return count
 
 
 def start(data_dir: Path) -> None:

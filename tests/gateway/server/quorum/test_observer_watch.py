@@ -33,7 +33,8 @@ def test_copy_is_complete_since_it_caught_up_unless_it_was_behind_for_long(
     async def main() -> None:
         assert not look(6) and measures.complete_since is None
         await trio.sleep(3)
-        assert look(5) and measures.complete_since == (first := trio.current_time())
+        first = trio.current_time()
+        assert look(5) and measures.complete_since == first
         await trio.sleep(behind_s)
         assert not look(6) and measures.complete_since == first
         assert look(5)

@@ -13,7 +13,7 @@ import trio
 from gateway.ports.services import OffsetOutOfRange
 from gateway.server.views import view_maker
 from gateway.sources import LogDirectory
-from gateway.views import offsets
+from kwire.cluster import view_offsets as offsets
 from kwire.messages.no_op_record import NoOpRecord
 from tests.gateway.server.harness import run
 from tests.gateway.server.views.test_view_maker import grown, names, removed, snapshot_of

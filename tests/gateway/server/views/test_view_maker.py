@@ -18,8 +18,9 @@ from gateway.ports.services import OffsetOutOfRange, State
 from gateway.ports.view_topics import CHANGES, VIEWS
 from gateway.server.scheduling.counts import ViewCounts
 from gateway.server.views import view_maker
-from gateway.views import cursor, offsets
+from gateway.views import cursor
 from kwire.cluster import Image
+from kwire.cluster import view_offsets as offsets
 from kwire.messages.begin_transaction_record import BeginTransactionRecord
 from kwire.messages.end_transaction_record import EndTransactionRecord
 from kwire.messages.feature_level_record import FeatureLevelRecord

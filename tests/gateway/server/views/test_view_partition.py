@@ -15,7 +15,7 @@ from gateway.ports.view_topics import view_topic
 from gateway.server.logging.logs import Reports
 from gateway.server.views.view_partition import ViewPartition, view_topics_of
 from gateway.sources import open_log
-from gateway.views import offsets
+from kwire.cluster import view_offsets as offsets
 from kwire.messages.feature_level_record import FeatureLevelRecord
 from tests.gateway.server.harness import run
 from tests.gateway.server.views.view_reader import ViewReader, reading

@@ -17,7 +17,7 @@ from gateway.config.config import Config
 from gateway.ports.view_topics import CHANGES, VIEW_TOPICS, VIEWS, view_topic
 from gateway.server.quorum import log_cleaner as keep_log
 from gateway.sources.snapshot_generator import SnapshotGenerator
-from gateway.views import offsets
+from kwire.cluster import view_offsets as offsets
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol import ErrorCode
 from kwire.records import Record

@@ -12,8 +12,8 @@ from typing import Any
 
 from gateway.config.config import Listener
 from gateway.ports.view_topics import CHANGES, VIEW_TOPICS, VIEWS, view_topic
-from gateway.views import offsets
 from gateway.views.encode import ViewEncoder
+from kwire.cluster import view_offsets as offsets
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol import CLUSTER_METADATA_PARTITION, ErrorCode

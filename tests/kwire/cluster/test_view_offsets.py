@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.views import offsets
+from kwire.cluster import view_offsets as offsets
 
 LOG_OFFSETS = st.integers(0, offsets.LOG_OFFSET_MAX - 1)
 NUMBERS = st.integers(0, offsets.CHANGES_MAX - 1)
