@@ -192,7 +192,7 @@ class DataPartition(LogPartition):
             return
         try:
             with doing("look at", self.directory):
-                segments = log.segments()
+                segments = [*log.closed_segments(), log.active_segment()]
                 doomed = count_expired(segments, self._settings(), log.start_offset, now_ms)
             if not doomed:
                 return

@@ -67,7 +67,8 @@ class UnifiedLog:
         self._rolls = rolls
         self._closed = loaded.closed
         self._active = loaded.active
-        self._readable: dict[int, ReadableSegment] = {}  # of closed segments
+        self._opened: dict[int, ReadableSegment] = {}  # closed segments for readers, by base
+        self._readable: tuple[ReadableSegment, ...] | None = None  # all; None when they changed
         self._epochs = loaded.epochs
         self._start_offset, self._start_epoch = loaded.start_offset, loaded.start_epoch
         assert self._start_offset <= self.end_offset, "a log starts at or before its end"
@@ -136,16 +137,22 @@ class UnifiedLog:
         """
         return self._epochs.end_offset_for(epoch, self.end_offset)
 
-    def segments(self) -> list[ReadableSegment]:
-        """Return the segments as they are now, oldest first, for readers: in the thread that
-        changes the log. Raises OSError.
+    def closed_segments(self) -> tuple[ReadableSegment, ...]:
+        """Return the closed segments, oldest first, for readers: the same object until they change.
+        In the thread that changes the log. Raises OSError.
         """
-        known, self._readable = self._readable, {}
-        for base, following in itertools.pairwise(self.bases):
-            self._readable[base] = known.get(base) or open_closed(
-                self.directory, base, following, self.settings.index_interval_bytes
-            )
-        return [*self._readable.values(), self._active.readable()]
+        if self._readable is None:
+            known, self._opened = self._opened, {}
+            for base, following in itertools.pairwise(self.bases):
+                self._opened[base] = known.get(base) or open_closed(
+                    self.directory, base, following, self.settings.index_interval_bytes
+                )
+            self._readable = tuple(self._opened.values())
+        return self._readable
+
+    def active_segment(self) -> ReadableSegment:
+        """Return the active segment as it is now, for readers."""
+        return self._active.readable()
 
     # --- changes
     # ---------------------------------------------------------------------------------------------
@@ -267,6 +274,7 @@ class UnifiedLog:
             # active.
             self._active = self._create(old.end_offset)
             self._closed.append(old.base_offset)
+            self._readable = None
             old.close()
         assert self._active.size == 0 and self._active.base_offset > self._closed[-1]
 
@@ -289,6 +297,7 @@ class UnifiedLog:
         with self.guard.several_steps():
             deleted = delete_segments(self.directory, self.disk, bases)
             self._closed = [base for base in self._closed if base not in bases]
+            self._readable = None
             self._start_offset = max(self._start_offset, self.bases[0])
         return deleted
 
@@ -298,7 +307,8 @@ class UnifiedLog:
         """
         self.guard.check()
         assert base in self._closed, "the active segment gets appends"
-        self._readable.pop(base, None)
+        self._opened.pop(base, None)
+        self._readable = None
         # Without the guard: memory holds nothing of a closed segment that a failure could belie.
         with doing("replace", self.directory / segment_name(base)):
             replace_segment(
@@ -325,11 +335,11 @@ class UnifiedLog:
             # Before its file is deleted: a later flush must not count bytes of a file without a
             # name.
             self._active.close()
-            self._readable.clear()
+            self._opened.clear()
             self._active = restart(
                 self.directory, self.disk, self.settings, self.bases, offset, self._epochs
             )
-            self._closed = []
+            self._closed, self._readable = [], None
             self._start_offset, self._start_epoch = offset, epoch
 
     def close(self) -> None:
@@ -404,10 +414,11 @@ class UnifiedLog:
         ]
         # The file is deleted next.
         self._active.close()
-        self._readable.clear()
+        self._opened.clear()
         # The newest first, so that the rest is at any instant the beginning of the log.
         delete_segments(self.directory, self.disk, later[::-1])
         self._closed = [base for base in self._closed if base < scan.base_offset]
+        self._readable = None
         self._active = Segment(self.disk, self.directory, scan)
         self._active.flush()
 

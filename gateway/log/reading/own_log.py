@@ -51,6 +51,9 @@ class OwnLog:
         self._log = log
         self._prefix = SnapshotPrefix(str(log.directory), enabled=snapshot_prefix)
         self._first: _First | None = None
+        self._closed: tuple[ReadableSegment, ...] = ()  # what ``_closed_slices`` are of
+        self._closed_slices: tuple[SegmentSlice, ...] = ()
+        self._start = 0  # the log start that they have
         make_room(len(log.bases), "segments", str(log.directory))
         self.view = LogView((), 0, 0, (), 0)
         self.refresh()
@@ -63,12 +66,14 @@ class OwnLog:
         while self._prefix.scan(snapshot, _SCAN_BYTES):
             pass
         prefix = self._prefix.get(snapshot)
-        slices = [prefix.piece] if prefix.piece else []
-        for segment in log.segments():
-            if segment.size and segment.end_offset > start:
-                slices.append(self._slice(segment, start))
+        closed = log.closed_segments()
+        # Most writes change the active segment alone.
+        if closed is not self._closed or start != self._start:
+            self._closed_slices = self._slices(closed, start)
+            self._closed, self._start = closed, start
+        before = (prefix.piece,) if prefix.piece else ()
         self.view = LogView(
-            tuple(slices),
+            (*before, *self._closed_slices, *self._slices((log.active_segment(),), start)),
             prefix.piece.start_offset if prefix.piece else start,
             log.end_offset,
             merged_epochs(prefix.epochs, log.epochs),
@@ -99,6 +104,15 @@ class OwnLog:
         piece = self.view.slices[self.view.slice_at(offset)]
         reason = f"the batch that holds offset {offset} is not there any more"
         return Problem(piece.file.path, piece.index.position_before(offset - piece.shift), reason)
+
+    def _slices(
+        self, segments: Iterable[ReadableSegment], log_start: int
+    ) -> tuple[SegmentSlice, ...]:
+        return tuple(
+            self._slice(one, log_start)
+            for one in segments
+            if one.size and one.end_offset > log_start
+        )
 
     def _slice(self, segment: ReadableSegment, log_start: int) -> SegmentSlice:
         """Return all batches of a segment that end above ``log_start``."""

@@ -4,6 +4,7 @@ do to the files.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,3 +134,39 @@ def test_file_that_was_cut_is_named_with_its_size(log: LocalLog) -> None:
     problem = own.fault(20)
     assert problem is not None
     assert str(problem) == f"{path} at byte 99: has 99 bytes, and {written} were written"
+
+
+def test_append_makes_nothing_anew_of_closed_segments(log: LocalLog) -> None:
+    for _ in range(3):
+        append(log, 10)
+        log.log.roll()
+    append(log, 10)
+    own = OwnLog(log.log, snapshot_prefix=False)
+    before = own.view
+    append(log, 20)
+    own.refresh()
+    assert len(own.view.slices) == 4 and own.view.end_offset == before.end_offset + 1
+    assert all(map(operator.is_, own.view.slices[:3], before.slices[:3]))
+    assert own.view.slices[3] is not before.slices[3]
+
+
+def test_views_follow_closed_segments_that_change(log: LocalLog) -> None:
+    for _ in range(3):
+        append(log, 10)
+        log.log.roll()
+    append(log, 10)
+    own = OwnLog(log.log, snapshot_prefix=False)
+    log.log.delete_closed([0])
+    log.log.start_at(1, 1)
+    own.refresh()
+    assert [piece.start_offset for piece in own.view.slices] == [1, 2, 3]
+    log.log.truncate_to(2, high_watermark=0)
+    append(log, 30)
+    log.log.roll()
+    append(log, 40)
+    own.refresh()
+    assert [(piece.start_offset, piece.max_timestamp) for piece in own.view.slices] == [
+        (1, 10),
+        (2, 30),
+        (3, 40),
+    ]
