@@ -130,6 +130,10 @@ def encode_response_header(
 
     ``form``: the class of the answer, where it is not the one of the registry.
     """
+    header_version = (
+        response_header_version(api_key, version)
+        if form is None
+        else _response_header(form, version)
+    )
     head = _correlation_id.pack(correlation_id)
-    has_tags = _response_header(response_type(api_key) if form is None else form, version)
-    return head + b"\0" if has_tags else head
+    return head + b"\0" if header_version else head

@@ -182,12 +182,10 @@ class Dispatcher:
         """
         if handler.elements_max is not None:
             return min(self._budget, handler.elements_max)
+        if not handler.for_nodes:
+            return self._budget
         more = elements_of_node(self._budget, size)
-        if (
-            not handler.for_nodes
-            or more == self._budget
-            or not may_on_cluster(context, Operation.CLUSTER_ACTION)
-        ):
+        if more == self._budget or not may_on_cluster(context, Operation.CLUSTER_ACTION):
             return self._budget
         return more
 
