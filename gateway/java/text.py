@@ -1,11 +1,11 @@
 """Reads texts as Java reads them: blanks around a text, lists, whole numbers, decimals, truth
-values, durations.
+values, durations; and hashes them as Java does.
 
 A value that Python takes and Java does not ends the start of a Kafka broker, so no value that a
 broker or one of Kafka's tools reads may go through ``str.strip``, ``int`` or ``float`` alone. It
 follows ``String.trim``, ``Integer.parseInt``, ``Double.parseDouble``,
-``String.equalsIgnoreCase``, ``Duration.parse`` and the list of ``ConfigDef``. It knows no key and
-no limit of a value.
+``String.equalsIgnoreCase``, ``String.hashCode``, ``Duration.parse`` and the list of ``ConfigDef``.
+It knows no key and no limit of a value.
 """
 
 from __future__ import annotations
@@ -43,6 +43,14 @@ _EXPONENT_MAX: Final = 1 << 30
 def trim(text: str) -> str:
     """Cut the characters up to U+0020 from both ends (``String.trim``)."""
     return text.strip(_TRIMMED)
+
+
+def hash_code(text: str) -> int:
+    """Return the hash of a text, an int32 (``String.hashCode``)."""
+    code = 0
+    for unit in memoryview(text.encode("utf-16", "surrogatepass")).cast("H")[1:]:
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return code - (1 << 32) if code >= 1 << 31 else code
 
 
 def split_list(text: str) -> list[str]:

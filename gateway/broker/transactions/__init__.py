@@ -1,0 +1,1 @@
+"""Coordinates transactions (KIP-98). Pure: an event in, effects out."""
