@@ -564,6 +564,24 @@ class Config:
         unit="ms",
         at_least=1,
     )
+    # The topics of the coordinators are created when the first client asks for one.
+    offsets_topic_num_partitions: int = key(
+        50,
+        "Number of partitions that __consumer_offsets is created with.",
+        at_least=1,
+    )
+    offsets_topic_replication_factor: int = key(
+        1,
+        "Replication factor that __consumer_offsets is created with.",
+        at_least=1,
+        at_most=2**15 - 1,
+    )
+    offsets_topic_segment_bytes: int = key(
+        100 * MIB,
+        "Maximum size of a segment of __consumer_offsets.",
+        unit="bytes",
+        at_least=1,
+    )
     groups_max: int = key(
         10_000,
         "Maximum number of groups.",

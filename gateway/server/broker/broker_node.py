@@ -14,6 +14,7 @@ from gateway.log.files.clean_shutdown import take_clean_shutdown, write_clean_sh
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
 from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManager
+from gateway.server.broker.internal_topic import InternalTopic
 from gateway.server.broker.producer_id_manager import ProducerIdManager
 from gateway.server.broker.replica_manager import ReplicaManager
 from gateway.server.quorum.own_requests import OwnRequests
@@ -27,6 +28,7 @@ from kwire.protocol import SecurityProtocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from gateway.broker.internal_topic import InternalTopicSettings
     from gateway.ports.services import Controllers, Endpoint, Requester
     from gateway.server.logging.logs import Reports
     from gateway.sources.metadata_loader import MetadataLoader
@@ -54,8 +56,11 @@ class BrokerNode:
         *,
         fsync: bool,
         retention_check_interval_s: float,
+        offsets_topic: InternalTopicSettings,
     ) -> None:
-        """Take the note of the last clean shutdown. Raises LogError."""
+        """Take the note of the last clean shutdown. ``offsets_topic``: how ``__consumer_offsets``
+        is created. Raises LogError.
+        """
         self._data_dir = data_dir
         self._disk = Disk(fsync=fsync)
         self._reports = reports
@@ -76,6 +81,11 @@ class BrokerNode:
             self.lifecycle, requests, loader, heartbeat_interval_s, reports
         )
         loader.subscribe(self.replicas.on_update)
+        #: The topic of the group coordinators.
+        self.offsets_topic = InternalTopic(
+            offsets_topic, registration.broker_id, self.replicas, requests, reports
+        )
+        loader.subscribe(self.offsets_topic.on_update)
 
     async def run(self) -> None:
         """Run all tasks until cancelled."""
@@ -83,6 +93,7 @@ class BrokerNode:
             nursery.start_soon(self.replicas.run)
             nursery.start_soon(self.replicas.clean_regularly, self._retention_check_interval_s)
             nursery.start_soon(self.producer_ids.run)
+            nursery.start_soon(self.offsets_topic.run)
             nursery.start_soon(self._manager.run)
             await self.replicas.loaded.wait()
             self._manager.is_ready = True

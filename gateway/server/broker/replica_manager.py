@@ -28,6 +28,7 @@ from gateway.ports.replicas import LogSize
 from gateway.ports.services import State
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
 from gateway.sources.data_partition import DataPartition, Job
+from gateway.sources.log_partition import Callbacks
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class ReplicaManager:
         self._opening = 0
         self._notices: list[Callable[[], None]] = []  # reports of threads, for the event loop
         self._wake = trio.Event()
+        self._moved = Callbacks()
         #: Set when every partition of the first image that counts is open.
         self.loaded = trio.Event()
 
@@ -174,6 +176,17 @@ class ReplicaManager:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return self.find(record)
 
+    def find_led(self, record: PartitionRecord) -> DataPartition | None:
+        """Return the partition of a record of the image if this node leads it, and its log can be
+        written.
+        """
+        found = self.find_writable(record.topic_id, record.partition_id)
+        return None if isinstance(found, ErrorCode) else found
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when a partition is led, is not any more, or its log was opened."""
+        self._moved.add(callback)
+
     def sizes(self) -> Iterator[LogSize]:
         """As in ``Replicas``."""
         for name, topic_id in list(self._ids.items()):
@@ -213,6 +226,7 @@ class ReplicaManager:
                     name = next(iter(self._changed))
                     del self._changed[name]
                     self._follow(name, self._image)
+                    self._moved()
                     await trio.lowlevel.checkpoint()
                 due, self._due = self._due, {}
                 for partition in due:
@@ -236,11 +250,13 @@ class ReplicaManager:
     async def _perform(
         self, partition: DataPartition, jobs: list[Job], threads: trio.CapacityLimiter
     ) -> None:
-        reported = partition.problems
+        reported, state = partition.problems, partition.state
         repaired = len(partition.repairs)
         done = await trio.to_thread.run_sync(partition.perform, jobs, limiter=threads)
         partition.performed(done)
         self._opening -= 1
+        if partition.state is not state:
+            self._moved()
         for repair in partition.repairs[repaired:]:
             self._reports.report("partition repaired", error=repair)
         deleted, partition.deleted = partition.deleted, []

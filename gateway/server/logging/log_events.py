@@ -416,6 +416,11 @@ _BROKER: Final = (
         "A log cannot be opened. Clients get KAFKA_STORAGE_ERROR; `error` says what to do.",
     ),
     _failure("partition not deleted", "The directory of a deleted topic is still there."),
+    _failure(
+        "internal topic not created",
+        "The topic in which a coordinator keeps its state could not be created. Clients get "
+        "COORDINATOR_NOT_AVAILABLE, and ask again.",
+    ),
 )
 
 #: The tables of docs/operations.md, by the name in their markers.

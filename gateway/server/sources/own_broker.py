@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway.broker.internal_topic import InternalTopicSettings
 from gateway.config.config import ConfigError
 from gateway.handlers.apis.api_versions import OWN_FEATURES
 from gateway.log.files.errors import LogError
 from gateway.server.broker.broker_node import BrokerNode, broker_registration
 from gateway.server.sources.controller_node import THIS_NODE
+from kwire.protocol.topic import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     import contextlib
@@ -50,8 +52,25 @@ def open_broker(
             reports,
             fsync=config.metadata_log_fsync,
             retention_check_interval_s=config.log_retention_check_interval_ms / 1000,
+            offsets_topic=_offsets_topic(config),
         )
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
     stack.callback(broker.close)
     return broker
+
+
+def _offsets_topic(config: Config) -> InternalTopicSettings:
+    """Return how ``__consumer_offsets`` is created
+    (``GroupCoordinatorService.groupMetadataTopicConfigs``).
+    """
+    return InternalTopicSettings(
+        GROUP_METADATA_TOPIC,
+        config.offsets_topic_num_partitions,
+        config.offsets_topic_replication_factor,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
+    )

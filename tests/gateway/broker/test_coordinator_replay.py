@@ -1,0 +1,124 @@
+"""The fold of a coordinator's log: the newest record of each key, and transactions that wait for
+their markers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.broker.coordinator_replay import Replay
+from kwire.errors import DecodeError
+from kwire.records import Record, decode_batch, encode_batch
+
+
+def apply(replay: Replay, *records: tuple[bytes | None, bytes | None], **batch: Any) -> None:
+    data = encode_batch(
+        [
+            Record(offset=at, timestamp=at, key=key, value=value)
+            for at, (key, value) in enumerate(records)
+        ],
+        **batch,
+    )
+    decoded = decode_batch(data)
+    replay.apply(decoded.header, decoded.records)
+
+
+def mark(replay: Replay, producer_id: int, kind: int) -> None:
+    key = b"\0\0" + kind.to_bytes(2, "big")
+    apply(
+        replay,
+        (key, b"\0\0\0\0\0\0"),
+        producer_id=producer_id,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def values(replay: Replay) -> dict[bytes, bytes | None]:
+    return {key: record.value for key, record in replay.records.items()}
+
+
+def in_transaction(
+    replay: Replay, producer_id: int, *records: tuple[bytes | None, bytes | None]
+) -> None:
+    apply(replay, *records, producer_id=producer_id, producer_epoch=0, is_transactional=True)
+
+
+def test_newest_record_of_a_key_counts_and_a_tombstone_deletes_it() -> None:
+    replay = Replay()
+    apply(replay, (b"a", b"1"), (b"b", b"1"), (None, b"?"))
+    apply(replay, (b"a", b"2"), (b"b", None))
+    assert values(replay) == {b"a": b"2"}
+
+
+def test_records_of_a_transaction_count_when_it_commits() -> None:
+    replay = Replay()
+    apply(replay, (b"a", b"1"), (b"b", b"1"))
+    in_transaction(replay, 7, (b"a", b"2"), (b"b", None))
+    assert values(replay) == {b"a": b"1", b"b": b"1"}
+    assert replay.pending[7].epoch == 0
+    mark(replay, 7, 1)
+    assert values(replay) == {b"a": b"2"}
+    assert not replay.pending
+
+
+def test_records_of_a_transaction_that_aborts_are_dropped() -> None:
+    replay = Replay()
+    in_transaction(replay, 7, (b"a", b"2"))
+    in_transaction(replay, 8, (b"a", b"3"))
+    mark(replay, 7, 0)
+    assert not replay.records and list(replay.pending) == [8]
+
+
+def test_marker_of_another_kind_ends_no_transaction() -> None:
+    replay = Replay()
+    in_transaction(replay, 7, (b"a", b"2"))
+    mark(replay, 7, 9)
+    assert list(replay.pending) == [7]
+
+
+def test_marker_without_a_type_is_refused() -> None:
+    with pytest.raises(DecodeError):
+        apply(Replay(), (b"\0", b""), is_control=True, producer_id=1)
+
+
+_KEYS = st.sampled_from([b"a", b"b", b"c"])
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), _KEYS, st.one_of(st.none(), st.binary(max_size=2))),
+        st.tuples(st.sampled_from(["1", "2"]), _KEYS, st.one_of(st.none(), st.binary(max_size=2))),
+        st.tuples(st.just("mark"), st.sampled_from([1, 2]), st.sampled_from([0, 1])),
+    )
+)
+
+
+@given(_STEPS)
+def test_fold_equals_a_model_that_keeps_lists(steps: list[tuple[Any, Any, Any]]) -> None:
+    replay = Replay()
+    model: dict[bytes, bytes] = {}
+    pending: dict[int, list[tuple[bytes, bytes | None]]] = {}
+
+    def put(key: bytes, value: bytes | None) -> None:
+        model.pop(key, None)
+        if value is not None:
+            model[key] = value
+
+    for what, first, second in steps:
+        if what == "put":
+            apply(replay, (first, second))
+            put(first, second)
+        elif what == "mark":
+            mark(replay, first, second)
+            for key, value in pending.pop(first, []) if second else []:
+                put(key, value)
+            pending.pop(first, None)
+        else:
+            in_transaction(replay, int(what), (first, second))
+            pending.setdefault(int(what), []).append((first, second))
+    assert values(replay) == model
+    assert replay.pending.keys() == pending.keys()
