@@ -8,7 +8,7 @@ BIN := .venv/bin
 # Python keeps its byte code: the tests start thousands of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-serve: .venv/serve        ## Start a metadata quorum of one, served on 127.0.0.1:9092
+serve: .venv/serve        ## Start a Kafka cluster of one node, broker and controller, on 127.0.0.1:9092
 	$(BIN)/kwire serve
 
 test: .venv/test          ## Every check, then the interoperability tests (they need Java 17, Maven, kcat, Chromium and Prometheus)

@@ -142,7 +142,7 @@ class OwnCluster(Cluster):
 
     def _addresses(self, node: Node) -> dict[str, str]:
         values = {
-            "source": "own",
+            "process.roles": "controller",
             "node.id": str(node.node_id),
             "data.dir": str(node.log_dir),
             "state.dir": str(node.directory / "state"),

@@ -38,6 +38,10 @@ __all__ = [
 ]  # fmt: skip
 
 _CONTROLLER_PORT: Final = 9093
+_BROKER: Final = "broker"
+_CONTROLLER: Final = "controller"
+#: The roles that ``process.roles`` may name, in any order.
+ROLES: Final = (_CONTROLLER, f"{_BROKER},{_CONTROLLER}", f"{_CONTROLLER},{_BROKER}")
 
 
 def _client_listener() -> tuple[Listener, ...]:
@@ -64,10 +68,11 @@ class Config:
         choices=("auto", *SOURCE_NAMES),
     )
     process_roles: str = key(
-        "controller",
-        "Roles of a node with source=controller: controller, or broker,controller. A broker keeps "
-        "the records of topics, in data.dir; without one, topics have no records.",
-        choices=("controller", "broker,controller", "controller,broker"),
+        "auto",
+        "Roles of this node: controller, or broker,controller. A broker keeps the records of "
+        "topics, in data.dir; a controller alone keeps their metadata. 'auto' is broker,controller "
+        "on a quorum of one node with one process, else controller.",
+        choices=("auto", *ROLES),
     )
     log_retention_check_interval_ms: int = key(
         300_000,
@@ -687,7 +692,13 @@ class Config:
     @property
     def is_broker(self) -> bool:
         """Whether this node keeps the records of topics."""
-        return "broker" in self.process_roles
+        if self.process_roles != "auto":
+            return _BROKER in self.process_roles
+        # Other voters have no replicas of its partitions, and workers no access to them.
+        is_alone = self.controller_quorum_voters.keys() <= {self.node_id}
+        joins = bool(self.controller_quorum_bootstrap_servers)
+        own = self.source_kind is SourceKind.CONTROLLER
+        return own and is_alone and not joins and self.workers == 1
 
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:

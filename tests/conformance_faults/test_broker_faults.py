@@ -60,7 +60,7 @@ _OF_KAFKA = {
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The clients' listener of a quorum of one."""
     where: Path = tmp_path_factory.mktemp("quorum")
-    with gateway("--source", "own", "--data-dir", str(where / "data")) as running:
+    with gateway("--process-roles", "controller", "--data-dir", str(where / "data")) as running:
         yield running.bootstrap
 
 

@@ -68,8 +68,12 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
     where: Path = tmp_path_factory.mktemp("quorum")
     every = ("--metadata-log-max-snapshot-interval-ms", "1000")
     with (
-        gateway("--source", "own", "--data-dir", str(where / "busy"), *_OPTIONS) as busy,
-        gateway("--source", "own", "--data-dir", str(where / "still"), *_OPTIONS, *every) as still,
+        gateway(
+            "--process-roles", "controller", "--data-dir", str(where / "busy"), *_OPTIONS
+        ) as busy,
+        gateway(
+            "--process-roles", "controller", "--data-dir", str(where / "still"), *_OPTIONS, *every
+        ) as still,
     ):
         until(
             lambda: list((where / "still").rglob("*[1-9]*-*.checkpoint")),

@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "connection.failed.authentication.delay.ms": "10",
     }
     file.write_text(properties_text(values))
-    source = ("--source", "own", "--data-dir", str(where / "data"))
+    source = ("--process-roles", "controller", "--data-dir", str(where / "data"))
     with gateway("--config", str(file), "--listeners", _LISTENER, *source) as running:
         yield running.bootstrap
 

@@ -60,7 +60,7 @@ def _exists_not(answer: Any, request: Any) -> None:
 def write_report(where: Path, rules: Sequence[str] = ()) -> str:
     """Write report.html and report.json of these rules, or all; return the server's address."""
     with (
-        gateway("--source", "own", "--data-dir", str(where / "data")) as server,
+        gateway("--process-roles", "controller", "--data-dir", str(where / "data")) as server,
         Proxy(server.bootstrap, SeveralFaults()) as proxy,
     ):
         names = [word for rule in rules for word in ("--rule", rule)]

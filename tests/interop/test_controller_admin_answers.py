@@ -55,7 +55,9 @@ def test_admin_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
     need_java()
     with (
         kafka(version=NEWEST, properties=AUTHORIZER) as cluster,
-        gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
+        gateway(
+            "--process-roles", "controller", "--data-dir", str(tmp_path), *flags(AUTHORIZER)
+        ) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as kwires,
     ):

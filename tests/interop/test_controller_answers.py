@@ -79,7 +79,7 @@ def test_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
     differences = []
     with (
         kafka(version="4.4.0") as cluster,
-        gateway("--source", "own", "--data-dir", str(tmp_path)) as server,
+        gateway("--process-roles", "controller", "--data-dir", str(tmp_path)) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as kwires,
     ):

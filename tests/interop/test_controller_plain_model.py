@@ -38,7 +38,9 @@ def test_random_operations_have_the_outcomes_of_the_model(tmp_path: Path) -> Non
     rng, model, mistakes = random.Random(_SEED), Model(), Counter[int]()
     with (
         kafka(version=NEWEST, properties=AUTHORIZER | AT_ONCE) as cluster,
-        gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
+        gateway(
+            "--process-roles", "controller", "--data-dir", str(tmp_path), *flags(AUTHORIZER)
+        ) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as kwires,
     ):

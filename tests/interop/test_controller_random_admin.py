@@ -40,7 +40,9 @@ def test_random_requests_get_the_responses_of_kafka(tmp_path: Path) -> None:
     rng = random.Random(_SEED)
     with (
         kafka(version=NEWEST, properties=AUTHORIZER | AT_ONCE) as cluster,
-        gateway("--source", "own", "--data-dir", str(tmp_path), *flags(AUTHORIZER)) as server,
+        gateway(
+            "--process-roles", "controller", "--data-dir", str(tmp_path), *flags(AUTHORIZER)
+        ) as server,
         WireClient(cluster.bootstrap) as real,
         WireClient(server.bootstrap) as kwires,
     ):

@@ -140,7 +140,7 @@ def ours_of_users(
             {
                 **known,
                 **secret,
-                "source": "own",
+                "process.roles": "controller",
                 "data.dir": str(directory / "data"),
                 "listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
             }

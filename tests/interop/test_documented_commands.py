@@ -37,7 +37,19 @@ COMMANDS: Final = sorted(
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     data: Path = tmp_path_factory.mktemp("quorum")
     with gateway("--source", "own", "--data-dir", str(data / "data")) as running:
+        if shutil.which("kcat"):
+            _write_a_record(running.bootstrap)
         yield running
+
+
+def _write_a_record(bootstrap: str) -> None:
+    """Do what the README does before it reads the topic."""
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("events", 3)])["events"].result(PATIENCE_S)
+    write = ["kcat", "-b", bootstrap, "-P", "-t", "events"]
+    subprocess.run(write, input="hello\n", text=True, timeout=PATIENCE_S, check=True)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

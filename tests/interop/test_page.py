@@ -46,7 +46,9 @@ _VIEWS = ("quorum", "topics", "brokers", "timeline", "replicas", "state", "wire"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     data = tmp_path_factory.mktemp("page") / "data"
     arguments = ["--data-dir", str(data), "--management-listener", "127.0.0.1:0"]
-    with gateway(*arguments, "--broker-session-timeout-ms", "60000") as running:
+    with gateway(
+        *arguments, "--process-roles", "controller", "--broker-session-timeout-ms", "60000"
+    ) as running:
         yield running
 
 

@@ -122,7 +122,7 @@ def _count(bootstrap: str, topic: str) -> int:
 
 def _latency(scratch: Path) -> Iterator[dict[str, Any]]:
     """Time from the call of createTopics to the record at a consumer that follows the view."""
-    with gateway("--data-dir", str(scratch / "data")) as server:
+    with gateway("--process-roles", "controller", "--data-dir", str(scratch / "data")) as server:
         arrived: dict[str, float] = {}
         stop = threading.Event()
         reader = threading.Thread(target=_follow, args=(server.bootstrap, arrived, stop))

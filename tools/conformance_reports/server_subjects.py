@@ -110,11 +110,11 @@ def _kwire(*arguments: str, listener: str = "PLAINTEXT") -> Iterator[Started]:
 
 
 def _kwire_broker() -> contextlib.AbstractContextManager[Started]:
-    return _kwire("--source", "controller", "--data-dir", "{data}")
+    return _kwire("--process-roles", "controller", "--data-dir", "{data}")
 
 
 def _kwire_controller() -> contextlib.AbstractContextManager[Started]:
-    return _kwire("--source", "controller", "--data-dir", "{data}", listener="CONTROLLER")
+    return _kwire("--process-roles", "controller", "--data-dir", "{data}", listener="CONTROLLER")
 
 
 @contextlib.contextmanager

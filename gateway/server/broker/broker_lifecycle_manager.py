@@ -13,6 +13,8 @@ from kwire.messages.broker_registration_request import BrokerRegistrationRequest
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.server.logging.logs import Reports
     from gateway.server.quorum.own_requests import OwnRequests
     from gateway.sources.metadata_loader import MetadataLoader
@@ -35,11 +37,17 @@ class BrokerLifecycleManager:
         loader: MetadataLoader,
         interval_s: float,
         reports: Reports,
+        hindrance: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """``interval_s``: that of heartbeats."""
+        """``interval_s``: that of heartbeats. ``hindrance`` says why this broker is not to be
+        registered: None if it is to be, empty while that is not known.
+        """
         self.lifecycle = lifecycle
         #: The logs are open: the broker may be unfenced.
         self.is_ready = False
+        #: Set when the broker is unfenced, or is not to be registered.
+        self.settled = trio.Event()
+        self._hindrance = hindrance
         self._requests = requests
         self._loader = loader
         self._interval_s = interval_s
@@ -72,25 +80,34 @@ class BrokerLifecycleManager:
         # A controller without a metadata.version refuses everything.
         if not self._loader.image.metadata_version:
             return _SOON_S
+        hindrance = self._hindrance()
+        if hindrance is not None:
+            if hindrance:
+                self._refused(hindrance)
+                self.settled.set()
+            return _SOON_S
         response = await self._requests.send(request, _REGISTRATION_VERSION)
         if response is None:
             return _SOON_S
         self.lifecycle.on_registered(response)
         if response.error_code:
-            refusal = ErrorCode(response.error_code).name
-            # Once: it is sent again until the reason is gone.
-            if refusal != self._refusal:
-                self._reports.report("broker not registered", error=refusal)
-            self._refusal = refusal
+            self._refused(ErrorCode(response.error_code).name)
             return _REFUSED_S
         self._reports.report("broker registered", broker_epoch=self.lifecycle.epoch)
         return 0.0
+
+    def _refused(self, reason: str) -> None:
+        # Once: the registration is sent again until the reason is gone.
+        if reason != self._refusal:
+            self._reports.report("broker not registered", error=reason)
+        self._refusal = reason
 
     def _heard(self, response: object) -> None:
         before = self.lifecycle.state
         self.lifecycle.on_heartbeat(response)  # type: ignore[arg-type]
         if self.lifecycle.state is BrokerState.RUNNING is not before:
             self._reports.report("broker unfenced", broker_epoch=self.lifecycle.epoch)
+            self.settled.set()
 
     def _pause(self) -> float:
         settled = self.lifecycle.state is BrokerState.RUNNING

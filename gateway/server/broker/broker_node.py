@@ -26,7 +26,7 @@ from kwire.messages.broker_registration_request import (
 from kwire.protocol import SecurityProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from gateway.broker.internal_topic import InternalTopicSettings
     from gateway.ports.services import Controllers, Endpoint, Requester
@@ -57,9 +57,10 @@ class BrokerNode:
         fsync: bool,
         retention_check_interval_s: float,
         offsets_topic: InternalTopicSettings,
+        hindrance: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Take the note of the last clean shutdown. ``offsets_topic``: how ``__consumer_offsets``
-        is created. Raises LogError.
+        is created. ``hindrance``: as of ``BrokerLifecycleManager``. Raises LogError.
         """
         self._data_dir = data_dir
         self._disk = Disk(fsync=fsync)
@@ -78,7 +79,7 @@ class BrokerNode:
         )
         self.producer_ids = ProducerIdManager(registration.broker_id, self.lifecycle, requests)
         self._manager = BrokerLifecycleManager(
-            self.lifecycle, requests, loader, heartbeat_interval_s, reports
+            self.lifecycle, requests, loader, heartbeat_interval_s, reports, hindrance
         )
         loader.subscribe(self.replicas.on_update)
         #: The topic of the group coordinators.
@@ -97,6 +98,10 @@ class BrokerNode:
             nursery.start_soon(self._manager.run)
             await self.replicas.loaded.wait()
             self._manager.is_ready = True
+
+    async def settled(self) -> None:
+        """Return when this broker leads what it can, or is not to be registered."""
+        await self._manager.settled.wait()
 
     async def shut_down(self, timeout_s: float) -> None:
         """Have this broker's leaderships moved away before the server stops."""

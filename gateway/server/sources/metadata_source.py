@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 #: The log of ``source=sample``: see the README beside it.
 SAMPLE: Final = Path(__file__).parents[2] / "sample"
+#: The server reports that it is ready when its broker is unfenced, or after this time, s.
+_UNFENCED_MAX_S: Final = 10.0
 
 
 class MetadataSource(abc.ABC):
@@ -279,10 +281,17 @@ class ControllerSource(MetadataSource):
     async def run(self, started: Callable[[], None]) -> None:
         """Take part in the quorum, and be its broker."""
         assert self._quorum is not None
+        loaded = trio.Event()
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._quorum.run, loaded.set)
             if self._broker is not None:
                 nursery.start_soon(self._broker.run)
-            await self._quorum.run(started)
+            await loaded.wait()
+            if self._broker is not None:
+                # Until then a client that creates a topic gets INVALID_REPLICATION_FACTOR.
+                with trio.move_on_after(_UNFENCED_MAX_S):
+                    await self._broker.settled()
+            started()
 
     async def hand_over(self, timeout_s: float) -> None:
         """Let the other voters elect a leader while this node can still be reached."""

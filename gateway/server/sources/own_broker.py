@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.broker.internal_topic import InternalTopicSettings
@@ -53,6 +54,7 @@ def open_broker(
             fsync=config.metadata_log_fsync,
             retention_check_interval_s=config.log_retention_check_interval_ms / 1000,
             offsets_topic=_offsets_topic(config),
+            hindrance=partial(_hindrance, config, node),
         )
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
@@ -74,3 +76,22 @@ def _offsets_topic(config: Config) -> InternalTopicSettings:
             "segment.bytes": str(config.offsets_topic_segment_bytes),
         },
     )
+
+
+def _hindrance(config: Config, node: ControllerNode) -> str | None:
+    """Return why this broker is not to be registered: None if it is to be, empty while that is not
+    known.
+
+    Without ``process.roles`` a node becomes the first broker of a quorum of one and no further one:
+    a controller of other brokers that is started by a later release must get no partitions.
+    """
+    brokers = node.image.brokers
+    if config.process_roles != "auto" or config.node_id in brokers:
+        return None
+    if len(node.raft.voters.nodes) > 1:
+        return "the quorum has several voters: set process.roles=broker,controller on brokers"
+    if not node.controller.is_active:  # its image may lack brokers
+        return ""
+    if brokers:
+        return "there are other brokers: set process.roles=broker,controller to add this one"
+    return None

@@ -27,7 +27,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A quorum of one, with snapshots that a follower can fetch."""
     data = tmp_path_factory.mktemp("own") / "data"
     more = ("--metadata-log-max-snapshot-interval-ms", "1000")
-    with gateway("--source", "own", "--data-dir", str(data), *more) as running:
+    with gateway("--process-roles", "controller", "--data-dir", str(data), *more) as running:
         yield running
 
 

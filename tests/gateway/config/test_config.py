@@ -48,6 +48,7 @@ OTHER = {
     "metadata.views.schemas.enable": "true",
     "controller.quorum.auto.join.enable": "true",
 }
+_AT_9093 = "PLAINTEXT://h:9092,CONTROLLER://h:9093"
 #: Other keys that a key needs to be valid.
 NEEDS = {
     "listeners": ("listener.security.protocol.map",),
@@ -218,6 +219,27 @@ def test_source_and_log_dirs_must_agree() -> None:
         flags={"log.dirs": "/x", "command.config": "/y"}
     )
     assert load_config(flags={**quorum, "data.dir": "/x"}).source_kind == "quorum"
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_broker"),
+    [
+        ({}, True),
+        ({"controller.quorum.voters": "1@h:9093"}, True),
+        ({"process.roles": "controller"}, False),
+        ({"workers": "2"}, False),
+        ({"source": "own", "controller.quorum.bootstrap.servers": "h:9093"}, False),
+        ({"controller.quorum.voters": "1@h:9093,2@h:9094", "listeners": _AT_9093}, False),
+        ({"controller.quorum.voters": "2@h:9093"}, False),
+        ({"source": "sample"}, False),
+        ({"log.dirs": "/x"}, False),
+        ({"controller.quorum.bootstrap.servers": "h:9093", "data.dir": "/x"}, False),
+    ],
+)
+def test_node_is_a_broker_by_default_on_a_quorum_of_one(
+    flags: dict[str, str], is_broker: bool
+) -> None:
+    assert load_config(flags=flags).is_broker is is_broker
 
 
 def test_source_controller_has_a_controller_listener() -> None:

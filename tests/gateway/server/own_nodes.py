@@ -32,6 +32,7 @@ QUICK = {
     "metadata_log_fsync": False,
     "drain_timeout_ms": 2000,
     "log_level": "error",
+    "process_roles": "controller",
 }
 
 
