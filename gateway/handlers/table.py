@@ -51,13 +51,13 @@ MODULES: Final = (
     "describe_user_scram_credentials",
     "describe_delegation_token",
     "init_producer_id",
+    "delete_records",
 )
 #: Modules with several handlers: admin requests, and requests that this server always refuses or
 #: that have nothing to return.
 COLLECTIONS: Final = (
     "controller_requests",
     "voter_changes",
-    "refused_topics",
     "transactions",
 )
 

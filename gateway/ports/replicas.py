@@ -69,6 +69,12 @@ class WritablePartition(Partition, Protocol):
         """
         ...
 
+    def delete_records(self, before: int, on_done: Callable[[int | ErrorCode], None]) -> None:
+        """Delete the records below offset ``before``, or all that are committed for -1; call
+        ``on_done`` once on the event loop with the first offset that is left, or an error.
+        """
+        ...
+
 
 class Replicas(Protocol):
     """The partitions of created topics that are kept on this node (``ReplicaManager``)."""

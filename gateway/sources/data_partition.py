@@ -23,12 +23,13 @@ from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import ProducedBatch, TopicRules
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.errors import LogError
+from gateway.log.files.offset_checkpoint import Checkpoints
 from gateway.log.files.partition_metadata import FILE_NAME as PARTITION_METADATA
 from gateway.log.files.partition_metadata import format_topic_id
 from gateway.log.files.problem import Problem
 from gateway.log.partition.log_loader import load_log
 from gateway.log.partition.log_settings import LogSettings
-from gateway.log.partition.retention import count_expired
+from gateway.log.partition.retention import count_below, count_expired
 from gateway.log.partition.roll_policy import rolls_by_size_and_age, rolls_when_told
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
@@ -47,6 +48,8 @@ SLOW_S: Final = 0.05
 _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _LEADER_EPOCH_AT: Final = 12
+#: The offset in DeleteRecords that stands for the end of what is committed.
+_HIGH_WATERMARK: Final = -1
 
 Outcome = Appended | BatchRefused
 #: Performs work in a thread, and returns what the event loop calls afterwards.
@@ -70,6 +73,7 @@ class DataPartition(LogPartition):
         settings: Callable[[], LogSettings],
         rules: Callable[[], TopicRules],
         wake: Callable[[DataPartition], None],
+        checkpoints: Checkpoints | None = None,
         disk: Disk | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -89,6 +93,8 @@ class DataPartition(LogPartition):
         self._wake = wake
         self._clock = clock
         self._disk = disk or Disk(fsync=settings().fsync)
+        self._topic = directory.name.rpartition("-")[0]
+        self._checkpoints = checkpoints or Checkpoints(directory.parent, self._disk, self.repairs)
         self._epoch = -1
         self._is_leader = False
         self._is_closed = False
@@ -199,11 +205,46 @@ class DataPartition(LogPartition):
             # The last segment has to exist for the next record.
             if doomed == len(segments):
                 log.roll()
-            self.deleted += log.delete_closed([one.base_offset for one in segments[:doomed]])
-            log.start_at(log.start_offset, 0)
+            self._delete_oldest(log, doomed)
             self._show()
         except LogError as error:
             self._failed(error)
+
+    def delete_records(self, before: int, on_done: Callable[[int | ErrorCode], None]) -> None:
+        """As in ``WritablePartition`` (``Partition.deleteRecordsOnLeader``)."""
+        target = self.high_watermark if before == _HIGH_WATERMARK else before
+        if not self._settings().cleanup.deletes:
+            on_done(ErrorCode.POLICY_VIOLATION)
+        elif not 0 <= target <= self.high_watermark:
+            on_done(ErrorCode.OFFSET_OUT_OF_RANGE)
+        else:
+            self._submit(partial(self._delete_records, target, on_done))
+
+    def _delete_records(
+        self, before: int, on_done: Callable[[int | ErrorCode], None]
+    ) -> Callable[[], None]:
+        log = self._log
+        if log is None or not self._is_leader:
+            return partial(on_done, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            if before > log.start_offset:
+                # First, so that no crash brings back what a client was told is gone. Kafka writes
+                # it once a minute.
+                self._checkpoints.log_starts.write(self._topic, self.index, before)
+                log.start_at(before, 0)
+                self._delete_oldest(log, count_below(log.bases, before))
+                self._show()
+        except LogError as error:
+            return partial(on_done, self._failed(error).error)
+        return partial(on_done, log.start_offset)
+
+    def _delete_oldest(self, log: UnifiedLog, count: int) -> None:
+        """Delete the oldest segments; the log start moves behind them."""
+        if count:
+            self.deleted += log.delete_closed(log.bases[:count])
+            log.start_at(log.start_offset, 0)
+        start = log.start_offset if log.start_offset > log.bases[0] else None
+        self._checkpoints.log_starts.write(self._topic, self.index, start)
 
     # --- appends
     # ---------------------------------------------------------------------------------------------
@@ -309,10 +350,17 @@ class DataPartition(LogPartition):
             self._disk.make_directory(self.directory)
             metadata = self.directory / PARTITION_METADATA
             if not metadata.exists():
+                # They are of a topic of the same name that was deleted.
+                self._checkpoints.forget(self._topic, self.index)
                 self._disk.replace(metadata, format_topic_id(self.topic_id))
             self._producers = ProducerStates()
             loaded = load_log(
-                self.directory, self._disk, settings, self.repairs, self._producers.append
+                self.directory,
+                self._disk,
+                settings,
+                self.repairs,
+                self._producers.append,
+                self._checkpoints.log_starts.get(self._topic, self.index) or 0,
             )
             self._log = UnifiedLog(
                 self.directory,
@@ -342,6 +390,8 @@ class DataPartition(LogPartition):
     def _delete(self, remove: Callable[[Path], None]) -> None:
         with contextlib.suppress(LogError):
             self.close()
+        with contextlib.suppress(LogError):  # the next topic of this name forgets them, too
+            self._checkpoints.forget(self._topic, self.index)
         remove(self.directory)
 
     # --- readers

@@ -4,6 +4,7 @@ acknowledged is there after a kill; Kafka's own tool finds no fault in the files
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from tools.gateway_process import Gateway, gateway, launch, wait_until_ready
 TOPIC = "data"
 COUNT = 300
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
 
 
 def values(client: str) -> list[str]:
@@ -186,6 +188,22 @@ def test_documented_commands_write_and_read_a_record(killed: tuple[Gateway, Path
         consume, capture_output=True, text=True, check=True, timeout=PATIENCE_S
     ).stdout
     assert read.split() == ["hello"]
+
+
+def test_deleted_records_are_gone_for_the_tools_of_kafka(
+    killed: tuple[Gateway, Path], tmp_path: Path
+) -> None:
+    bootstrap = ["--bootstrap-server", killed[0].bootstrap]
+    wanted = [(0, 5, "low_watermark: 5"), (1, 10**6, "OffsetOutOfRangeException")]
+    partitions = [{"topic": TOPIC, "partition": at, "offset": offset} for at, offset, _ in wanted]
+    offsets = tmp_path / "offsets.json"
+    offsets.write_text(json.dumps({"partitions": partitions, "version": 1}))
+    output = java_tools.run_tool(DELETE_RECORDS, [*bootstrap, "--offset-json-file", str(offsets)])
+    for at, _, outcome in wanted:
+        (line,) = [line for line in output.splitlines() if f"{TOPIC}-{at}" in line]
+        assert outcome in line
+    ask = [*bootstrap, "--topic-partitions", f"{TOPIC}:0", "--time", "earliest"]
+    assert java_tools.run_tool(java.GET_OFFSETS, ask).split() == [f"{TOPIC}:0:5"]
 
 
 def test_offsets_and_deletion_of_records_by_the_topic_are_those_of_kafka(

@@ -7,17 +7,23 @@ It does not decide whether an offset is true. Source: ``OffsetCheckpointFile``.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from gateway.base.sizes import MIB
 from gateway.log.files.checkpoint_file import format_entries, numbers, parse_entries
+from gateway.log.files.disk import Disk, doing
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import read_regular
 
 #: Everything before the offset is on disk, the indexes included.
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
+#: Records before the offset were deleted by a client.
+LOG_START: Final = "log-start-offset-checkpoint"
+#: Records before the offset were compacted once.
+CLEANER: Final = "cleaner-offset-checkpoint"
 _BYTES_MAX: Final = 64 * MIB
 #: (topic, partition) -> offset.
 Offsets = dict[tuple[str, int], int]
@@ -62,3 +68,50 @@ def _entry(number: int, line: str) -> tuple[tuple[str, int], int]:
             f"line {number} is not a topic, a partition and an offset: {line!r}"
         ) from None
     return (topic, partition), offset
+
+
+class OffsetCheckpoint:
+    """One such file, for the partitions of a data directory; any thread may use it."""
+
+    def __init__(self, path: Path, disk: Disk, problems: list[str]) -> None:
+        """Read the file. ``problems`` gets a sentence if it is damaged. Raises DiskFailed."""
+        self._path = path
+        self._disk = disk
+        # The partitions have threads of their own.
+        self._lock = threading.Lock()
+        with doing("read", path):
+            try:
+                self._offsets = read_offsets(path)
+            except DecodeError as error:
+                problems.append(f"{error}; taken as none")
+                self._offsets = {}
+
+    def get(self, topic: str, partition: int) -> int | None:
+        """Return the offset of a partition, None without one."""
+        return self._offsets.get((topic, partition))
+
+    def write(self, topic: str, partition: int, offset: int | None) -> None:
+        """Store the offset of a partition durably, or that it has none. Raises DiskFailed."""
+        key = (topic, partition)
+        with self._lock:
+            if self._offsets.get(key) == offset:
+                return
+            offsets = {one: at for one, at in self._offsets.items() if one != key}
+            if offset is not None:
+                offsets[key] = offset
+            self._disk.replace(self._path, format_offsets(offsets))
+            self._offsets = offsets
+
+
+class Checkpoints:
+    """The files of a data directory that partitions with data write."""
+
+    def __init__(self, data_dir: Path, disk: Disk, problems: list[str]) -> None:
+        """As :class:`OffsetCheckpoint`."""
+        self.log_starts = OffsetCheckpoint(data_dir / LOG_START, disk, problems)
+        self.cleaned = OffsetCheckpoint(data_dir / CLEANER, disk, problems)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """The partition is deleted, or begins anew. Raises DiskFailed."""
+        self.log_starts.write(topic, partition, None)
+        self.cleaned.write(topic, partition, None)

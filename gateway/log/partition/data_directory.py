@@ -16,7 +16,13 @@ from gateway.log.files.directory_lock import DirectoryLock
 from gateway.log.files.disk import TEMPORARY, Disk, doing
 from gateway.log.files.high_watermark_file import HighWatermarkFile
 from gateway.log.files.meta_properties import MetaProperties
-from gateway.log.files.offset_checkpoint import RECOVERY_POINT, format_offsets, read_offsets
+from gateway.log.files.offset_checkpoint import (
+    CLEANER,
+    LOG_START,
+    RECOVERY_POINT,
+    format_offsets,
+    read_offsets,
+)
 from gateway.log.files.small_file import read_small_file
 from kwire.errors import DecodeError
 from kwire.uuid import ZERO_UUID, Uuid
@@ -91,7 +97,7 @@ class DataDirectory:
 
     def remove_leftovers(self) -> None:
         """Remove what a crash left of the replacement of a file. Raises DiskFailed."""
-        for name in (meta_properties.FILE_NAME, RECOVERY_POINT):
+        for name in (meta_properties.FILE_NAME, RECOVERY_POINT, LOG_START, CLEANER):
             self._disk.remove(self.path / (name + TEMPORARY))
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from gateway.log.files.disk import TEMPORARY, Disk, doing
 from gateway.log.files.errors import LogDamaged
-from gateway.log.partition.loaded_log import LoadedLog
+from gateway.log.partition.loaded_log import LoadedLog, restart
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.segments.batch_check import Checked
 from gateway.log.segments.epoch_cache import EpochCache
@@ -34,9 +34,11 @@ def load_log(
     settings: LogSettings,
     problems: list[str],
     on_batch: Callable[[BatchHeader], None],
+    log_start: int = 0,
 ) -> LoadedLog:
     """Open the log in ``directory``, which must exist. ``on_batch`` gets the header of every batch,
-    in order. ``problems`` gets a sentence for each repair. Raises LogDamaged, DiskFailed.
+    in order. ``problems`` gets a sentence for each repair. Records below ``log_start`` were deleted
+    by a client. Raises LogDamaged, DiskFailed.
     """
 
     def note(checked: Checked) -> None:
@@ -56,12 +58,20 @@ def load_log(
         epochs: list[tuple[int, int]] = []
         for scan in scans:
             epochs += [one for one in scan.epochs if not epochs or one[0] > epochs[-1][0]]
-        cache = EpochCache(epochs)
+        cache, closed = EpochCache(epochs), bases[:-1]
+        if log_start > active.end_offset:
+            # They were deleted, and those behind them were lost (``LogLoader``): offsets that a
+            # client saw are not given out again.
+            active.close()
+            doomed = [*closed, active.base_offset]
+            active, closed = restart(directory, disk, settings, doomed, log_start, cache), []
+        start = max(log_start, closed[0] if closed else active.base_offset)
+        cache.truncate_from_start(start)
         cache.save(disk, directory)
     except BaseException:
         active.close()
         raise
-    return LoadedLog(bases[:-1], active, cache, bases[0] if bases else 0)
+    return LoadedLog(closed, active, cache, start)
 
 
 def iter_headers(checked: Checked) -> Iterator[BatchHeader]:

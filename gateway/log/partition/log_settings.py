@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.base.sizes import MIB
+from gateway.log.partition.cleanup_settings import CleanupSettings
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
+_CLEANUP: Final = CleanupSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +30,4 @@ class LogSettings:
     )  #: metadata.max.retention.bytes, of segments and snapshots together
     retention_ms: int = 7 * _DAY_MS  #: metadata.max.retention.ms, of the last record in a snapshot
     fsync: bool = True  #: metadata.log.fsync
+    cleanup: CleanupSettings = _CLEANUP  #: of a topic that holds data

@@ -23,7 +23,7 @@ def count_expired(
     return max(
         _too_old(segments, settings.retention_ms, now_ms),
         _too_much(segments, settings.retention_bytes),
-        _below(segments, log_start),
+        count_below([segment.base_offset for segment in segments], log_start),
     )
 
 
@@ -58,6 +58,8 @@ def _too_much(segments: Sequence[ReadableSegment], keep_bytes: int) -> int:
     return count
 
 
-def _below(segments: Sequence[ReadableSegment], log_start: int) -> int:
-    """The last segment stays: the log continues in it."""
-    return sum(segment.end_offset <= log_start for segment in segments[:-1])
+def count_below(bases: Sequence[int], log_start: int) -> int:
+    """Return the number of segments below the log start, of those with these base offsets. The last
+    segment stays: the log continues in it.
+    """
+    return sum(following <= log_start for following in bases[1:])

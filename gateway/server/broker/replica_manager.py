@@ -17,6 +17,7 @@ import trio
 from gateway.base.wall_clock import wall_ms
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
+from gateway.log.files.offset_checkpoint import Checkpoints
 from gateway.log.partition.partition_directories import (
     directory_name,
     partition_directories,
@@ -60,7 +61,7 @@ class ReplicaManager:
         fsync: bool,
     ) -> None:
         """``incarnation``: that of the registration of this broker. An image that has it has
-        everything that was committed before this start.
+        everything that was committed before this start. Raises LogError.
         """
         self._data_dir = data_dir
         self._node_id = node_id
@@ -68,6 +69,10 @@ class ReplicaManager:
         self._incarnation = incarnation
         self._reports = reports
         self._disk = Disk(fsync=fsync)
+        problems: list[str] = []
+        self._checkpoints = Checkpoints(data_dir, self._disk, problems)
+        for problem in problems:
+            reports.report("partition repaired", error=problem)
         self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
         self._ids: dict[str, Uuid] = {}  # of the topics in ``_partitions``
         self._settings: dict[str, TopicSettings] = {}  # of the current image
@@ -127,6 +132,8 @@ class ReplicaManager:
                 settings=partial(self._log_settings_of, name),
                 rules=partial(self._rules_of, name),
                 wake=self._work_on,
+                checkpoints=self._checkpoints,
+                disk=self._disk,
             )
         if record.leader != self._node_id:
             partition.follow()

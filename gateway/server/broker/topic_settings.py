@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.broker.produce.validation import TopicRules
 from gateway.controller.configs.topic_configs import effective_topic_config
+from gateway.log.partition.cleanup_settings import CleanupSettings
 from gateway.log.partition.log_settings import LogSettings
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.records.record import Compression, TimestampType
@@ -47,7 +48,8 @@ def topic_settings(image: Image, topic: str, node_id: int, *, fsync: bool) -> To
     compression = _COMPRESSIONS[value("compression.type")]
     level = _LEVELS.get(compression) if compression is not None else None
     # A topic that is compacted alone keeps the newest record of each key for ever.
-    deletes = "delete" in value("cleanup.policy")
+    policy = value("cleanup.policy")
+    deletes, compacts = "delete" in policy, "compact" in policy
     is_append_time = value("message.timestamp.type") == "LogAppendTime"
     return TopicSettings(
         LogSettings(
@@ -57,6 +59,14 @@ def topic_settings(image: Image, topic: str, node_id: int, *, fsync: bool) -> To
             retention_bytes=value("retention.bytes") if deletes else -1,
             retention_ms=value("retention.ms") if deletes else -1,
             fsync=fsync,
+            cleanup=CleanupSettings(
+                deletes=deletes,
+                compacts=compacts,
+                min_cleanable_ratio=value("min.cleanable.dirty.ratio"),
+                min_lag_ms=value("min.compaction.lag.ms"),
+                max_lag_ms=value("max.compaction.lag.ms"),
+                delete_retention_ms=value("delete.retention.ms"),
+            ),
         ),
         TopicRules(
             max_message_bytes=value("max.message.bytes"),
@@ -68,7 +78,7 @@ def topic_settings(image: Image, topic: str, node_id: int, *, fsync: bool) -> To
             ),
             timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
             timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
-            compacted="compact" in value("cleanup.policy"),
+            compacted=compacts,
             min_insync_replicas=value("min.insync.replicas"),
         ),
     )

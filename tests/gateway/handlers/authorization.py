@@ -250,6 +250,6 @@ NO_QUESTION: Final = {
 #: APIs that are refused with and without permissions, in the same way.
 REFUSED_TO_ALL: Final = {
     0: "Produce: no client writes here",
-    21: "DeleteRecords: there are no records to delete here",
+    21: "DeleteRecords: only a broker has records to delete",
     22: "InitProducerId: no client writes here",
 }

@@ -10,7 +10,6 @@ import pytest
 from kafka.errors import for_code
 
 import kwire
-from gateway.handlers.apis import refused_topics
 from gateway.handlers.context import Handler
 from gateway.handlers.refusals import REASON, REFUSED
 from gateway.handlers.table import handlers
@@ -43,10 +42,10 @@ OF_THE_IMAGE = (
     "describe_client_quotas",
     "describe_user_scram_credentials",
 )
-HANDLERS = {handler.name: handler for handler in refused_topics.HANDLERS} | {
+HANDLERS = {
     handler.name: handler
     for handler in handlers().values()
-    if handler.name in (*FOR_A_CONTROLLER, *OF_THE_IMAGE, "init_producer_id")
+    if handler.name in (*FOR_A_CONTROLLER, *OF_THE_IMAGE, "init_producer_id", "delete_records")
 }
 
 

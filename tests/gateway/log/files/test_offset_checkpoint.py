@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.log.files.offset_checkpoint import format_offsets, parse_offsets, read_offsets
+from gateway.log.files.disk import Disk
+from gateway.log.files.offset_checkpoint import (
+    Checkpoints,
+    format_offsets,
+    parse_offsets,
+    read_offsets,
+)
 from kwire.errors import DecodeError
 
 #: As Kafka 4.3 writes it.
@@ -52,3 +58,18 @@ def test_file_that_is_not_whole_is_refused_by_name(
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     with contextlib.suppress(DecodeError):
         parse_offsets(data)
+
+
+def test_checkpoints_of_partitions_are_there_after_a_restart(tmp_path: Path) -> None:
+    problems: list[str] = []
+    one = Checkpoints(tmp_path, Disk(), problems)
+    one.log_starts.write("a-b", 3, 7)
+    one.log_starts.write("c", 0, 9)
+    one.cleaned.write("c", 0, 4)
+    one.forget("c", 0)
+    again = Checkpoints(tmp_path, Disk(), problems)
+    assert (again.log_starts.get("a-b", 3), again.log_starts.get("c", 0)) == (7, None)
+    assert again.cleaned.get("c", 0) is None and problems == []
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(b"0\n2\n")
+    assert Checkpoints(tmp_path, Disk(), problems).log_starts.get("a-b", 3) is None
+    assert len(problems) == 1
