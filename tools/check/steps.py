@@ -241,10 +241,10 @@ def waiting_times(_fix: bool) -> str:
 
 
 def unit_tests(_fix: bool) -> str:
-    """Run the other unit tests, with one process more than there are cores: many wait for a process
-    or a timeout.
+    """Run the other unit tests, with twice as many processes as there are cores: they wait for
+    processes and timeouts more than half of their time.
     """
-    processes = str((os.cpu_count() or 1) + 1)
+    processes = str(2 * (os.cpu_count() or 1))
     elsewhere = [f"--ignore={path}" for path in ("tests/interop", *_LIBRARY)]
     on_every_core = (*elsewhere, "-n", processes, "--dist", "loadscope")
     return _pytest("not interop and not alone", *on_every_core)
