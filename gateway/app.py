@@ -18,12 +18,15 @@ from gateway.log.files.errors import LogError
 from gateway.ports.services import Endpoint
 from gateway.security.delegation_tokens import token_secret
 from gateway.security.listeners import read_listeners
+from gateway.server.broker.earlier_offsets import EarlierOffsets
+from gateway.server.broker.partitioned_groups import PartitionedGroups
 from gateway.server.clients.bound_listener import BoundListener, bind_listeners
 from gateway.server.clients.dispatch import Dispatcher
 from gateway.server.clients.purgatory import Purgatory
 from gateway.server.clients.server import run_server
 from gateway.server.clients.server_context import ServerContext
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError, settings_of
+from gateway.server.groups.local_group_store import LocalGroupStore
 from gateway.server.logging.logs import Reports
 from gateway.server.management.running_server import GatewayServices, RunningServer
 from gateway.server.scheduling.import_warmup import import_first_use_modules
@@ -77,10 +80,7 @@ async def serve(
             from gateway.server.management.start import listen
 
             management = listen(config, stack)
-        state_dir = config.state_dir or source.default_state_dir()
-        groups = GroupDriver(
-            state_dir, settings_of(config), node_id=config.node_id, reports=reports
-        )
+        groups = _groups(config, source, reports)
         views = view_topics_of(config, source.partition, reports)
         services = GatewayServices(config, source, groups, endpoints, views)
         limits, dispatcher = limits_of_worker(config), _dispatcher(config, services)
@@ -97,7 +97,7 @@ async def serve(
 
 async def _run(
     ready: RunningServer,
-    groups: GroupDriver,
+    groups: GroupDriver | PartitionedGroups,
     server_context: ServerContext,
     stop: trio.Event,
     task_status: trio.TaskStatus[RunningServer],
@@ -173,8 +173,31 @@ def _dispatcher(config: Config, services: GatewayServices) -> Dispatcher:
     )
 
 
+def _groups(
+    config: Config, source: MetadataSource, reports: Reports
+) -> GroupDriver | PartitionedGroups:
+    """Make the group coordinators: of the partitions of a topic, or one with a log of its own.
+    Raises ConfigError.
+    """
+    settings, state_dir = settings_of(config), config.state_dir or source.default_state_dir()
+    if source.broker is None:
+        store = LocalGroupStore(state_dir, reports)
+        return GroupDriver(store, settings, node_id=config.node_id, reports=reports)
+    try:
+        earlier = EarlierOffsets(state_dir, reports)
+    except LogError as error:
+        raise ConfigError(f"state.dir: {error}") from None
+    return PartitionedGroups(
+        source.broker.offsets_topic,
+        settings,
+        node_id=config.node_id,
+        reports=reports,
+        earlier=earlier,
+    )
+
+
 async def _start_groups(
-    nursery: trio.Nursery, groups: GroupDriver, scope: trio.CancelScope
+    nursery: trio.Nursery, groups: GroupDriver | PartitionedGroups, scope: trio.CancelScope
 ) -> None:
     async def run(*, task_status: trio.TaskStatus[None]) -> None:
         with scope:

@@ -59,7 +59,11 @@ if TYPE_CHECKING:
 class ForwardedGroups:
     """``gateway.ports.services.Groups``: the node coordinates every group."""
 
-    coordinator_node_id: int
+    node_id: int
+
+    def coordinator_of(self, group_id: str) -> int:
+        """Return the node."""
+        return self.node_id
 
     def submit(self, event: Event, pending: Completable[Result]) -> None:
         """Never called: requests of groups are forwarded before a handler submits them."""

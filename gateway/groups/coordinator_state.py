@@ -89,8 +89,8 @@ class CoordinatorState:
 
     def create(self, group_id: str, owner: str) -> Group | None:
         """Create a group. Returns None if a limit refuses ``owner`` one more."""
-        exceeded = exceeded_by_group(self.usage, self.settings, owner) or exceeded_by_members(
-            self.usage, self.settings, MemoryUse(), {owner: group_size(group_id)}
+        exceeded = exceeded_by_group(self.usage.total, self.settings, owner) or exceeded_by_members(
+            self.usage.total, self.settings, MemoryUse(), {owner: group_size(group_id)}
         )
         if not self._is_within(exceeded, owner, group_id):
             return None
@@ -103,7 +103,7 @@ class CoordinatorState:
         """True if limits allow ``group`` that many more members and bytes (``growth``: owner ->
         bytes).
         """
-        exceeded = exceeded_by_members(self.usage, self.settings, group.held, growth, members)
+        exceeded = exceeded_by_members(self.usage.total, self.settings, group.held, growth, members)
         return self._is_within(exceeded, next(iter(growth), ""), group.group_id)
 
     def has_room_for_offsets(
@@ -113,7 +113,9 @@ class CoordinatorState:
         charged ``owner_growth``.
         """
         held = group.held.offset_bytes
-        exceeded = exceeded_by_offsets(self.usage, self.settings, held, owner, growth, owner_growth)
+        exceeded = exceeded_by_offsets(
+            self.usage.total, self.settings, held, owner, growth, owner_growth
+        )
         return self._is_within(exceeded, owner, group.group_id)
 
     def _is_within(self, exceeded: str | None, owner: str, group_id: str) -> bool:

@@ -110,6 +110,18 @@ def read_record(
     return None
 
 
+def group_id_of(key: bytes) -> str:
+    """Return the group that a key belongs to: of all types it is the first field. Raises
+    DecodeError.
+    """
+    return GroupMetadataKey.decode(_first_text(key), 0).group
+
+
+def _first_text(key: bytes) -> bytes:
+    end = 2 * _INT16.size + _prefix(key[_INT16.size :])
+    return key[_INT16.size : end]
+
+
 class GroupMetadata:
     """A group that was read from its record."""
 

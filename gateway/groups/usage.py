@@ -49,9 +49,47 @@ class MemoryUse:
 
 @dataclass(slots=True)
 class Usage(MemoryUse):
-    """Memory of all groups, and of each owner. The owner "" is unknown and has no own limit."""
+    """Memory of the groups of one coordinator, or of all, and of each owner. The owner "" is
+    unknown and has no own limit.
+    """
 
     by_owner: dict[str, MemoryUse] = field(default_factory=dict)
+    _total: Usage | None = None
+
+    @property
+    def total(self) -> Usage:
+        """The memory that limits apply to: that of all coordinators that share it."""
+        return self if self._total is None else self._total
+
+    def join(self, total: Usage) -> None:
+        """Count in ``total`` too, from now on and what was counted before."""
+        self._total = total
+        self._count_all_in(total, 1)
+
+    def leave(self) -> None:
+        """Take everything out of the total: the groups are gone."""
+        total, self._total = self._total, None
+        if total is not None:
+            self._count_all_in(total, -1)
+
+    def _count_all_in(self, total: Usage, sign: int) -> None:
+        known = MemoryUse()
+        for owner, held in self.by_owner.items():
+            known.add(held.groups, held.members, held.member_bytes, held.offset_bytes)
+            total.count(
+                owner,
+                groups=sign * held.groups,
+                members=sign * held.members,
+                member_bytes=sign * held.member_bytes,
+                offset_bytes=sign * held.offset_bytes,
+            )
+        total.count(
+            "",
+            groups=sign * (self.groups - known.groups),
+            members=sign * (self.members - known.members),
+            member_bytes=sign * (self.member_bytes - known.member_bytes),
+            offset_bytes=sign * (self.offset_bytes - known.offset_bytes),
+        )
 
     def count(
         self,
@@ -71,6 +109,14 @@ class Usage(MemoryUse):
             held.add(groups, members, member_bytes, offset_bytes)
             if not held:
                 del self.by_owner[owner]
+        if self._total is not None:
+            self._total.count(
+                owner,
+                groups=groups,
+                members=members,
+                member_bytes=member_bytes,
+                offset_bytes=offset_bytes,
+            )
 
     def of(self, owner: str) -> MemoryUse:
         """The memory that ``owner`` holds, read-only."""

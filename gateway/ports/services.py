@@ -253,8 +253,9 @@ class Completable(Protocol[_Answer]):
 class Groups(Protocol):
     """The group coordinator: takes events, completes responses."""
 
-    @property
-    def coordinator_node_id(self) -> int: ...
+    def coordinator_of(self, group_id: str) -> int | ErrorCode:
+        """Return the node that coordinates a group, or the error for its clients."""
+        ...
 
     def submit(self, event: Event, pending: Completable[Result]) -> None:
         """Handle one event. Its result completes ``pending``, once the offsets that it acknowledges

@@ -333,6 +333,23 @@ class DataPartition(LogPartition):
         rolls = rolls_by_size_and_age(self._settings())
         return rolls(described, log.active_size, log.first_timestamp)
 
+    def flush(self, on_done: Callable[[bool], None]) -> None:
+        """Have a thread write everything that was appended to the disk; ``on_done`` hears whether
+        it is there.
+        """
+        self._submit(partial(self._flush, on_done))
+
+    def _flush(self, on_done: Callable[[bool], None]) -> Callable[[], None]:
+        log = self._log
+        if log is None:
+            return partial(on_done, False)
+        try:
+            log.flush()
+        except LogError as error:
+            self._failed(error)
+            return partial(on_done, False)
+        return partial(on_done, True)
+
     # --- in the thread
     # ---------------------------------------------------------------------------------------------
 

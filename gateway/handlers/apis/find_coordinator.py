@@ -58,7 +58,9 @@ def _find(key_type: int, key: str, context: Context) -> Coordinator:
             key, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Not authorized to describe the group."
         )
     endpoint = context.gateway.endpoint(context.peer.listener)
-    node = context.gateway.groups.coordinator_node_id
+    node = context.gateway.groups.coordinator_of(key)
+    if isinstance(node, ErrorCode):
+        return _no_coordinator(key, node, "The coordinator is not available.")
     return Coordinator(
         key=key, node_id=node, host=endpoint.host, port=endpoint.port, error_code=ErrorCode.NONE
     )

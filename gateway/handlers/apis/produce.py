@@ -15,6 +15,7 @@ from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import check_batch
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
+from gateway.handlers.topic import INTERNAL_TOPICS
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.replicas import Appended
 from gateway.ports.services import AUDIT_TOPIC
@@ -57,6 +58,8 @@ _BY_ID: Final = 13
 #: ``acks``: the response is sent when all replicas that are in sync have the batch, or at once
 #: when the leader has; there is none for 0.
 _ALL, _NONE = -1, 0
+#: ``AdminUtils.ADMIN_CLIENT_ID``: a client that may write the topics of coordinators.
+_ADMIN_CLIENT_ID: Final = "__admin_client"
 _ACKS: Final = (_ALL, _NONE, 1)
 #: Steps that are carried out at once: each appends a batch of up to 32 KiB, or looks at 1,000
 #: records.
@@ -175,6 +178,11 @@ class _Produce:
             return BatchRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         if found.partitions is None or found.name == AUDIT_TOPIC:
             return BatchRefused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _reason(found))
+        if found.name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
+            return BatchRefused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Coordinators alone write the topic {found.name}.",
+            )
         return found
 
     def _append(

@@ -62,9 +62,9 @@ class CoordinatorPartition:
         partition = self.partition
         return partition.is_leader and partition.leader_epoch == self.epoch
 
-    async def load(self) -> Replay:
-        """Read the records up to the high watermark. Raises PartitionUnavailable, and DecodeError
-        for a batch that cannot be read.
+    async def load(self, threads: trio.CapacityLimiter | None = None) -> Replay:
+        """Read the records up to the high watermark, in one of ``threads``. Raises
+        PartitionUnavailable, and DecodeError for a batch that cannot be read.
         """
         self._check()
         replay = Replay()
@@ -75,7 +75,7 @@ class CoordinatorPartition:
                 read = self.partition.read(offset, _READ_BYTES)
             except (OffsetOutOfRange, OSError) as error:
                 raise PartitionUnavailable(f"{self}: {error}") from error
-            offset = await trio.to_thread.run_sync(_apply, read, offset, replay)
+            offset = await trio.to_thread.run_sync(_apply, read, offset, replay, limiter=threads)
         self._check()
         return replay
 

@@ -53,6 +53,7 @@ class InternalTopic:
         self._elected: Callable[[CoordinatorPartition], None] | None = None
         self._resigned: Callable[[CoordinatorPartition], None] | None = None
         self._changed = trio.Event()
+        self._followed = trio.Event()
         self._wanted = trio.Event()
         replicas.subscribe(self._wake)
 
@@ -118,6 +119,14 @@ class InternalTopic:
         if not self.partitions:
             self._wanted.set()
 
+    async def all_led(self) -> None:
+        """Return when the topic exists, which it is created for, and this node leads all of it."""
+        while not self.partitions or self.partitions.keys() != self._led.keys():
+            self.create()
+            # After a failure the topic has to be asked for again.
+            with trio.move_on_after(_RETRY_S):
+                await self._followed.wait()
+
     # --- the task
     # ---------------------------------------------------------------------------------------------
 
@@ -129,6 +138,8 @@ class InternalTopic:
                 await self._changed.wait()
                 self._changed = trio.Event()
                 self._follow_leaders()
+                followed, self._followed = self._followed, trio.Event()
+                followed.set()
 
     def _wake(self) -> None:
         self._changed.set()

@@ -1,7 +1,7 @@
 """Runs the group coordinator: passes it events and time, writes its records, delivers its results.
 
-A result waits until the records that it acknowledges are on disk; one sync serves all records that
-came during the sync before. ``gateway.handlers`` reads requests and makes responses.
+A result waits until the records that it acknowledges are in the store; one write serves all records
+that came during the write before. ``gateway.handlers`` reads requests and makes responses.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final
 
 import trio
 
@@ -32,8 +32,8 @@ from gateway.groups import (
 )
 from gateway.groups.events import Event, JoinGroup, Result
 from gateway.log.files.errors import LogError
-from gateway.log.offsets.offset_store import DIRECTORY, OffsetStore
 from gateway.ports.services import Completable
+from gateway.server.groups.group_store import GroupStore
 from gateway.server.logging.logs import Reports, escape
 from gateway.server.scheduling.sliced_executor import SlicedExecutor
 from kwire.errors import DecodeError
@@ -44,7 +44,6 @@ _RETRY_S: Final = (0.1, 10.0)
 #: Between attempts to rewrite a store that could not be rewritten, seconds.
 _COMPACT_RETRY_S: Final = 60.0
 
-_T = TypeVar("_T")
 #: A request, and the receiver of its result.
 _Asked = tuple[Event, Completable[Result]]
 
@@ -75,8 +74,11 @@ def settings_of(config: Config) -> Settings:
 
 
 class GroupDriver:
-    """``gateway.ports.services.Groups``. ``state_dir`` contains the store's directory, which is
-    created if it does not exist.
+    """``gateway.ports.services.Groups`` of one coordinator, whose records are in ``store``.
+
+    ``usage`` is that of all coordinators of this node, whose limits are common; ``refusals`` counts
+    the requests that each limit refused, by its configuration key. ``threads`` bounds the threads
+    that load coordinators.
 
     Requests are answered with COORDINATOR_LOAD_IN_PROGRESS until ``run`` has read the store, and
     with COORDINATOR_NOT_AVAILABLE after its end. Clients retry both.
@@ -84,26 +86,28 @@ class GroupDriver:
 
     def __init__(
         self,
-        state_dir: Path,
+        store: GroupStore,
         settings: Settings,
         *,
         node_id: int,
         reports: Reports | None = None,
+        usage: Usage | None = None,
+        refusals: Counter[str] | None = None,
+        threads: trio.CapacityLimiter | None = None,
         wall_ms: Callable[[], int] = wall_ms,
         random_bytes: Callable[[], bytes] = lambda: os.urandom(16),
     ) -> None:
-        self._directory = state_dir / DIRECTORY
+        self._store = store
         self._settings = settings
         self._node_id = node_id
         self._reports = Reports() if reports is None else reports
-        #: Number of requests that each limit refused, by its configuration key.
-        self.refusals: Counter[str] = Counter()
+        self._usage = Usage() if usage is None else usage
+        self.refusals: Counter[str] = Counter() if refusals is None else refusals
         self._wall_ms = wall_ms
         self._random_bytes = random_bytes
         self._coordinator: GroupCoordinator | None = None
         self._unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        self._store: OffsetStore | None = None
-        self._threads = trio.CapacityLimiter(1)
+        self._threads = trio.CapacityLimiter(1) if threads is None else threads
         self._unwritten: list[Persist] = []
         self._written = 0  # number of the newest Persist on disk
         # Number of a Persist -> results that wait until it is on disk.
@@ -115,9 +119,8 @@ class GroupDriver:
         self._wakes_at = -math.inf
         self._compact_not_before = -math.inf
 
-    @property
-    def coordinator_node_id(self) -> int:
-        """This node: it coordinates every group."""
+    def coordinator_of(self, group_id: str) -> int:
+        """Return this node: it coordinates every group."""
         return self._node_id
 
     def count_by_state(self) -> Counter[str]:
@@ -128,7 +131,7 @@ class GroupDriver:
     @property
     def usage(self) -> Usage:
         """The memory that groups hold; empty before the store was read."""
-        return Usage() if self._coordinator is None else self._coordinator.usage
+        return self._usage
 
     def submit(self, event: Event, pending: Completable[Result]) -> None:
         """Handle one request. ``pending.complete(result)`` is called once, possibly before this
@@ -147,7 +150,7 @@ class GroupDriver:
         GroupsUnreadableError if it cannot be read.
         """
         try:
-            await self._open(rewrite=False)
+            await self._open()
             task_status.started()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._events.run)
@@ -249,7 +252,7 @@ class GroupDriver:
         if self._next_deadline() < self._wakes_at:
             self._sleeper.set()
 
-    # The disk.
+    # The store.
 
     async def _keep_writing(self) -> None:
         while True:
@@ -268,14 +271,13 @@ class GroupDriver:
                 await self._compact()
 
     async def _write(self) -> None:
-        """Write all new records with one sync, and deliver the results that waited for them."""
+        """Write all new records at once, and deliver the results that waited for them."""
         if not self._unwritten:
             return
-        assert self._store is not None
-        store, batch = self._store, list(self._unwritten)
+        batch = list(self._unwritten)
         records = [record for persist in batch for record in persist.records]
         owners = {key: owner for persist in batch for key, owner in persist.owners.items()}
-        await self._in_thread(lambda: store.append(records, self._wall_ms(), owners=owners))
+        await self._store.append(records, self._wall_ms(), owners)
         # Removed only after the write: if it was cancelled, _close writes them.
         del self._unwritten[: len(batch)]
         newest = batch[-1].number
@@ -285,34 +287,33 @@ class GroupDriver:
         self._written = newest
 
     async def _compact(self) -> None:
-        store, now = self._store, trio.current_time()
-        if store is None or not store.needs_compaction or now < self._compact_not_before:
+        now = trio.current_time()
+        if now < self._compact_not_before:
             return
         try:
-            await self._in_thread(store.compact)
+            await self._store.compact()
         except LogError as error:
             self._compact_not_before = now + _COMPACT_RETRY_S
             self._reports.report(
                 "offset store rewrite failed", error=str(error), retry_s=_COMPACT_RETRY_S
             )
 
-    async def _open(self, *, rewrite: bool) -> None:
-        store = await self._in_thread(lambda: OffsetStore(self._directory, rewrite=rewrite))
-        for problem in store.problems:
-            self._reports.report("offset store damaged", error=problem)
+    async def _open(self) -> None:
         coordinator, moment = GroupCoordinator(self._settings), self._moment()
         try:
+            loaded = await self._store.load()
             # In a thread: 100,000 groups take more than a second.
-            effects = await self._in_thread(
-                lambda: coordinator.load(store.records(), moment, store.owners())
-            )
+            load = partial(coordinator.load, loaded.records, moment, loaded.owners)
+            effects = await trio.to_thread.run_sync(load, limiter=self._threads)
         except DecodeError as error:
-            store.close()
+            await self._store.close()
             raise GroupsUnreadableError(
-                f"{self._directory}: a record cannot be read ({error}); was it written by a newer "
+                f"{self._store}: a record cannot be read ({error}); was it written by a newer "
                 "version?"
             ) from error
-        self._store, self._coordinator, self._written = store, coordinator, 0
+        # On the event loop: other coordinators share it.
+        coordinator.usage.join(self._usage)
+        self._coordinator, self._written = coordinator, 0
         self._apply(effects)
         self._wake_timers()
 
@@ -325,17 +326,15 @@ class GroupDriver:
         self._work.set()
 
     async def _reload(self) -> None:
-        """Load the coordinator again from disk after it was given up.
+        """Load the coordinator again from the store after it was given up.
 
-        Clients were answered with NOT_COORDINATOR, and find this node again by FindCoordinator. The
-        store is written to a new file: after a failed write or sync it is not known which pages of
-        the old one are on disk.
+        Clients were answered with NOT_COORDINATOR, and find this node again by FindCoordinator.
         """
         wait_s, longest_s = _RETRY_S
         while True:
-            await self._close_store()
+            await self._store.close()
             try:
-                await self._open(rewrite=True)
+                await self._open()
             except (LogError, GroupsUnreadableError) as error:
                 self._reports.report("offset store unavailable", error=str(error), retry_s=wait_s)
                 await trio.sleep(wait_s)
@@ -350,6 +349,8 @@ class GroupDriver:
         """
         self._unavailable = unavailable
         coordinator, self._coordinator = self._coordinator, None
+        if coordinator is not None:
+            coordinator.usage.leave()
         waiting, self._waiting = self._waiting, {}
         self._unwritten = []
         dropped = self._events.cancel_all()
@@ -365,16 +366,8 @@ class GroupDriver:
 
     async def _close(self) -> None:
         """Write the remaining records, complete the requests that still wait, close the store."""
-        if self._store is not None and self._unwritten:
+        if self._unwritten:
             with contextlib.suppress(LogError):  # the requests then get an error from _unload
                 await self._write()
         self._unload(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
-        await self._close_store()
-
-    async def _close_store(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            await self._in_thread(store.close)
-
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        return await trio.to_thread.run_sync(work, limiter=self._threads)
+        await self._store.close()

@@ -157,6 +157,17 @@ _GROUPS: Final = (
         "The files of offsets cannot be opened, so requests of groups are refused. The server "
         "tries again after `retry_s`.",
     ),
+    _event(
+        "earlier offsets taken over",
+        "info",
+        "records",
+        "The offsets that an earlier release kept in `state.dir` are in `__consumer_offsets` now.",
+    ),
+    _failure(
+        "group partition not loaded",
+        "A partition of `__consumer_offsets` cannot be read. Its groups have no coordinator until "
+        "it has another leader.",
+    ),
     _event("offset store available", "info", "", "The server answers requests of groups again."),
     _event(
         "group limit reached",

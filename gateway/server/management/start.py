@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import trio
 
     from gateway.config.config import Config
+    from gateway.server.broker.partitioned_groups import PartitionedGroups
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.clients.server_context import ServerContext
     from gateway.server.groups.group_driver import GroupDriver
@@ -49,7 +50,7 @@ async def start_management(
     nursery: trio.Nursery,
     ready: RunningServer,
     server_context: ServerContext,
-    groups: GroupDriver,
+    groups: GroupDriver | PartitionedGroups,
     stop: trio.Event,
 ) -> None:
     """Serve the port in ``nursery``."""

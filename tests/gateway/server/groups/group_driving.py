@@ -18,6 +18,7 @@ from gateway.groups import events as e
 from gateway.log.files.errors import DiskFailed
 from gateway.log.offsets.offset_store import OffsetStore
 from gateway.server.groups.group_driver import GroupDriver
+from gateway.server.groups.local_group_store import LocalGroupStore
 from tests.waiting import PATIENCE_S
 
 SETTINGS = Settings(initial_rebalance_delay_ms=0)
@@ -43,7 +44,7 @@ class Waiter:
 
 @asynccontextmanager
 async def running(directory: Path, settings: Settings = SETTINGS) -> AsyncIterator[GroupDriver]:
-    driver = GroupDriver(directory, settings, node_id=7)
+    driver = GroupDriver(LocalGroupStore(directory), settings, node_id=7)
     async with trio.open_nursery() as nursery:
         await nursery.start(driver.run)
         yield driver

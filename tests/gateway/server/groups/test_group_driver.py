@@ -14,6 +14,7 @@ from gateway.groups import Settings
 from gateway.groups import events as e
 from gateway.log.offsets.offset_store import DIRECTORY, OffsetStore
 from gateway.server.groups.group_driver import GroupDriver, settings_of
+from gateway.server.groups.local_group_store import LocalGroupStore
 from kwire.protocol import ErrorCode
 from tests.gateway.server.groups.group_driving import (
     SETTINGS,
@@ -32,7 +33,7 @@ from tests.gateway.server.groups.group_driving import (
 def test_commits_survive_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as driver:
-            assert driver.coordinator_node_id == 7
+            assert driver.coordinator_of("g") == 7
             assert (await submit(driver, commit(5)).result()).errors == [ErrorCode.NONE]
         async with running(tmp_path) as driver:
             assert committed(await submit(driver, fetch()).result()) == [5]
@@ -103,7 +104,7 @@ def test_shutdown_answers_waiting_requests(tmp_path: Path) -> None:
 
 def test_request_before_the_store_is_read_gets_load_in_progress(tmp_path: Path) -> None:
     async def main() -> None:
-        driver = GroupDriver(tmp_path, SETTINGS, node_id=1)
+        driver = GroupDriver(LocalGroupStore(tmp_path), SETTINGS, node_id=1)
         assert (
             submit(driver, fetch()).results[0].groups[0].error
             is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -242,7 +243,7 @@ def test_refusals_are_counted_and_owners_of_offsets_survive_restart_and_compacti
             assert driver.refusals == {"groups.max.per.principal": 1}
             held = driver.usage.of("User:alice").offset_bytes
             assert driver._store is not None and held > 0
-            driver._store.compact()
+            await driver._store.compact()
         async with running(tmp_path) as driver:
             assert driver.usage.of("User:alice").offset_bytes == held
             assert driver.usage.of("User:alice").groups == 1

@@ -15,6 +15,7 @@ from gateway.log.files.errors import LogLocked
 from gateway.log.offsets.offset_store import DIRECTORY, OffsetStore
 from gateway.server.groups import group_driver
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError
+from gateway.server.groups.local_group_store import LocalGroupStore
 from kwire.protocol import ErrorCode
 from tests.gateway.log.offset_store_files import SEGMENT
 from tests.gateway.server.groups.group_driving import (
@@ -185,7 +186,7 @@ def test_requests_that_wait_when_the_coordinator_is_given_up_are_told_that_it_mo
 def test_store_in_use_fails_the_start(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path):
-            other = GroupDriver(tmp_path, SETTINGS, node_id=1)
+            other = GroupDriver(LocalGroupStore(tmp_path), SETTINGS, node_id=1)
             with pytest.raises(LogLocked, match=r"state\.dir"):
                 await other.run()
 
@@ -200,7 +201,7 @@ def test_unreadable_store_fails_the_start_and_stays_unchanged(tmp_path: Path) ->
 
     async def main() -> None:
         with pytest.raises(GroupsUnreadableError, match="unknown version 99"):
-            await GroupDriver(tmp_path, SETTINGS, node_id=1).run()
+            await GroupDriver(LocalGroupStore(tmp_path), SETTINGS, node_id=1).run()
 
     run(main)
     assert (tmp_path / DIRECTORY / SEGMENT).read_bytes() == before
