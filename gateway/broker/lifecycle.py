@@ -18,6 +18,7 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from kwire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
     from kwire.messages.broker_registration_response import BrokerRegistrationResponse
+    from kwire.messages.register_broker_record import RegisterBrokerRecord
     from kwire.uuid import Uuid
 
 #: The broker epoch of a broker that is not registered, or that did not stop cleanly before.
@@ -41,7 +42,20 @@ class BrokerLifecycle:
     def __init__(self, registration: BrokerRegistrationRequest) -> None:
         self.state = BrokerState.NOT_RUNNING
         self.epoch = NO_EPOCH
+        self._last_epoch = NO_EPOCH  # of the last registration
+        #: Whether the broker has been registered, which it stays through a change of its epoch.
+        self.is_registered = False
         self._registration = registration
+
+    @property
+    def broker_id(self) -> int:
+        """The id of the broker."""
+        return self._registration.broker_id
+
+    def is_superseded(self, registered: RegisterBrokerRecord) -> bool:
+        """Whether another process has registered this broker after it."""
+        is_other = registered.incarnation_id != self._registration.incarnation_id
+        return is_other and registered.broker_epoch > self._last_epoch
 
     @property
     def directories(self) -> Sequence[Uuid]:
@@ -76,7 +90,8 @@ class BrokerLifecycle:
     def on_registered(self, response: BrokerRegistrationResponse) -> None:
         """The controller has answered the registration."""
         if response.error_code == ErrorCode.NONE and self.epoch == NO_EPOCH:
-            self.epoch = response.broker_epoch
+            self.epoch = self._last_epoch = response.broker_epoch
+            self.is_registered = True
             if self.state is BrokerState.NOT_RUNNING:
                 self.state = BrokerState.STARTING
 

@@ -177,11 +177,14 @@ def command(
 
 def _config(file: Path | None, given: dict[str, Any]) -> Config:
     from gateway.config.config import ConfigError
-    from gateway.config.loading import load_config
+    from gateway.config.loading import given_texts, load_config
 
     flags = {key: given[name] for name, key in _KEYS.items() if given[name] is not None}
+    texts = given_texts([], environment=os.environ, file=file)
+    if texts.get("process.roles", ("", ""))[1].strip() != "broker":
+        flags["source"] = "own"
     try:
-        return load_config(flags={**flags, "source": "own"}, environment=os.environ, file=file)
+        return load_config(flags=flags, environment=os.environ, file=file)
     except ConfigError as error:
         for problem in error.problems:
             click.echo(f"kwire format: {problem}", err=True)
@@ -242,6 +245,10 @@ def _check_voters(config: Config, given: dict[str, Any]) -> None:
             "give only one of --standalone, --initial-controllers and --no-initial-controllers"
         )
     static = bool(config.controller_quorum_voters)
+    if config.is_broker_alone:
+        if given["standalone"]:
+            raise click.UsageError("--standalone is for a controller: process.roles is broker")
+        return
     if static and any(ways):
         raise click.UsageError(
             "controller.quorum.voters names the voters of a static quorum: remove it, or"

@@ -117,7 +117,8 @@ def _source_problems(config: Config) -> list[str]:
             for key, is_given in given.items()
             if is_given
         ]
-    if config.controller_quorum_voters and kind is not SourceKind.CONTROLLER:
+    names_voters = kind is SourceKind.CONTROLLER or config.is_broker_alone
+    if config.controller_quorum_voters and not names_voters:
         problems.append(f"controller.quorum.voters: means nothing with {_shown(config)}")
     if config.controller_quorum_retry_backoff_ms > config.controller_quorum_retry_backoff_max_ms:
         problems.append(
@@ -129,11 +130,33 @@ def _source_problems(config: Config) -> list[str]:
 
 
 def _role_problems(config: Config) -> list[str]:
-    if config.is_broker and config.source_kind is not SourceKind.CONTROLLER:
-        return [f"process.roles: a broker means nothing with {_shown(config)}"]
+    if config.process_roles == "auto":
+        return []
+    wanted = SourceKind.OBSERVER if config.is_broker_alone else SourceKind.CONTROLLER
+    if config.source_kind is not wanted:
+        return [f"process.roles: {config.process_roles} means nothing with {_shown(config)}"]
+    problems = []
     if config.is_broker and config.workers > 1:
-        return ["workers: a broker has one process"]
-    return []
+        problems.append("workers: a broker has one process")
+    if config.is_broker_alone:
+        problems += _broker_problems(config)
+    return problems
+
+
+def _broker_problems(config: Config) -> list[str]:
+    problems = [
+        f"listeners: {one.name} is a listener of controllers (controller.listener.names), and "
+        "this node is a broker alone"
+        for one in config.controller_listeners
+    ]
+    if config.node_id in config.controller_quorum_voters:
+        problems.append(
+            f"node.id: {config.node_id} is that of a controller in controller.quorum.voters, and "
+            "this node is a broker alone"
+        )
+    if config.replica_id not in (-1, config.node_id):
+        problems.append("replica.id: the quorum lists a broker by its node.id")
+    return problems
 
 
 def _shown(config: Config) -> str:
@@ -147,7 +170,7 @@ def _shown(config: Config) -> str:
 
 def _observer_problems(config: Config) -> list[str]:
     problems = _client_listener_problems(config)
-    if not config.controller_quorum_bootstrap_servers:
+    if not config.controller_addresses:
         problems.append(
             f"controller.quorum.bootstrap.servers: {_shown(config)} needs a controller "
             "(--bootstrap-controller HOST:PORT)"

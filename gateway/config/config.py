@@ -41,7 +41,7 @@ _CONTROLLER_PORT: Final = 9093
 _BROKER: Final = "broker"
 _CONTROLLER: Final = "controller"
 #: The roles that ``process.roles`` may name, in any order.
-ROLES: Final = (_CONTROLLER, f"{_BROKER},{_CONTROLLER}", f"{_CONTROLLER},{_BROKER}")
+ROLES: Final = (_BROKER, _CONTROLLER, f"{_BROKER},{_CONTROLLER}", f"{_CONTROLLER},{_BROKER}")
 
 
 def _client_listener() -> tuple[Listener, ...]:
@@ -69,9 +69,10 @@ class Config:
     )
     process_roles: str = key(
         "auto",
-        "Roles of this node: controller, or broker,controller. A broker keeps the records of "
-        "topics, in data.dir; a controller alone keeps their metadata. 'auto' is broker,controller "
-        "on a quorum of one node with one process, else controller.",
+        "Roles of this node: broker, controller, or broker,controller. A broker keeps the records "
+        "of topics, in data.dir; alone it belongs to the controllers of "
+        "controller.quorum.bootstrap.servers. 'auto' is broker,controller on a quorum of one node "
+        "with one process, else controller.",
         choices=("auto", *ROLES),
     )
     log_retention_check_interval_ms: int = key(
@@ -80,6 +81,12 @@ class Config:
         unit="ms",
         at_least=1,
         at_most=LONG_MAX,
+    )
+    initial_broker_registration_timeout_ms: int = key(
+        60_000,
+        "Time in which the broker must be registered with the controllers; then the process ends.",
+        unit="ms",
+        at_least=1,
     )
     broker_heartbeat_interval_ms: int = key(
         2000,
@@ -683,6 +690,10 @@ class Config:
         named = SOURCE_NAMES.get(self.source)
         if named is not None:
             return named
+        if self.process_roles == _BROKER:
+            return SourceKind.OBSERVER
+        if self.process_roles in ROLES:
+            return SourceKind.CONTROLLER
         if self.log_dirs is not None:
             return SourceKind.LOG
         if self.controller_quorum_bootstrap_servers and not self.controller_quorum_voters:
@@ -699,6 +710,17 @@ class Config:
         joins = bool(self.controller_quorum_bootstrap_servers)
         own = self.source_kind is SourceKind.CONTROLLER
         return own and is_alone and not joins and self.workers == 1
+
+    @property
+    def is_broker_alone(self) -> bool:
+        """Whether this node is a broker of controllers that other processes run."""
+        return self.process_roles == _BROKER
+
+    @property
+    def controller_addresses(self) -> tuple[Address, ...]:
+        """The controllers that an observer or a broker asks for the leader."""
+        voters = tuple(self.controller_quorum_voters.values())
+        return self.controller_quorum_bootstrap_servers or voters
 
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:

@@ -25,13 +25,7 @@ def load_config(
     every problem found.
     """
     problems: list[str] = []
-    texts: dict[str, tuple[str, str]] = {}  # key -> (flag, variable or file that gave it, text)
-    if file is not None:
-        texts.update(_from_file(file, problems))
-    texts.update(_from_environment(environment or {}, problems))
-    texts.update(
-        {name: (f"--{name.replace('.', '-')}", text) for name, text in (flags or {}).items()}
-    )
+    texts = given_texts(problems, flags=flags, environment=environment, file=file)
     values: dict[str, Any] = {
         "security": {name: trim(text) for name, (_, text) in texts.items() if name not in KEYS}
     }
@@ -50,6 +44,26 @@ def load_config(
     if problems:
         raise ConfigError(*problems)
     return config
+
+
+def given_texts(
+    problems: list[str],
+    *,
+    flags: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> dict[str, tuple[str, str]]:
+    """Return, by key, the flag, variable or file that gives it, and its text. What cannot be read
+    is appended to ``problems``.
+    """
+    texts: dict[str, tuple[str, str]] = {}
+    if file is not None:
+        texts.update(_from_file(file, problems))
+    texts.update(_from_environment(environment or {}, problems))
+    texts.update(
+        {name: (f"--{name.replace('.', '-')}", text) for name, text in (flags or {}).items()}
+    )
+    return texts
 
 
 def nearest_key(name: str) -> str | None:

@@ -24,7 +24,7 @@ class Node(NamedTuple):
 
 def reachable_nodes(context: Context) -> dict[int, Node]:
     """Return the nodes by id, sorted: this node always, at its configured address; others if they
-    have registered a listener with the name of the client's.
+    have registered a listener with the name of the client's. A broker names brokers only.
     """
     gateway, listener = context.gateway, context.peer.listener
     endpoint = gateway.endpoint(listener)
@@ -35,7 +35,9 @@ def reachable_nodes(context: Context) -> dict[int, Node]:
             at = None if broker.fenced else _at(listener, broker.end_points)
             if at is not None:
                 found[node_id] = Node(at.host, at.port, broker.rack)
-        for node_id, controller in image.controllers.items():
+        # Clients of a node of the quorum may use the others; those of a broker use the brokers.
+        controllers = image.controllers if gateway.raft is not None else {}
+        for node_id, controller in controllers.items():
             at = _at(listener, controller.end_points)
             if at is not None:
                 found[node_id] = Node(at.host, at.port)

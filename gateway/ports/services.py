@@ -309,8 +309,14 @@ class Requester:
     forwarder: Forwarder | None = None
 
 
+#: Principal of requests that this node sends to the controller itself. It is not a client's: those
+#: begin with ``User:``. A node that may forward requests could claim it, but such a node is trusted
+#: to name any principal.
+THIS_NODE: Final = Requester("Node:itself", "127.0.0.1", None)
+
+
 class Controllers(Protocol):
-    """The active controller of this node's own quorum, at this node or another."""
+    """The active controller, at this node or another."""
 
     @property
     def is_active(self) -> bool:

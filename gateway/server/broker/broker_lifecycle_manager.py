@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from gateway.broker.lifecycle import BrokerLifecycle, BrokerState
+from gateway.ports.services import SourceStopped
 from kwire.messages.broker_registration_request import BrokerRegistrationRequest
 from kwire.protocol import ErrorCode
 
@@ -36,11 +37,13 @@ class BrokerLifecycleManager:
         requests: OwnRequests,
         loader: MetadataLoader,
         interval_s: float,
+        registration_timeout_s: float,
         reports: Reports,
         hindrance: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """``interval_s``: that of heartbeats. ``hindrance`` says why this broker is not to be
-        registered: None if it is to be, empty while that is not known.
+        """``interval_s``: that of heartbeats. ``registration_timeout_s``: that of the first
+        registration. ``hindrance`` says why this broker is not to be registered: None if it is to
+        be, empty while that is not known.
         """
         self.lifecycle = lifecycle
         #: The logs are open: the broker may be unfenced.
@@ -51,14 +54,17 @@ class BrokerLifecycleManager:
         self._requests = requests
         self._loader = loader
         self._interval_s = interval_s
+        self._registration_timeout_s = registration_timeout_s
         self._reports = reports
         self._wake = trio.Event()
         self._stopped = trio.Event()
         self._refusal = ""
 
     async def run(self) -> None:
-        """Register, then send heartbeats until the broker has stopped."""
+        """Register, then send heartbeats until the broker has stopped. Raises SourceStopped."""
+        register_until = trio.current_time() + self._registration_timeout_s
         while True:
+            self._require_own_registration(register_until)
             request = self.lifecycle.next_request(
                 self._loader.next_offset - 1, is_ready=self.is_ready
             )
@@ -75,6 +81,29 @@ class BrokerLifecycleManager:
             with trio.move_on_after(pause):
                 await self._wake.wait()
             self._wake = trio.Event()
+
+    def _require_own_registration(self, register_until: float) -> None:
+        """Raise SourceStopped if this broker was not registered in time, or another process has
+        registered it since.
+        """
+        lifecycle = self.lifecycle
+        own = self._loader.image.brokers.get(lifecycle.broker_id)
+        if lifecycle.is_registered and own is not None and lifecycle.is_superseded(own):
+            raise SourceStopped(
+                f"broker {lifecycle.broker_id} was registered by another process, incarnation "
+                f"{own.incarnation_id}: two nodes have the same node.id. Give one of them another, "
+                "and restart it"
+            )
+        if trio.current_time() < register_until or lifecycle.is_registered or self._is_hindered:
+            return
+        raise SourceStopped(
+            f"broker {lifecycle.broker_id} could not be registered with the controllers within "
+            f"initial.broker.registration.timeout.ms: {self._refusal or 'no controller answers'}"
+        )
+
+    @property
+    def _is_hindered(self) -> bool:
+        return bool(self._hindrance())
 
     async def _register(self, request: BrokerRegistrationRequest) -> float:
         # A controller without a metadata.version refuses everything.

@@ -1,5 +1,5 @@
-"""Runs the broker of this node beside its controller: the registration, and the partitions that
-hold data (``BrokerServer``).
+"""Runs the broker of this node, beside its controller or alone: the registration, and the
+partitions that hold data (``BrokerServer``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from gateway.broker.lifecycle import BrokerLifecycle
 from gateway.log.files.clean_shutdown import take_clean_shutdown, write_clean_shutdown
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
+from gateway.ports.services import THIS_NODE
 from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManager
 from gateway.server.broker.internal_topic import InternalTopic
 from gateway.server.broker.producer_id_manager import ProducerIdManager
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from gateway.broker.internal_topic import InternalTopicSettings
-    from gateway.ports.services import Controllers, Endpoint, Requester
+    from gateway.ports.services import Controllers, Endpoint
     from gateway.server.logging.logs import Reports
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.uuid import Uuid
@@ -49,18 +50,22 @@ class BrokerNode:
         data_dir: Path,
         registration: BrokerRegistrationRequest,
         controllers: Controllers,
-        requester: Requester,
+        heartbeats: Controllers,
         loader: MetadataLoader,
-        heartbeat_interval_s: float,
         reports: Reports,
         *,
+        heartbeat_interval_s: float,
+        session_timeout_s: float,
+        registration_timeout_s: float,
         fsync: bool,
         retention_check_interval_s: float,
         offsets_topic: InternalTopicSettings,
         hindrance: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Take the note of the last clean shutdown. ``offsets_topic``: how ``__consumer_offsets``
-        is created. ``hindrance``: as of ``BrokerLifecycleManager``. Raises LogError.
+        """Take the note of the last clean shutdown. ``heartbeats``: the controllers over a
+        connection on which no long request is in the way. ``offsets_topic``: how
+        ``__consumer_offsets`` is created. ``hindrance``: as of ``BrokerLifecycleManager``. Raises
+        LogError.
         """
         self._data_dir = data_dir
         self._disk = Disk(fsync=fsync)
@@ -68,7 +73,7 @@ class BrokerNode:
         self._retention_check_interval_s = retention_check_interval_s
         registration.previous_broker_epoch = take_clean_shutdown(data_dir, self._disk)
         self.lifecycle = BrokerLifecycle(registration)
-        requests = OwnRequests(controllers, requester, _RESPONSE_S)
+        requests = OwnRequests(controllers, THIS_NODE, _RESPONSE_S)
         self.replicas = ReplicaManager(
             data_dir,
             registration.broker_id,
@@ -79,7 +84,13 @@ class BrokerNode:
         )
         self.producer_ids = ProducerIdManager(registration.broker_id, self.lifecycle, requests)
         self._manager = BrokerLifecycleManager(
-            self.lifecycle, requests, loader, heartbeat_interval_s, reports, hindrance
+            self.lifecycle,
+            OwnRequests(heartbeats, THIS_NODE, session_timeout_s / 2),
+            loader,
+            heartbeat_interval_s,
+            registration_timeout_s,
+            reports,
+            hindrance,
         )
         loader.subscribe(self.replicas.on_update)
         #: The topic of the group coordinators.

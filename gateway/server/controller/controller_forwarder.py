@@ -13,6 +13,7 @@ import trio
 
 from gateway.handlers.apis.envelope import API_KEY as ENVELOPE
 from gateway.handlers.apis.envelope import FORWARDABLE
+from gateway.ports.services import THIS_NODE
 from gateway.server.controller.envelopes import (
     ForwardingMetrics,
     ForwardingRefused,
@@ -107,7 +108,7 @@ class ControllerForwarder:
                     # Checked again here: the client may have given up while the request waited.
                     if not is_wanted():
                         raise ForwardFailed("the client does not wait any longer")
-                    upstream = await self._connected(channel, address, request, version)
+                    upstream = await self._connected(channel, address, request, version, requester)
                     self.measures.queue.add(trio.current_time() - began)
                     sent = True
                     return await self._in_flight(upstream, request, version, requester)
@@ -126,8 +127,9 @@ class ControllerForwarder:
         self, upstream: Upstream, request: Message, version: int, requester: Requester
     ) -> Any:
         """Send the request, in an Envelope if it is a client's, and return its response."""
-        if request.API_KEY not in FORWARDABLE:
+        if not _is_enveloped(request, requester):
             return await upstream.call(request, version, timeout_s=_TIMEOUT_S)
+        assert request.API_KEY is not None, "only requests are forwarded"
         envelope = wrap(request, version, requester)
         self.measures.forwarded += 1
         left = trio.current_time()
@@ -165,7 +167,12 @@ class ControllerForwarder:
             await channel.peer.close()
 
     async def _connected(
-        self, channel: _Channel, address: Address, request: Message, version: int
+        self,
+        channel: _Channel,
+        address: Address,
+        request: Message,
+        version: int,
+        requester: Requester,
     ) -> Upstream:
         """The connection to a node that supports ``request``. Raises ForwardFailed,
         UnsupportedByPeer.
@@ -179,6 +186,11 @@ class ControllerForwarder:
         except UpstreamError as error:
             raise ForwardFailed(str(error)) from None
         upstream.common_version(request.API_KEY, range(version, version + 1))
-        if request.API_KEY in FORWARDABLE:
+        if _is_enveloped(request, requester):
             upstream.common_version(ENVELOPE, range(_ENVELOPE_VERSION, _ENVELOPE_VERSION + 1))
         return upstream
+
+
+def _is_enveloped(request: Message, requester: Requester) -> bool:
+    """Whether the request goes in an Envelope: those of this node itself do not."""
+    return request.API_KEY in FORWARDABLE and requester is not THIS_NODE

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gateway.server.clients.purgatory import Purgatory
     from gateway.server.controller.acting_controller import ActingController
     from gateway.server.controller.audit_log_writer import AuditLogWriter
+    from gateway.server.controller.forwarding_manager import ForwardingManager
     from gateway.server.logging.logs import Reports
     from gateway.server.quorum.raft_driver import RaftDriver
     from gateway.server.sources.controller_node import ControllerNode
@@ -52,8 +53,8 @@ class GatewayServices:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partitions", served_partitions(self))
-        if self.source.controller_node is not None:
-            self.source.controller_node.loader.subscribe(self.topic_index.on_update)
+        if self.source.controllers is not None and self.source.loader is not None:
+            self.source.loader.subscribe(self.topic_index.on_update)
 
     @property
     def node_id(self) -> int:
@@ -87,10 +88,9 @@ class GatewayServices:
         return own.driver if own is not None else None
 
     @property
-    def controller(self) -> ActingController | None:
-        """The way to the active controller of this node's own quorum."""
-        own = self.source.controller_node
-        return own.controller if own is not None else None
+    def controller(self) -> ActingController | ForwardingManager | None:
+        """The way to the active controller."""
+        return self.source.controllers
 
     @property
     def audit(self) -> AuditLogWriter | None:

@@ -55,7 +55,7 @@ async def start_management(
 ) -> None:
     """Serve the port in ``nursery``."""
     services, quorum = ready.services, ready.services.quorum
-    config = services.config
+    config, node = services.config, services.source.controller_node
     assert ready.management is not None and config.management_listener is not None
     facts = Facts(
         version=installed_version(),
@@ -78,7 +78,7 @@ async def start_management(
         forwarding=services.controller.router.forwarding
         if services.controller is not None
         else None,
-        controlling=services.controller.facts if services.controller is not None else None,
+        controlling=node.controller.facts if node is not None else None,
         worker_processes=ready.workers,
     )
     own_name = management_address(config.management_listener).host

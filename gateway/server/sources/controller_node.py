@@ -33,7 +33,7 @@ from gateway.log.metadata.listing import list_directory
 from gateway.log.metadata.raft_store import RaftStore
 from gateway.log.partition.data_directory import read_meta
 from gateway.log.partition.log_settings import LogSettings
-from gateway.ports.services import Requester
+from gateway.ports.services import THIS_NODE
 from gateway.quorum.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft import Raft
 from gateway.quorum.requests import describe_quorum
@@ -87,10 +87,6 @@ if TYPE_CHECKING:
 #: then answers LEADER_NOT_AVAILABLE until it is known.
 _LOADING_MAX_S: Final = 2.0
 _DESCRIBE_VERSION: Final = 2
-#: Principal of requests that this node sends to its own controller. It is not a client's: those
-#: begin with ``User:``. A node that may forward requests could claim it, but such a node is trusted
-#: to name any principal.
-THIS_NODE: Final = Requester("Node:itself", "127.0.0.1", None)
 
 
 class ControllerNode:

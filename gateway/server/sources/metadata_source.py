@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import quote
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.ports.services import Authorizer, Endpoint
     from gateway.server.broker.broker_node import BrokerNode
+    from gateway.server.controller.acting_controller import ActingController
+    from gateway.server.controller.forwarding_manager import ForwardingManager
     from gateway.server.logging.logs import Reports
     from gateway.server.quorum.raft_driver import RaftDriver
     from gateway.server.sources.controller_node import ControllerNode
@@ -69,6 +72,11 @@ class MetadataSource(abc.ABC):
     @property
     def controller_node(self) -> ControllerNode | None:
         """The quorum that this node is part of."""
+        return None
+
+    @property
+    def controllers(self) -> ActingController | ForwardingManager | None:
+        """The way to the active controller; None where this node only reads."""
         return None
 
     @property
@@ -188,14 +196,29 @@ class LogSource(MetadataSource):
 
 
 class ObserverSource(MetadataSource):
-    """A copy of the log of a quorum that this node observes. Read only."""
+    """A copy of the log of a quorum that this node observes. Read only, unless this node is a
+    broker of that quorum: it then forwards changes to the controllers.
+    """
 
     _quorum: ObserverNode | None = None
+    _broker: BrokerNode | None = None
+    _controllers: ForwardingManager | None = None
+    _heartbeats: ForwardingManager | None = None
 
     @property
     def quorum(self) -> ObserverNode | None:
         """The observed quorum; None before :meth:`open`."""
         return self._quorum
+
+    @property
+    def controllers(self) -> ForwardingManager | None:
+        """The way to the controllers of a broker."""
+        return self._controllers
+
+    @property
+    def broker(self) -> BrokerNode | None:
+        """The broker; None before :meth:`open`, and without the role."""
+        return self._broker
 
     @property
     def relay(self) -> RaftDriver | None:
@@ -217,11 +240,27 @@ class ObserverSource(MetadataSource):
         from gateway.server.sources.observer_node import open_quorum
 
         self._partition, self._quorum = open_quorum(self.config, endpoints, reports, stack)
+        if self.config.is_broker:
+            from gateway.server.sources.own_broker import open_broker
+
+            ways = self._quorum.forwarding(), self._quorum.forwarding()
+            self._controllers, self._heartbeats = ways
+            self._broker = open_broker(self.config, self._quorum, *ways, endpoints, reports, stack)
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Follow the quorum."""
+        """Follow the quorum, and be one of its brokers."""
         assert self._quorum is not None
-        await self._quorum.run(started)
+        if self._broker is None:
+            await self._quorum.run(started)
+            return
+        assert self._controllers is not None and self._heartbeats is not None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._quorum.run, lambda: None)
+            nursery.start_soon(self._controllers.run)
+            nursery.start_soon(self._heartbeats.run)
+            nursery.start_soon(self._broker.run)
+            await self._broker.settled()
+            started()
 
     async def loaded(self) -> None:
         """Wait for the first copy."""
@@ -229,7 +268,9 @@ class ObserverSource(MetadataSource):
         await self._quorum.loaded()
 
     async def hand_over(self, timeout_s: float) -> None:
-        """Return at once: an observer never leads."""
+        """Let the controllers move the leaderships of the broker away: an observer has none."""
+        if self._broker is not None:
+            await self._broker.shut_down(timeout_s)
 
 
 class ControllerSource(MetadataSource):
@@ -248,6 +289,11 @@ class ControllerSource(MetadataSource):
     def controller_node(self) -> ControllerNode | None:
         """The quorum; None before :meth:`open`."""
         return self._quorum
+
+    @property
+    def controllers(self) -> ActingController | None:
+        """The controller of this node, which forwards while another one is active."""
+        return None if self._quorum is None else self._quorum.controller
 
     @property
     def broker(self) -> BrokerNode | None:
@@ -274,9 +320,19 @@ class ControllerSource(MetadataSource):
 
         self._partition, self._quorum = open_controller_node(self.config, endpoints, reports, stack)
         if self.config.is_broker:
-            from gateway.server.sources.own_broker import open_broker
+            from gateway.server.sources.own_broker import hindrance, open_broker
 
-            self._broker = open_broker(self.config, self._quorum, endpoints, reports, stack)
+            node = self._quorum
+            self._broker = open_broker(
+                self.config,
+                node,
+                node.controller,
+                node.controller,
+                endpoints,
+                reports,
+                stack,
+                hindrance=partial(hindrance, self.config, node),
+            )
 
     async def run(self, started: Callable[[], None]) -> None:
         """Take part in the quorum, and be its broker."""

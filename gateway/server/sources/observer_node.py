@@ -19,9 +19,11 @@ from gateway.base.address import Address
 from gateway.base.wall_clock import wall_ms
 from gateway.config.config import ConfigError
 from gateway.log.files.errors import LogError
+from gateway.log.metadata.formatting import Formatting, format_directory, random_uuid
 from gateway.log.metadata.listing import list_directory
 from gateway.log.metadata.local_log import LogSettings
 from gateway.log.metadata.observer_store import ObserverStore
+from gateway.log.partition.data_directory import read_meta
 from gateway.ports.services import State
 from gateway.quorum.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft import Raft
@@ -32,6 +34,8 @@ from gateway.security.client_properties import (
     ClientSecurity,
     load_client_properties,
 )
+from gateway.security.listeners import node_security
+from gateway.server.controller.forwarding_manager import ForwardingManager
 from gateway.server.node_client.controller_check import check_addresses
 from gateway.server.node_client.errors import NotAController, UpstreamError
 from gateway.server.node_client.settings import ConnectionSettings
@@ -48,6 +52,7 @@ from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettin
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from gateway.config.config import Config
     from gateway.ports.services import Endpoint
@@ -83,10 +88,13 @@ class ObserverNode:
     ) -> None:
         """``endpoints``: as of :func:`observer_settings`. Raises LogError."""
         self.is_relay = bool(endpoints)
+        #: Of this process, as a broker.
+        self.incarnation = random_uuid()
+        self.store = store
         self._log = log
         self._reports = reports
         connection_settings = self._connection_settings = connecting(config, security)
-        self._addresses = config.controller_quorum_bootstrap_servers
+        self._addresses = config.controller_addresses
         core = partial(_core, observer_settings(config, store, security, endpoints), store)
         # Nothing below refers to this object: no cycle keeps the files of a closed log open.
         driver = self.driver = RaftDriver(
@@ -164,6 +172,14 @@ class ObserverNode:
             self._log, self.driver, self.driver.raft.leader_address, self.loader.lacks
         )
 
+    def leader_address(self) -> Address | None:
+        """The address of the leader's controller listener; None while it is not known."""
+        return self.driver.raft.leader_address
+
+    def forwarding(self) -> ForwardingManager:
+        """Return a further way to the active controller, not started."""
+        return ForwardingManager(self.leader_address, self._connection_settings, self._reports)
+
     def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
         """As in ``gateway.ports.services.Quorum``."""
         self._questions.describe(on_response)
@@ -176,9 +192,11 @@ def open_quorum(
 
     ``endpoints``: this node's listeners by name. ``stack`` closes the files.
     """
-    security = upstream_security(config)
+    security = security_of(config)
     assert config.data_dir is not None
     try:
+        if config.is_broker:
+            _require_formatted(config, config.data_dir)
         store = ObserverStore.open(
             config.data_dir,
             log_settings(config),
@@ -186,6 +204,9 @@ def open_quorum(
             cluster_id=config.cluster_id,
         )
         stack.callback(_close, store, reports)
+        if config.is_broker:
+            # Kafka's older releases formatted directories without an id.
+            store.learn_cluster_id(store.cluster_id)
         log = QuorumLog(store, snapshot_prefix=config.snapshot_prefix)
         stack.callback(_close, log, reports)
         for_nodes = {
@@ -212,8 +233,8 @@ def check_controllers(config: Config) -> list[str]:
     """Connect to the controllers, and return a warning for each that cannot be used. Raises
     ConfigError if none can.
     """
-    connection_settings = connecting(config, upstream_security(config))
-    addresses = config.controller_quorum_bootstrap_servers
+    connection_settings = connecting(config, security_of(config))
+    addresses = config.controller_addresses
     found, failures = trio.run(partial(check_addresses, addresses, connection_settings, ask=True))
     named = _named(failures.values())
     if not found:
@@ -241,6 +262,33 @@ def upstream_security(config: Config) -> ClientSecurity:
         return load_client_properties(config.command_config)
     except ClientPropertiesError as error:
         raise ConfigError(f"command.config: {error}") from None
+
+
+def security_of(config: Config) -> ClientSecurity:
+    """Security of connections to controllers: that of ``command.config``; without it, for a broker,
+    that of the controllers' listener. Raises ConfigError.
+    """
+    if config.is_broker and config.command_config is None:
+        return node_security(config)
+    return upstream_security(config)
+
+
+def _require_formatted(config: Config, where: Path) -> None:
+    """Check that the directory of a broker is formatted for it; format an empty one for
+    ``cluster.id``. Raises ConfigError, LogError.
+    """
+    known = read_meta(where)
+    if known is None and config.cluster_id is not None:
+        format_directory(where, Formatting(config.cluster_id, config.node_id, random_uuid()))
+    elif known is None or not known.cluster_id:
+        raise ConfigError(
+            f"data.dir: {where} is not formatted: give cluster.id, or run kwire format "
+            f"--cluster-id ID --config FILE with the cluster's id"
+        )
+    elif known.node_id != config.node_id:
+        raise ConfigError(
+            f"data.dir: {where} is that of node {known.node_id}, and node.id is {config.node_id}"
+        )
 
 
 def log_settings(config: Config) -> LogSettings:
@@ -273,13 +321,15 @@ def observer_settings(
     ``endpoints``: the controller listeners, at which other observers follow this node, by name.
     """
     backoff_s = config.controller_quorum_retry_backoff_ms / 1000
+    # The quorum lists a broker by its own id, as in Kafka.
+    replica_id = config.node_id if config.is_broker else config.replica_id
     return RaftSettings(
-        node_id=config.replica_id,
+        node_id=replica_id,
         directory_id=store.directory_id,
         cluster_id=store.cluster_id or None,
         listener=_LISTENER,
         endpoints=endpoints,
-        bootstrap=config.controller_quorum_bootstrap_servers,
+        bootstrap=config.controller_addresses,
         fetch_timeout_s=config.controller_quorum_fetch_timeout_ms / 1000,
         request_timeout_s=config.controller_quorum_request_timeout_ms / 1000,
         retry_backoff_s=backoff_s,
@@ -287,7 +337,7 @@ def observer_settings(
         fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
         snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         observer=ObserverSettings(
-            replica_id=config.replica_id,
+            replica_id=replica_id,
             history=config.quorum_history,
             principal=f"User:{security.sasl.username}" if security.sasl is not None else None,
         ),

@@ -1,8 +1,7 @@
-"""Makes the broker of a node of its own quorum, in the node's data directory."""
+"""Makes the broker of a node, in the node's data directory."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.broker.internal_topic import InternalTopicSettings
@@ -10,28 +9,32 @@ from gateway.config.config import ConfigError
 from gateway.handlers.apis.api_versions import OWN_FEATURES
 from gateway.log.files.errors import LogError
 from gateway.server.broker.broker_node import BrokerNode, broker_registration
-from gateway.server.sources.controller_node import THIS_NODE
 from kwire.protocol.topic import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gateway.config.config import Config
-    from gateway.ports.services import Endpoint
+    from gateway.ports.services import Controllers, Endpoint
     from gateway.server.logging.logs import Reports
     from gateway.server.sources.controller_node import ControllerNode
+    from gateway.server.sources.observer_node import ObserverNode
 
 
 def open_broker(
     config: Config,
-    node: ControllerNode,
+    node: ControllerNode | ObserverNode,
+    controllers: Controllers,
+    heartbeats: Controllers,
     endpoints: Mapping[str, Endpoint],
     reports: Reports,
     stack: contextlib.ExitStack,
+    *,
+    hindrance: Callable[[], str | None] = lambda: None,
 ) -> BrokerNode:
-    """Return the broker, not started. ``stack`` closes its logs before the node's. Raises
-    ConfigError.
+    """Return the broker, not started. ``stack`` closes its logs before the node's. ``controllers``,
+    ``heartbeats`` and ``hindrance``: as of ``BrokerNode``. Raises ConfigError.
     """
     store = node.store
     registration = broker_registration(
@@ -46,15 +49,17 @@ def open_broker(
         broker = BrokerNode(
             store.directory.parent,
             registration,
-            node.controller,
-            THIS_NODE,
+            controllers,
+            heartbeats,
             node.loader,
-            config.broker_heartbeat_interval_ms / 1000,
             reports,
+            heartbeat_interval_s=config.broker_heartbeat_interval_ms / 1000,
+            session_timeout_s=config.broker_session_timeout_ms / 1000,
+            registration_timeout_s=config.initial_broker_registration_timeout_ms / 1000,
             fsync=config.metadata_log_fsync,
             retention_check_interval_s=config.log_retention_check_interval_ms / 1000,
             offsets_topic=_offsets_topic(config),
-            hindrance=partial(_hindrance, config, node),
+            hindrance=hindrance,
         )
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
@@ -78,8 +83,8 @@ def _offsets_topic(config: Config) -> InternalTopicSettings:
     )
 
 
-def _hindrance(config: Config, node: ControllerNode) -> str | None:
-    """Return why this broker is not to be registered: None if it is to be, empty while that is not
+def hindrance(config: Config, node: ControllerNode) -> str | None:
+    """Return why the broker of a controller is not to be registered: None if it is to be, empty while that is not
     known.
 
     Without ``process.roles`` a node becomes the first broker of a quorum of one and no further one:

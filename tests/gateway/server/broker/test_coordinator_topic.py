@@ -12,10 +12,10 @@ from typing import Any
 import trio
 
 from gateway.broker.internal_topic import InternalTopicSettings
+from gateway.ports.services import THIS_NODE
 from gateway.server.broker.coordinator_partition import CoordinatorPartition, PartitionUnavailable
 from gateway.server.broker.internal_topic import InternalTopic
 from gateway.server.quorum.own_requests import OwnRequests
-from gateway.server.sources.controller_node import THIS_NODE
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.protocol import ErrorCode
 from tests.gateway.server.broker.test_broker_node import broker, in_loop, unfenced
