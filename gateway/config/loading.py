@@ -53,8 +53,8 @@ def given_texts(
     environment: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> dict[str, tuple[str, str]]:
-    """Return, by key, the flag, variable or file that gives it, and its text. What cannot be read
-    is appended to ``problems``.
+    """Return, by key, the flag, variable or file that gives it, and its text. Faults are appended
+    to ``problems``.
     """
     texts: dict[str, tuple[str, str]] = {}
     if file is not None:

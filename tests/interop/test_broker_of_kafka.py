@@ -71,7 +71,9 @@ def cluster() -> Iterator[Cluster]:
 
 
 def read(bootstrap: str, count: int) -> list[str]:
-    line = ["kcat", "-b", bootstrap, "-C", "-t", TOPIC, "-o", "beginning", "-c", str(count)]
+    """Read in a group: the broker has ``__consumer_offsets`` created by Kafka's controller."""
+    line = ["kcat", "-b", bootstrap, "-G", "readers", "-X", "auto.offset.reset=earliest"]
+    line += ["-c", str(count), TOPIC]
     done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     return sorted(done.stdout.splitlines())
 

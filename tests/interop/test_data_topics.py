@@ -173,7 +173,7 @@ def test_records_of_a_java_producer_have_its_sequences_in_the_files(
 def test_documented_commands_write_and_read_a_record(killed: tuple[Gateway, Path]) -> None:
     """The commands of docs/broker.md, in their order."""
     bootstrap = killed[0].bootstrap
-    server, create, produce, consume = (
+    server, create, produce, consume, *_ = (
         [bootstrap if word == "127.0.0.1:9092" else word for word in words]
         for block in blocks()
         if block.page == "docs/broker.md"

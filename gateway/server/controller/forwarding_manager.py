@@ -1,4 +1,4 @@
-"""Sends requests to the active controller from a node that is no controller (``ForwardingManager``).
+"""Sends requests to the active controller from a node that is none (``ForwardingManager``).
 
 A client's request goes in an Envelope, and one of this node itself without. ``request_router`` has
 the waiting and the repetitions.

@@ -67,6 +67,7 @@ class RequestRouter:
         self._reports = reports
         self._requests: deque[QueuedRequest] = deque()
         self._nursery: trio.Nursery | None = None
+        self._reported: set[tuple[str, str]] = set()  # APIs and errors
 
     @property
     def forwarding(self) -> ForwardingMetrics:
@@ -129,9 +130,7 @@ class RequestRouter:
             await self._retry(queued)
         except ForwardFailed as error:
             if queued.is_wanted:
-                self._reports.report(
-                    "request not forwarded", api=queued.request.NAME, error=str(error)
-                )
+                self._report(queued, error)
                 await self._retry(queued)
         except UnsupportedByPeer as error:
             why = f"The controller cannot be asked this: {error}"
@@ -152,10 +151,18 @@ class RequestRouter:
             )
             refuse(queued, ErrorCode.REQUEST_TIMED_OUT, why)
         else:
+            self._reported.clear()
             if ErrorCode.NOT_CONTROLLER in errors_of(answer):
                 await self._retry(queued)
             else:
                 queued.pending.complete(answer)
+
+    def _report(self, queued: QueuedRequest, error: ForwardFailed) -> None:
+        # Once until a request gets an answer: a broker repeats its heartbeat ten times a second.
+        problem = queued.request.NAME, str(error)
+        if problem not in self._reported:
+            self._reported.add(problem)
+            self._reports.report("request not forwarded", api=problem[0], error=problem[1])
 
     async def _retry(self, queued: QueuedRequest) -> None:
         await trio.sleep(_RETRY_S)

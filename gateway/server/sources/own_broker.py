@@ -84,8 +84,8 @@ def _offsets_topic(config: Config) -> InternalTopicSettings:
 
 
 def hindrance(config: Config, node: ControllerNode) -> str | None:
-    """Return why the broker of a controller is not to be registered: None if it is to be, empty while that is not
-    known.
+    """Return why the broker of a controller is not to be registered: None if it is to be, empty
+    while that is not known.
 
     Without ``process.roles`` a node becomes the first broker of a quorum of one and no further one:
     a controller of other brokers that is started by a later release must get no partitions.

@@ -7,7 +7,9 @@ from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kwire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from kwire.messages.broker_registration_request import BrokerRegistrationRequest
 from kwire.messages.broker_registration_response import BrokerRegistrationResponse
+from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.protocol import ErrorCode
+from kwire.uuid import Uuid
 
 REGISTRATION = BrokerRegistrationRequest(broker_id=3)
 
@@ -85,3 +87,17 @@ def test_other_errors_of_a_heartbeat_change_nothing() -> None:
     life = running()
     life.on_heartbeat(BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER))
     assert heartbeat(life).broker_epoch == 40 and life.state is BrokerState.RUNNING
+
+
+def test_broker_is_superseded_by_a_later_registration_of_another_process() -> None:
+    life = registered(40)
+    own, other = REGISTRATION.incarnation_id, Uuid(bytes(range(16)))
+
+    def registration(incarnation: Uuid, epoch: int) -> RegisterBrokerRecord:
+        return RegisterBrokerRecord(broker_id=3, incarnation_id=incarnation, broker_epoch=epoch)
+
+    assert life.is_superseded(registration(other, 41))
+    assert not life.is_superseded(registration(own, 41))
+    assert not life.is_superseded(registration(other, 12)), "that of the process before"
+    life.on_heartbeat(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    assert life.is_registered and life.is_superseded(registration(other, 41))

@@ -243,3 +243,17 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     done = run("-t", CLUSTER_ID, "-s", "--data-dir", str(tmp_path / "file" / "data"))
     assert done.exit_code == 1
     assert "File exists" in done.stderr
+
+
+def test_broker_is_formatted_without_voters(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text(
+        "process.roles=broker\nnode.id=11\n"
+        f"controller.quorum.bootstrap.servers=ctl1:9093\ndata.dir={tmp_path}/data\n"
+    )
+    done = run("-t", CLUSTER_ID, "-c", str(file))
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.stdout)
+    assert (facts["node.id"], facts["voters"]) == (11, None)
+    refused = run("-t", CLUSTER_ID, "-c", str(file), "--standalone")
+    assert refused.exit_code == 2 and "--standalone is for a controller" in refused.output

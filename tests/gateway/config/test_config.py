@@ -242,6 +242,47 @@ def test_node_is_a_broker_by_default_on_a_quorum_of_one(
     assert load_config(flags=flags).is_broker is is_broker
 
 
+@pytest.mark.parametrize(
+    ("roles", "kind"),
+    [
+        ("broker", SourceKind.OBSERVER),
+        ("controller", SourceKind.CONTROLLER),
+        ("controller,broker", SourceKind.CONTROLLER),
+        ("auto", SourceKind.OBSERVER),
+    ],
+)
+def test_roles_decide_on_the_source_of_a_node_that_has_bootstrap_servers(
+    roles: str, kind: SourceKind
+) -> None:
+    flags = {"controller.quorum.bootstrap.servers": "h:9093", "data.dir": "/x"}
+    config = load_config(flags={**flags, "process.roles": roles})
+    assert (config.source_kind, config.is_broker_alone) == (kind, roles == "broker")
+    assert config.is_broker is ("broker" in roles)
+
+
+def test_broker_alone_finds_its_controllers_among_the_voters_and_is_none_of_them() -> None:
+    broker = {"process.roles": "broker", "data.dir": "/x"}
+    voters = {"controller.quorum.voters": "1@h:9093,2@i:9093"}
+    found = load_config(flags={**broker, **voters, "node.id": "3"})
+    assert found.controller_addresses == (Address("h", 9093), Address("i", 9093))
+    assert "node.id: 1 is that of a controller" in refusal(flags={**broker, **voters})
+    bootstrap = {**broker, "controller.quorum.bootstrap.servers": "h:9093"}
+    assert "needs a controller" in refusal(flags=broker)
+    assert "is a listener of controllers" in refusal(
+        flags={**bootstrap, "listeners": "PLAINTEXT://h:9092,CONTROLLER://h:9093"}
+    )
+    assert "replica.id: the quorum lists a broker by its node.id" in refusal(
+        flags={**bootstrap, "replica.id": "7"}
+    )
+    assert "workers: a broker has one process" in refusal(flags={**bootstrap, "workers": "2"})
+    assert "process.roles: broker means nothing with source=own" in refusal(
+        flags={**bootstrap, "source": "own"}
+    )
+    assert "process.roles: controller means nothing with source=observer" in refusal(
+        flags={**bootstrap, "process.roles": "controller", "source": "observer"}
+    )
+
+
 def test_source_controller_has_a_controller_listener() -> None:
     picked = load_config(
         flags={
