@@ -52,6 +52,7 @@ MODULES: Final = (
     "describe_delegation_token",
     "init_producer_id",
     "delete_records",
+    "write_txn_markers",
 )
 #: Modules with several handlers: admin requests, and requests that this server always refuses or
 #: that have nothing to return.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from gateway.ports.services import Partition
 
 if TYPE_CHECKING:
+    from gateway.broker.produce.producer_state import Verification
     from gateway.broker.produce.refusal import BatchRefused
     from gateway.broker.produce.validation import ProducedBatch, TopicRules
     from kwire.messages.partition_record import PartitionRecord
@@ -28,14 +29,17 @@ class Appended:
 
 
 class ActiveProducer(NamedTuple):
-    """A producer, its newest sequence number, and the largest timestamp (ms) of the batch that has
-    it.
+    """A producer, its newest sequence number, and the largest timestamp (ms) of its newest batch;
+    the epoch of the coordinator that ended its last transaction, and where its open one begins, or
+    -1.
     """
 
     producer_id: int
     epoch: int
     last_sequence: int
     last_timestamp: int
+    coordinator_epoch: int = -1
+    txn_start_offset: int = -1
 
 
 class LogSize(NamedTuple):
@@ -61,11 +65,36 @@ class WritablePartition(Partition, Protocol):
         """The idempotent producers whose newest batches are known."""
         ...
 
+    def begin_verification(self, batch: ProducedBatch) -> Verification | None:
+        """Return what the append of a transactional batch needs, beside the coordinator's word that
+        the transaction has this partition; None if the transaction is open here already.
+        """
+        ...
+
     def append(
-        self, batch: ProducedBatch, on_done: Callable[[Appended | BatchRefused], None]
+        self,
+        batch: ProducedBatch,
+        on_done: Callable[[Appended | BatchRefused], None],
+        verification: Verification | None = None,
     ) -> None:
         """Append a batch behind the others, and call ``on_done`` once on the event loop: usually
         before this returns, later while the disk is slow.
+
+        A batch without sequence numbers is a coordinator's on this node, and needs no verification.
+        """
+        ...
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        on_done: Callable[[Appended | BatchRefused], None],
+    ) -> None:
+        """End the transaction of a producer with a control batch, which makes its records visible
+        to readers of committed ones, or leaves them out. As :meth:`append`.
         """
         ...
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from kwire.uuid import Uuid
 
@@ -78,6 +78,15 @@ class FileRecords:
 
     def __len__(self) -> int:
         return self.read.size
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records a reader of committed records leaves out: those of the producer
+    from ``first_offset`` to its marker.
+    """
+
+    producer_id: int
+    first_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +169,17 @@ class Partition(Protocol):
         """
         ...
 
-    def bytes_available(self, offset: int, limit: int) -> int:
+    def read_committed(
+        self, offset: int, max_bytes: int
+    ) -> tuple[Read, Sequence[AbortedTransaction]]:
+        """As ``read``, below the last stable offset; and the transactions with records in it that
+        were aborted. Empty from the last stable offset to the high watermark.
+        """
+        ...
+
+    def bytes_available(
+        self, offset: int, limit: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> int:
         """Bytes a read at ``offset`` would give, counted no further than ``limit``: for a Fetch's
         min_bytes.
         """

@@ -13,34 +13,38 @@ import contextlib
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gateway.broker.produce.producer_state import ProducerStates
+from gateway.base.wall_clock import wall_ms
+from gateway.broker.produce.marker import Marker, marker_batch
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import ProducedBatch, TopicRules
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.errors import LogError
 from gateway.log.files.offset_checkpoint import Checkpoints
 from gateway.log.files.partition_metadata import FILE_NAME as PARTITION_METADATA
-from gateway.log.files.partition_metadata import format_topic_id
 from gateway.log.files.problem import Problem
-from gateway.log.partition.log_loader import load_log
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.partition.retention import count_below, count_expired
-from gateway.log.partition.roll_policy import rolls_by_size_and_age, rolls_when_told
+from gateway.log.partition.roll_policy import rolls_by_size_and_age
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
 from gateway.log.segments.batch_check import Batch
 from gateway.ports.replicas import ActiveProducer, Appended
-from gateway.ports.services import State
+from gateway.ports.services import AbortedTransaction, Isolation, Read, State
+from gateway.sources.committed_reads import bytes_committed, read_committed
 from gateway.sources.log_partition import LogPartition
+from gateway.sources.opened_log import open_log
+from gateway.sources.partition_append import Outcome, PartitionAppend
+from gateway.sources.producer_log import ProducerLog
 from kwire.protocol import ErrorCode
 from kwire.records.header import read_header
 
 if TYPE_CHECKING:
+    from gateway.broker.produce.producer_state import Verification
     from kwire.uuid import Uuid
 
 #: An append that takes longer is a sign of a disk that stalls: the next one is made in a thread.
@@ -51,7 +55,6 @@ _LEADER_EPOCH_AT: Final = 12
 #: The offset in DeleteRecords that stands for the end of what is committed.
 _HIGH_WATERMARK: Final = -1
 
-Outcome = Appended | BatchRefused
 #: Performs work in a thread, and returns what the event loop calls afterwards.
 Job = Callable[[], "Callable[[], None] | None"]
 
@@ -102,7 +105,8 @@ class DataPartition(LogPartition):
         self._fault: Problem | None = None
         self._log: UnifiedLog | None = None
         self._reader: OwnLog | None = None
-        self._producers = ProducerStates()
+        self._producers = ProducerLog(directory, self._disk)
+        self._last_stable_offset = 0
         self._jobs: deque[Job] = deque()
         self._is_busy = False  # a thread performs jobs
 
@@ -133,7 +137,14 @@ class DataPartition(LogPartition):
         self._is_closed, self._is_leader = True, False
         log, self._log = self._log, None
         if log is not None:
-            log.close()
+            end_offset = None if log.guard.reason else log.end_offset
+            try:
+                log.close()
+            except LogError:
+                end_offset = None
+                raise
+            finally:
+                self._producers.close(end_offset)
 
     def delete(self, remove: Callable[[Path], None]) -> None:
         """The topic is deleted: close the log, and call ``remove`` with its directory in a thread,
@@ -262,37 +273,69 @@ class DataPartition(LogPartition):
     def producers(self) -> list[ActiveProducer]:
         """As in ``WritablePartition``."""
         return [
-            ActiveProducer(producer_id, epoch, batch.last_sequence, batch.timestamp)
-            for producer_id, epoch, batch in self._producers.newest()
+            ActiveProducer(
+                one.producer_id,
+                one.epoch,
+                one.last_sequence,
+                one.timestamp,
+                one.coordinator_epoch,
+                one.txn_first_offset,
+            )
+            for one in self._producers.states.all()
         ]
 
-    def append(self, batch: ProducedBatch, on_done: Callable[[Outcome], None]) -> None:
+    def begin_verification(self, batch: ProducedBatch) -> Verification | None:
         """As in ``WritablePartition``."""
-        if self._is_busy or self._jobs or self._is_slow or self._is_due_to_roll(batch):
-            self._submit(partial(self._append_as_job, batch, self._epoch, on_done))
+        return self._producers.states.begin_verification(batch.header)
+
+    def append(
+        self,
+        batch: ProducedBatch,
+        on_done: Callable[[Outcome], None],
+        verification: Verification | None = None,
+    ) -> None:
+        """As in ``WritablePartition``."""
+        self._take(PartitionAppend(batch, self._epoch, on_done, verification))
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        on_done: Callable[[Outcome], None],
+    ) -> None:
+        """As in ``WritablePartition``."""
+        marker = Marker(committed, coordinator_epoch)
+        batch = marker_batch(producer_id, producer_epoch, marker, wall_ms())
+        self._take(PartitionAppend(batch, self._epoch, on_done, None, marker, transaction_version))
+
+    def _take(self, one: PartitionAppend) -> None:
+        if self._is_busy or self._jobs or self._is_slow or self._is_due_to_roll(one.batch):
+            self._submit(partial(self._append_as_job, one))
             return
-        outcome = self._append(batch, self._epoch)
+        outcome = self._append(one)
         if isinstance(outcome, Appended):
             self._publish()
-        on_done(outcome)
+        one.on_done(outcome)
 
-    def _append_as_job(
-        self, batch: ProducedBatch, epoch: int, on_done: Callable[[Outcome], None]
-    ) -> Callable[[], None]:
-        if self._is_due_to_roll(batch):
+    def _append_as_job(self, one: PartitionAppend) -> Callable[[], None]:
+        if self._is_due_to_roll(one.batch):
             try:
                 self._roll()
             except LogError as error:
-                return partial(on_done, self._failed(error))
-        return partial(on_done, self._append(batch, epoch))
+                return partial(one.on_done, self._failed(error))
+        return partial(one.on_done, self._append(one))
 
-    def _append(self, batch: ProducedBatch, epoch: int) -> Outcome:
+    def _append(self, one: PartitionAppend) -> Outcome:
         """Give the batch its offsets and write it."""
+        batch, epoch, marker = one.batch, one.epoch, one.marker
         log = self._log
         if log is None or not self._is_leader or epoch != self._epoch:
             return BatchRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leader has changed.")
         try:
-            seen = self._producers.check(batch.header)
+            seen = one.check(self._producers.states)
         except BatchRefused as refused:
             return refused
         if seen is not None:
@@ -305,7 +348,12 @@ class DataPartition(LogPartition):
             log.append(memoryview(data), crc_checked=True)
             # Before anything else that may fail: the batch is in the log, and comes again if its
             # producer hears of an error.
-            self._producers.append(read_header(data))
+            if marker is None:
+                self._producers.append(read_header(data))
+            else:
+                # The index of transactions is a second file.
+                with log.guard.several_steps():
+                    self._producers.append(read_header(data), marker)
             self._show()
         except LogError as error:
             return self._failed(error)
@@ -320,6 +368,7 @@ class DataPartition(LogPartition):
         if self._log is not None and self._log.guard.reason:
             with contextlib.suppress(LogError):
                 self._log.close()
+            self._producers.close()
             self._log = None
             self._submit(partial(self._open_and_begin, self._epoch))
         return BatchRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
@@ -362,33 +411,19 @@ class DataPartition(LogPartition):
     def _open(self) -> None:
         if self._log is not None or self._is_closed:
             return
-        settings = self._settings()
         try:
-            self._disk.make_directory(self.directory)
-            metadata = self.directory / PARTITION_METADATA
-            if not metadata.exists():
+            if not (self.directory / PARTITION_METADATA).exists():
                 # They are of a topic of the same name that was deleted.
                 self._checkpoints.forget(self._topic, self.index)
-                self._disk.replace(metadata, format_topic_id(self.topic_id))
-            self._producers = ProducerStates()
-            loaded = load_log(
+            opened = open_log(
                 self.directory,
+                self.topic_id,
                 self._disk,
-                settings,
+                self._settings(),
                 self.repairs,
-                self._producers.append,
                 self._checkpoints.log_starts.get(self._topic, self.index) or 0,
             )
-            self._log = UnifiedLog(
-                self.directory,
-                self._disk,
-                settings,
-                loaded,
-                rolls=rolls_when_told,
-                problems=[],
-            )
-            with doing("read", self.directory):
-                self._reader = OwnLog(self._log, snapshot_prefix=False)
+            self._log, self._reader, self._producers = opened
             self._fault = None
         except LogError as error:
             self._fault = Problem(str(self.directory), -1, str(error))
@@ -396,6 +431,8 @@ class DataPartition(LogPartition):
     def _roll(self) -> None:
         assert self._log is not None
         self._log.roll()
+        with self._log.guard.several_steps():
+            self._producers.rolled(self._log.bases)
         self._show()
 
     def _show(self) -> None:
@@ -420,7 +457,30 @@ class DataPartition(LogPartition):
             return
         view, old = self._reader.view, self.served
         moved = (view.start_offset, view.end_offset) != (old.start_offset, old.end_offset)
+        self._last_stable_offset = self._producers.stable_end(view.start_offset, view.end_offset)
         self.serve(view, notify=moved)
+
+    def visible_end(self, isolation: Isolation) -> int:
+        """As in ``gateway.ports.services.Partition``."""
+        is_committed = isolation is Isolation.TXN_COMMITTED
+        return self._last_stable_offset if is_committed else self.high_watermark
+
+    def read_committed(
+        self, offset: int, max_bytes: int
+    ) -> tuple[Read, Sequence[AbortedTransaction]]:
+        """As in ``gateway.ports.services.Partition``."""
+        if self.state is State.LOADING:
+            return self.read(offset, max_bytes), ()
+        stable = self._last_stable_offset
+        return read_committed(self.served, stable, self._producers, offset, max_bytes)
+
+    def bytes_available(
+        self, offset: int, limit: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> int:
+        """As in ``gateway.ports.services.Partition``."""
+        if isolation is Isolation.TXN_COMMITTED and self._last_stable_offset < self.high_watermark:
+            return bytes_committed(self.served, self._last_stable_offset, offset, limit)
+        return super().bytes_available(offset, limit)
 
     @property
     def state(self) -> State:

@@ -13,7 +13,14 @@ from typing import Final
 
 from gateway.log.files.problem import Problem
 from gateway.log.reading.log_view import LogView
-from gateway.ports.services import Isolation, OffsetAt, OffsetOutOfRange, Read, State
+from gateway.ports.services import (
+    AbortedTransaction,
+    Isolation,
+    OffsetAt,
+    OffsetOutOfRange,
+    Read,
+    State,
+)
 from gateway.sources import log_reader
 
 EMPTY_LOG: Final = LogView((), 0, 0, (), 0)
@@ -111,7 +118,15 @@ class LogPartition(abc.ABC):
             raise OffsetOutOfRange("the log is still being loaded")
         return log_reader.read(self.served, offset, max_bytes)
 
-    def bytes_available(self, offset: int, limit: int) -> int:
+    def read_committed(
+        self, offset: int, max_bytes: int
+    ) -> tuple[Read, Sequence[AbortedTransaction]]:
+        """As in ``gateway.ports.services.Partition``."""
+        return self.read(offset, max_bytes), ()
+
+    def bytes_available(
+        self, offset: int, limit: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> int:
         """As in ``gateway.ports.services.Partition``."""
         if limit == 1 and self.log_start_offset <= offset < self.high_watermark:
             return limit  # a short way for fetch.min.bytes=1, the default: any batch is enough

@@ -84,6 +84,24 @@ def _begins_below(piece: SegmentSlice) -> bool:
     return piece.first_offset < piece.start_offset
 
 
+def end_of_read(view: LogView, offset: int, size: int) -> int:
+    """Return the offset behind the batches of a read of ``size`` bytes at ``offset``. Raises
+    OSError.
+    """
+    if not view.start_offset <= offset < view.end_offset:
+        return offset
+    at = view.slice_at(offset)
+    slot = view.slices[at].slot_of(offset)
+    start = view.slices[at].start if slot is None else slot.position
+    for piece in view.slices[at:]:
+        if size < piece.end - start:
+            following = next(iter(piece.slots(start + size)), None)
+            return view.end_offset if following is None else following.offset + piece.shift
+        size -= piece.end - start
+        start = 0
+    return view.end_offset
+
+
 def bytes_available(view: LogView, offset: int, limit: int) -> int:
     """Return the number of record bytes from ``offset`` to the end, at most ``limit``."""
     if not view.start_offset <= offset < view.end_offset:

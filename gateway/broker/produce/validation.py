@@ -177,10 +177,6 @@ def _check_header(header: BatchHeader, data: bytearray, rules: TopicRules) -> No
             f"Invalid sequence number {header.base_sequence} in record batch with producerId "
             f"{header.producer_id}"
         )
-    if header.is_transactional:
-        raise BatchRefused(
-            ErrorCode.INVALID_TXN_STATE, "This server has no transactions (docs/broker.md)."
-        )
 
 
 def _look(header: BatchHeader, data: bytearray, limit: int) -> RecordsSeen:

@@ -17,6 +17,7 @@ from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import FileRecords, Isolation, OffsetOutOfRange, Partition
 from gateway.ports.streamed import WHOLE_MAX
 from kwire.messages.fetch_response import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
@@ -210,7 +211,7 @@ class _Fetch:
         enough = max(1, min(self._bytes_min, wanted.max_bytes))
         try:
             return (
-                log.bytes_available(wanted.fetch_offset, enough) >= enough
+                log.bytes_available(wanted.fetch_offset, enough, self._isolation) >= enough
                 or _diverging(log, wanted) is not None
             )
         except OffsetOutOfRange:
@@ -249,7 +250,15 @@ class _Fetch:
         if diverging is not None:
             data.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         else:
-            read = log.read(wanted.fetch_offset, max(0, min(wanted.max_bytes, self._bytes_max)))
+            most = max(0, min(wanted.max_bytes, self._bytes_max))
+            if self._isolation is Isolation.TXN_COMMITTED:
+                read, aborted = log.read_committed(wanted.fetch_offset, most)
+                data.aborted_transactions = [
+                    AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                    for one in aborted
+                ]
+            else:
+                read = log.read(wanted.fetch_offset, most)
             if read.size:
                 data.records = FileRecords(read)
             else:

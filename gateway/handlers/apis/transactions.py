@@ -91,7 +91,8 @@ def _partition(name: str, index: int, context: Context) -> PartitionResponse:
                 producer_epoch=one.epoch,
                 last_sequence=one.last_sequence,
                 last_timestamp=one.last_timestamp,
-                coordinator_epoch=-1,
+                coordinator_epoch=one.coordinator_epoch,
+                current_txn_start_offset=one.txn_start_offset,
             )
             for one in _producers(name, index, context)
         ],

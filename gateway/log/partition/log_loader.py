@@ -33,17 +33,17 @@ def load_log(
     disk: Disk,
     settings: LogSettings,
     problems: list[str],
-    on_batch: Callable[[BatchHeader], None],
+    on_batch: Callable[[BatchHeader, bytes], None],
     log_start: int = 0,
 ) -> LoadedLog:
     """Open the log in ``directory``, which must exist. ``on_batch`` gets the header of every batch,
-    in order. ``problems`` gets a sentence for each repair. Records below ``log_start`` were deleted
-    by a client. Raises LogDamaged, DiskFailed.
+    in order, and the bytes that it is in. ``problems`` gets a sentence for each repair. Records
+    below ``log_start`` were deleted by a client. Raises LogDamaged, DiskFailed.
     """
 
     def note(checked: Checked) -> None:
         for header in iter_headers(checked):
-            on_batch(header)
+            on_batch(header, checked.data)
 
     with doing("read", directory):
         names = {entry.name for entry in directory.iterdir()}

@@ -25,6 +25,9 @@ from kwire.metadata_log.open_file import OpenFile, read_regular
 
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+#: The other files that follow from the batches of a segment, where there are producers
+#: (``gateway.sources.producer_log``).
+_OF_PRODUCERS: Final = (".txnindex", ".snapshot")
 #: Positions and relative offsets in the indexes are int32.
 _INT32_MAX: Final = (1 << 31) - 1
 #: For batches that were checked when they were appended: any offset may come first.
@@ -193,7 +196,7 @@ def delete_segments(directory: Path, disk: Disk, bases: Sequence[int]) -> list[s
         path = directory / segment_name(base_offset)
         # The .log file first: recovery deletes an index without its segment.
         disk.remove(path)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *_OF_PRODUCERS):
             disk.remove(path.with_suffix(suffix))
         # Unlinks may reach the disk in any order: without this a crash could leave a gap between
         # two segments.

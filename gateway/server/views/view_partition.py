@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.ports.services import Isolation, OffsetAt, OffsetOutOfRange, Read, State
+from gateway.ports.services import (
+    AbortedTransaction,
+    Isolation,
+    OffsetAt,
+    OffsetOutOfRange,
+    Read,
+    State,
+)
 from gateway.ports.view_topics import VIEW_TOPICS, VIEWS, view_topic
 from gateway.server.views.view_maker import ViewMaker
 from gateway.views.encode import end_marker_batch
 from kwire.cluster import view_offsets as offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gateway.config.config import Config
     from gateway.server.logging.logs import Reports
@@ -80,7 +87,15 @@ class ViewPartition:
             size = len(batches[0])
         return Read(batches, size, _nothing)
 
-    def bytes_available(self, offset: int, limit: int) -> int:
+    def read_committed(
+        self, offset: int, max_bytes: int
+    ) -> tuple[Read, Sequence[AbortedTransaction]]:
+        """As ``read``: there are no transactions."""
+        return self.read(offset, max_bytes), ()
+
+    def bytes_available(
+        self, offset: int, limit: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> int:
         """As in ``gateway.ports.services.Partition``. A control batch without records does not
         count: a Fetch returns it when its time is over.
         """

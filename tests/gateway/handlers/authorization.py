@@ -144,6 +144,12 @@ CLIENTS: Final = (
         {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": [{}]}]},
         TOPIC_FAILED,
     ),
+    Row(
+        27,
+        cluster("CLUSTER_ACTION"),
+        {"markers": [{"producer_id": 7, "topics": [{"name": TOPIC, "partition_indexes": [0]}]}]},
+        instead=cluster("ALTER"),
+    ),
     Row(29, cluster("DESCRIBE"), _ANY_ACL_OF),
     Row(30, cluster("ALTER"), {"creations": [_ACL]}),
     Row(31, cluster("ALTER"), {"filters": [_ANY_ACL_OF]}),

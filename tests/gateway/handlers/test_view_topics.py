@@ -23,7 +23,7 @@ from gateway.handlers.apis import (
 from gateway.handlers.apis.produce import VIEW
 from gateway.handlers.catalog import topic_named, topic_with_id
 from gateway.ports.pending_response import PendingResponse
-from gateway.ports.services import AUDIT_TOPIC_ID
+from gateway.ports.services import AUDIT_TOPIC_ID, Isolation
 from gateway.ports.view_topics import CHANGES, VIEW_TOPICS, view_topic
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.admin_handlers import (
@@ -47,8 +47,10 @@ class LazyPartition(MemoryPartition):
 
     made: bool = False
 
-    def bytes_available(self, offset: int, limit: int) -> int:
-        return super().bytes_available(offset, limit) if self.made else 0
+    def bytes_available(
+        self, offset: int, limit: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> int:
+        return super().bytes_available(offset, limit, isolation) if self.made else 0
 
 
 @dataclass

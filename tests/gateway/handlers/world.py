@@ -5,7 +5,7 @@ handler, encoded and decoded both ways.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from gateway.ports.answer_errors import errors_of
 from gateway.ports.encoded import PartlyEncoded
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import (
+    AbortedTransaction,
     Chunk,
     Endpoint,
     FileRange,
@@ -64,6 +65,7 @@ class MemoryPartition:
     log_dir: str = "/var/lib/kafka/__cluster_metadata-0"
     open_reads: int = 0
     open_transaction_at: int = 1 << 62
+    aborted: tuple[AbortedTransaction, ...] = ()
     listeners: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -104,8 +106,16 @@ class MemoryPartition:
     def _release(self) -> None:
         self.open_reads -= 1
 
-    def bytes_available(self, offset: int, limit: int) -> int:
-        return min(limit, sum(batch.size for batch in self._from(offset)))
+    def read_committed(
+        self, offset: int, max_bytes: int
+    ) -> tuple[Read, Sequence[AbortedTransaction]]:
+        return self.read(offset, max_bytes), self.aborted
+
+    def bytes_available(
+        self, offset: int, limit: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> int:
+        end = self.visible_end(isolation)
+        return min(limit, sum(batch.size for batch in self._from(offset) if batch.last < end))
 
     def _from(self, offset: int) -> list[Batch]:
         if not self.log_start_offset <= offset <= self.high_watermark:

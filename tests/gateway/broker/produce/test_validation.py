@@ -98,10 +98,6 @@ def test_every_changed_byte_of_the_records_with_a_right_crc_is_decoded_or_refuse
         (produced(b"a", is_control=True), ErrorCode.INVALID_RECORD),
         (produced(b"a", producer_id=5, producer_epoch=0), ErrorCode.INVALID_RECORD),
         (
-            produced(b"a", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True),
-            ErrorCode.INVALID_TXN_STATE,
-        ),
-        (
             produced(b"a", timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=NOW_MS),
             ErrorCode.INVALID_TIMESTAMP,
         ),

@@ -1,0 +1,50 @@
+"""Opens the log of a partition that holds data, with its producers and its readers. Blocking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.log.files.disk import Disk, doing
+from gateway.log.files.partition_metadata import FILE_NAME, format_topic_id
+from gateway.log.partition.log_loader import load_log
+from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.roll_policy import rolls_when_told
+from gateway.log.partition.unified_log import UnifiedLog
+from gateway.log.reading.own_log import OwnLog
+from gateway.sources.producer_log import ProducerLog
+
+if TYPE_CHECKING:
+    from kwire.uuid import Uuid
+
+
+class OpenedLog(NamedTuple):
+    """A log, what its readers see, and its producers."""
+
+    log: UnifiedLog
+    reader: OwnLog
+    producers: ProducerLog
+
+
+def open_log(
+    directory: Path,
+    topic_id: Uuid,
+    disk: Disk,
+    settings: LogSettings,
+    repairs: list[str],
+    log_start: int,
+) -> OpenedLog:
+    """Open the log in ``directory``, or begin one. ``repairs`` gets a sentence for each repair.
+    Records below ``log_start`` were deleted by a client. Raises LogError.
+    """
+    disk.make_directory(directory)
+    metadata = directory / FILE_NAME
+    if not metadata.exists():
+        disk.replace(metadata, format_topic_id(topic_id))
+    producers = ProducerLog(directory, disk)
+    producers.begin()
+    loaded = load_log(directory, disk, settings, repairs, producers.fold, log_start)
+    log = UnifiedLog(directory, disk, settings, loaded, rolls=rolls_when_told, problems=[])
+    producers.finish(log.bases, log.end_offset)
+    with doing("read", directory):
+        return OpenedLog(log, OwnLog(log, snapshot_prefix=False), producers)

@@ -1,0 +1,214 @@
+"""Keeps the producers of a partition that holds data, and the files that follow from its batches:
+``OFFSET.snapshot`` and ``.txnindex``.
+
+A start takes the newest snapshot at the beginning of a segment and folds the batches from there on,
+so that the five newest batches of a producer are known wherever the last segment has them. Indexes
+of the segments below were synced before the snapshot was written; the others are made anew. A
+snapshot that is missing or damaged costs time, never a producer. Source: ``ProducerStateManager``,
+``UnifiedLog.rebuildProducerState``, ``LocalLog.collectAbortedTransactions``.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gateway.broker.produce.marker import Marker, read_marker
+from gateway.broker.produce.producer_snapshot import decode_snapshot, encode_snapshot
+from gateway.broker.produce.producer_state import ProducerStates
+from gateway.log.files.disk import Disk, doing
+from gateway.log.files.errors import DiskFailed
+from gateway.log.segments.transaction_index import (
+    TXN_INDEX_SUFFIX,
+    AbortedTxn,
+    TransactionIndex,
+    encode_index,
+    read_index,
+)
+from kwire.errors import DecodeError
+from kwire.metadata_log.file_names import parse_segment_name
+from kwire.metadata_log.open_file import read_regular
+
+if TYPE_CHECKING:
+    from kwire.records.header import BatchHeader, Buffer
+
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+_SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot", re.ASCII)
+
+
+class ProducerLog:
+    """The producers of the log in ``directory``. ``aborted`` is for the event loop, everything else
+    for the thread that changes the log.
+    """
+
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        self.states = ProducerStates()
+        self._directory = directory
+        self._disk = disk
+        self._bases: list[int] = [0]
+        self._folds_from = 0
+        self._found: dict[int, list[AbortedTxn]] = {}  # by segment, of those that are read
+        #: Those that have entries, by segment in order.
+        self._indexes: dict[int, TransactionIndex] = {}
+
+    # --- a start: begin, a fold of all batches, finish
+    # ---------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Take the newest snapshot that can be used. Raises DiskFailed."""
+        with doing("read", self._directory):
+            names = {entry.name for entry in self._directory.iterdir()}
+            bases = (parse_segment_name(name) for name in names)
+            self._bases = sorted(base for base in bases if base is not None) or [0]
+            self._folds_from = self._bases[0]
+            whole = self._first_without_index()
+            snapshots = {int(match[1]) for name in names if (match := _SNAPSHOT.fullmatch(name))}
+            for base in reversed(self._bases[1:]):
+                if base <= whole and base in snapshots and self._take(base):
+                    break
+
+    def _first_without_index(self) -> int:
+        """Return the first segment whose transaction index is damaged, or the last segment."""
+        for base in self._bases[:-1]:
+            if read_index(self._index_path(base), base) is None:
+                return base
+        return self._bases[-1]
+
+    def _take(self, offset: int) -> bool:
+        try:
+            states = decode_snapshot(read_regular(self._snapshot_path(offset)))
+        except DecodeError:
+            return False
+        self.states, self._folds_from = ProducerStates(states), offset
+        return True
+
+    def fold(self, header: BatchHeader, data: Buffer) -> None:
+        """Note a batch of the log, which is at ``header.position`` of ``data``."""
+        if header.base_offset < self._folds_from or header.producer_id < 0:
+            return
+        completed = self.states.append(header, read_marker(header, data))
+        if completed is not None and completed.is_aborted:
+            base = self._bases[bisect.bisect_right(self._bases, header.base_offset) - 1]
+            self._found.setdefault(base, []).append(AbortedTxn(*completed[:4]))
+
+    def finish(self, bases: Sequence[int], end_offset: int) -> None:
+        """The log was read, has these segments, and ends at ``end_offset``: write the indexes that
+        were wrong, and remove snapshots that describe nothing. Raises DiskFailed.
+        """
+        if list(bases) != self._bases:
+            # The batches that were read lie below the log start, and are gone.
+            self._bases, self._folds_from = list(bases), bases[0]
+            self.states, self._found = ProducerStates(), {}
+        with doing("read", self._directory):
+            for base in self._bases:
+                self._load_index(base)
+            names = [entry.name for entry in self._directory.iterdir()]
+        self._found = {}
+        # As ``ProducerStateManager.removeStraySnapshots``: one may be at the end of the last
+        # segment, written when the log was closed.
+        matches = map(_SNAPSHOT.fullmatch, names)
+        offsets = sorted(int(match[1]) for match in matches if match)
+        kept = {*self._bases[1:], *(one for one in offsets[-1:] if one > self._bases[-1])}
+        for offset in offsets:
+            if offset not in kept or offset > end_offset:
+                self._disk.remove(self._snapshot_path(offset))
+
+    def _load_index(self, base: int) -> None:
+        path = self._index_path(base)
+        entries = read_index(path, base)
+        if base >= self._folds_from and entries != self._found.get(base, []):
+            entries = self._found.get(base, [])
+            if entries:
+                self._disk.replace(path, encode_index(entries))
+            else:
+                self._disk.remove(path)
+        if entries:
+            self._indexes[base] = TransactionIndex(path, len(encode_index(entries)))
+
+    # --- appends
+    # ---------------------------------------------------------------------------------------------
+
+    def append(self, header: BatchHeader, marker: Marker | None = None) -> None:
+        """Note a batch that is in the active segment. Raises DiskFailed: the index is then not what
+        the log says, and the log has to be read again.
+        """
+        completed = self.states.append(header, marker)
+        if completed is None or not completed.is_aborted:
+            return
+        base = self._bases[-1]
+        index = self._indexes.get(base)
+        if index is None:
+            index = self._indexes[base] = TransactionIndex(self._index_path(base))
+        index.append(self._disk, AbortedTxn(*completed[:4]))
+
+    def rolled(self, bases: Sequence[int]) -> None:
+        """The log has these segments, and nothing in the last one. Raises DiskFailed."""
+        sealed = self._indexes.get(self._bases[-1])
+        if sealed is not None:
+            sealed.seal(self._disk)
+        self._bases = list(bases)
+        self._indexes = {base: one for base, one in self._indexes.items() if base >= bases[0]}
+        # After the index, which the next start does not read again if there is a snapshot.
+        self._write_snapshot(bases[-1])
+
+    def close(self, end_offset: int | None = None) -> None:
+        """Close the files; ``end_offset``: that of a log that is on disk as a whole, so that Kafka
+        need not read it. Raises DiskFailed.
+        """
+        active = self._indexes.get(self._bases[-1])
+        try:
+            if active is not None and end_offset is not None:
+                active.seal(self._disk)
+        finally:
+            if active is not None:
+                active.close()
+        if end_offset is not None and end_offset > self._bases[-1]:
+            self._write_snapshot(end_offset)
+
+    def _write_snapshot(self, offset: int) -> None:
+        # Without one a start reads more.
+        with contextlib.suppress(DiskFailed):
+            self._disk.replace(self._snapshot_path(offset), encode_snapshot(self.states.all()))
+
+    # --- readers
+    # ---------------------------------------------------------------------------------------------
+
+    def stable_end(self, start: int, end: int) -> int:
+        """Return the last stable offset of a log from ``start`` to ``end``
+        (``UnifiedLog.lastStableOffset``).
+        """
+        unstable = self.states.first_unstable_offset
+        # The beginning of the transaction may have gone with an old segment.
+        return end if unstable is None else min(max(unstable, start), end)
+
+    @property
+    def has_aborted(self) -> bool:
+        """Whether any transaction was aborted, as far as the log goes back."""
+        return bool(self._indexes)
+
+    def aborted(self, start: int, end: int) -> list[AbortedTxn]:
+        """Return the aborted transactions that may have records from ``start`` to ``end``. Raises
+        OSError.
+        """
+        indexes = list(self._indexes.items())
+        # A segment whose successor begins at ``start`` or before it has no marker behind that.
+        first = max(0, bisect.bisect_right(indexes, start, key=lambda one: one[0]) - 1)
+        found: list[AbortedTxn] = []
+        for _, index in indexes[first:]:
+            # Retention may have deleted the segment a moment ago.
+            with contextlib.suppress(FileNotFoundError):
+                some, is_whole = index.collect(start, end)
+                found += some
+                if is_whole:
+                    break
+        return found
+
+    def _index_path(self, base: int) -> Path:
+        return self._directory / f"{base:020d}{TXN_INDEX_SUFFIX}"
+
+    def _snapshot_path(self, offset: int) -> Path:
+        return self._directory / f"{offset:020d}{SNAPSHOT_SUFFIX}"

@@ -1,0 +1,87 @@
+"""A crash behind any file operation of a partition with transactions: its producers, its last
+stable offset and its aborted transactions are those that its batches say.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.ports.services import State as PartitionState
+from tests.gateway.log.crash_disk import CrashDisk, Op, RecordingDisk, State, write_state
+from tests.gateway.sources.data_partitions import SETTINGS, led, partition, settle
+from tests.gateway.sources.test_data_partition_transactions import files, newest, states
+from tests.gateway.sources.transactions import Model, committed, stable
+
+_DIRECTORY = "t-0"
+
+
+@pytest.fixture(scope="module")
+def ops(tmp_path_factory: pytest.TempPathFactory) -> list[Op]:
+    """A partition with several segments, aborted transactions in most, and a clean stop."""
+    root, model = tmp_path_factory.mktemp("life"), Model(11)
+    disk = RecordingDisk(root)
+    for epoch in (1, 2):
+        one = partition(root / _DIRECTORY, replace(SETTINGS, segment_bytes=500), disk=disk)
+        one.lead(epoch)
+        settle(one)
+        for _ in range(20):
+            model.step(one)
+        one.close()
+    assert len(files(root / _DIRECTORY, ".snapshot")) > 3
+    assert len(files(root / _DIRECTORY, ".txnindex")) > 2
+    return disk.ops
+
+
+def check(root: Path, state: State) -> None:
+    """The files of producers change nothing of the partition that is opened."""
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    write_state(root, state)
+    directory = root / _DIRECTORY
+    one = led(directory, epoch=9)
+    assert one.state is PartitionState.READY, one.problems
+    found = newest(states(one)), stable(one), committed(one), files(directory, ".txnindex")
+    for path in [*directory.glob("*.snapshot"), *directory.glob("*.txnindex")]:
+        path.unlink()
+    one = led(directory, epoch=10)
+    again = newest(states(one)), stable(one), committed(one), files(directory, ".txnindex")
+    assert found == again
+
+
+def test_the_process_is_killed_behind_every_operation(ops: list[Op], tmp_path: Path) -> None:
+    disk = CrashDisk()
+    for op in ops:
+        disk.apply(op)
+        for state in disk.killed(op):
+            check(tmp_path / "state", state)
+
+
+def test_the_power_is_lost_behind_every_operation(ops: list[Op], tmp_path: Path) -> None:
+    disk, rand, tried = CrashDisk(), random.Random(9), 0
+    for op in ops:
+        disk.apply(op)
+        for state in disk.lost_power(rand):
+            tried += 1
+            check(tmp_path / "state", state)
+    assert tried > 200
+
+
+@pytest.mark.parametrize("suffix", [".txnindex", ".tmp"])
+def test_files_of_producers_that_were_not_synced_would_be_found_out(
+    ops: list[Op], suffix: str, tmp_path: Path
+) -> None:
+    rand = random.Random(9)
+    with pytest.raises(AssertionError):
+        for _ in range(5):
+            disk = CrashDisk()
+            for op in ops:
+                if op.kind == "sync" and op.path.suffix == suffix:
+                    continue
+                disk.apply(op)
+                for state in disk.lost_power(rand):
+                    check(tmp_path / "state", state)
