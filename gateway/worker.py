@@ -65,6 +65,10 @@ class ForwardedGroups:
         """Return the node."""
         return self.node_id
 
+    def complete_transaction(self, producer_id: int, partition: int, committed: bool) -> None:
+        """Never called: a worker writes no markers."""
+        raise AssertionError("a worker writes no markers")
+
     def submit(self, event: Event, pending: Completable[Result]) -> None:
         """Never called: requests of groups are forwarded before a handler submits them."""
         raise AssertionError("a worker forwards requests of groups")

@@ -27,6 +27,7 @@ _MARKER_KEY_SIZE: Final = 4
 class ReplayedRecord(NamedTuple):
     """The newest record of a key; a value of None, which deletes the key, is only pending."""
 
+    offset: int
     value: bytes | None
     timestamp: int  #: ms
     headers: Sequence[Header]
@@ -66,12 +67,22 @@ class Replay:
             target = transaction.records
         for record in records:
             # A record without a key says nothing: none could replace it.
-            if record.key is not None:
-                target.pop(record.key, None)
-                if record.value is not None or header.is_transactional:
-                    target[record.key] = ReplayedRecord(
-                        record.value, record.timestamp, record.headers
-                    )
+            if record.key is None:
+                continue
+            target.pop(record.key, None)
+            if record.value is not None or header.is_transactional:
+                target[record.key] = ReplayedRecord(
+                    record.offset, record.value, record.timestamp, record.headers
+                )
+            else:
+                # A transaction that wrote the key before does not bring it back.
+                for transaction in self.pending.values():
+                    transaction.records.pop(record.key, None)
+
+    def is_superseded(self, key: bytes, pending: ReplayedRecord) -> bool:
+        """Whether a record that is pending is older than the one of its key that counts."""
+        known = self.records.get(key)
+        return known is not None and known.offset > pending.offset
 
     def _complete(self, producer_id: int, key: bytes) -> None:
         if len(key) < _MARKER_KEY_SIZE:
@@ -83,6 +94,9 @@ class Replay:
         if transaction is None or kind == _ABORT:
             return
         for name, record in transaction.records.items():
+            # The newest counts, in a transaction or not.
+            if self.is_superseded(name, record):
+                continue
             self.records.pop(name, None)
             if record.value is not None:
                 self.records[name] = record

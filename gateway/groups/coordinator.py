@@ -15,6 +15,7 @@ from gateway.base.slices import Slices, pieces, run
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Effect, EventTime, PendingRequest, Record
 from gateway.groups.events import (
+    CompleteTransaction,
     DeleteGroups,
     DeleteGroupsResult,
     DescribedGroup,
@@ -32,15 +33,18 @@ from gateway.groups.events import (
     OffsetDelete,
     OffsetFetch,
     SyncGroup,
+    TxnOffsetCommit,
 )
 from gateway.groups.group import Group, State
 from gateway.groups.joining import Joining
 from gateway.groups.membership import Membership
 from gateway.groups.offsets import Offsets
+from gateway.groups.pending_offsets import PendingRecord
 from gateway.groups.rebalance import Rebalance
 from gateway.groups.records import restore_groups
 from gateway.groups.settings import Settings
 from gateway.groups.timers import Timer
+from gateway.groups.transactional_offsets import TransactionalOffsets
 from gateway.groups.usage import Usage
 from kwire.protocol import ErrorCode
 
@@ -59,6 +63,7 @@ class GroupCoordinator:
         self._joining = Joining(self._state, self._rebalance)
         self._membership = Membership(self._state, self._rebalance)
         self._offsets = Offsets(self._state, self._rebalance)
+        self._transactional = TransactionalOffsets(self._state)
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -75,17 +80,20 @@ class GroupCoordinator:
         records: Iterable[tuple[bytes, bytes]],
         moment: EventTime,
         owners: Mapping[bytes, str] = MappingProxyType({}),
+        pending: Iterable[PendingRecord] = (),
     ) -> list[Effect]:
         """Restore the groups from the newest value of each key in the log. Member sessions start
         now.
 
-        ``owners``: key of a record -> the owner that is charged for it. Raises DecodeError for a
-        record that cannot be read.
+        ``owners``: key of a record -> the owner that is charged for it. ``pending``: records of
+        transactions without a marker, in their order. Raises DecodeError for a record that cannot
+        be read.
         """
         self._state.moment = moment
         self._state.groups.update(
             restore_groups(list(records), self._state.usage, moment.wall_ms, owners)
         )
+        self._transactional.restore(pending)
         for group in self._state.groups.values():
             for member in group.members.values():
                 self._rebalance.await_heartbeat(group, member)
@@ -185,6 +193,10 @@ class GroupCoordinator:
                 self._membership.heartbeat(asked, event)
             case OffsetCommit():
                 return self._offsets.commit(asked, event)
+            case TxnOffsetCommit():
+                return self._transactional.commit(asked, event)
+            case CompleteTransaction():
+                return self._transactional.complete(asked, event)
             case OffsetFetch():
                 return self._offsets.fetch(asked, event)
             case JoinGroup():

@@ -21,6 +21,7 @@ from gateway.groups.effects import (
 )
 from gateway.groups.events import Result
 from gateway.groups.group import Group, group_size
+from gateway.groups.pending_offsets import PendingOffsets
 from gateway.groups.records import group_tombstone
 from gateway.groups.settings import Settings
 from gateway.groups.timers import Timer, Timers
@@ -43,6 +44,7 @@ class CoordinatorState:
         self.groups: dict[str, Group] = {}
         self.usage = Usage()
         self.timers = Timers()
+        self.pending = PendingOffsets()
         self.moment = EventTime(0.0, 0)
         self._effects: list[Effect] = []
         self._persisted = 0
@@ -73,11 +75,13 @@ class CoordinatorState:
         group: Group,
         records: Sequence[Record],
         owners: Mapping[bytes, str] = MappingProxyType({}),
+        *,
+        producer: tuple[int, int] | None = None,
     ) -> None:
         if records:
             self._persisted += 1
             group.persisted = self._persisted
-            self._effects.append(Persist(self._persisted, tuple(records), owners))
+            self._effects.append(Persist(self._persisted, tuple(records), owners, producer))
 
     def schedule(self, kind: str, group: Group, delay_ms: int, member_id: str = "") -> None:
         self.timers.schedule(

@@ -45,12 +45,14 @@ class Persist:
     one.
 
     ``owners``: key of a record -> the owner that is charged for it, which the driver gives back to
-    ``GroupCoordinator.load``.
+    ``GroupCoordinator.load``. ``producer``: id and epoch of the producer in whose transaction the
+    records are.
     """
 
     number: int
     records: tuple[Record, ...]
     owners: Mapping[bytes, str] = field(default_factory=dict)
+    producer: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

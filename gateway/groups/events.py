@@ -179,6 +179,43 @@ class OffsetCommit:
         return CommitResult(errors=(error,) * len(self.offsets))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommit:
+    """A TxnOffsetCommit request of a producer whose transaction has the group's partition.
+
+    ``owner`` is charged for the offsets (``gateway.groups.usage``); "" is unknown.
+    """
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    offsets: tuple[OffsetToCommit, ...]
+    producer_id: int
+    producer_epoch: int
+    owner: str = ""
+
+    def failed(self, error: ErrorCode) -> CommitResult:
+        return CommitResult(errors=(error,) * len(self.offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCompleted:
+    """The pending offsets of the transaction count, or are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteTransaction:
+    """The marker of a producer's transaction is in the coordinator's log."""
+
+    producer_id: int
+    committed: bool
+
+    def failed(self, error: ErrorCode) -> TransactionCompleted:
+        """The coordinator finds the marker when it loads the log."""
+        return TransactionCompleted()
+
+
 class Committed(NamedTuple):
     """A committed offset. Times are ms since the epoch; ``expire_timestamp`` -1: by the server's
     retention.
@@ -196,11 +233,14 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedGroup:
-    """``offsets``: each requested partition with its committed offset, or None."""
+    """``offsets``: each requested partition with its committed offset, or None. ``unstable``: those
+    of which a transaction has committed an offset that does not count yet (KIP-447).
+    """
 
     group_id: str
     error: ErrorCode
     offsets: Sequence[tuple[TopicPartition, Committed | None]] = ()
+    unstable: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,11 +253,11 @@ class OffsetFetch:
     """An OffsetFetch request: for each group the partitions, or None for all with a committed
     offset.
 
-    It has no "require stable": this coordinator has no transactions, and an answer always waits for
-    earlier commits.
+    ``require_stable``: the client does not want an offset that a transaction is about to replace.
     """
 
     groups: tuple[tuple[str, tuple[TopicPartition, ...] | None], ...]
+    require_stable: bool = False
 
     def failed(self, error: ErrorCode) -> OffsetFetchResult:
         return OffsetFetchResult(
@@ -319,6 +359,8 @@ Event = (
     | Heartbeat
     | LeaveGroup
     | OffsetCommit
+    | TxnOffsetCommit
+    | CompleteTransaction
     | OffsetFetch
     | OffsetDelete
     | ListGroups
@@ -331,6 +373,7 @@ Result = (
     | HeartbeatResult
     | LeaveResult
     | CommitResult
+    | TransactionCompleted
     | OffsetFetchResult
     | OffsetDeleteResult
     | ListGroupsResult

@@ -65,6 +65,7 @@ class Group:
         self.new_member_added = False  # a member joined during the initial delay: wait for more
         self.initial_delay_left_ms = 0
         self.offsets: dict[TopicPartition, Committed] = {}
+        self.pending_offsets = 0  # number of those of transactions without a marker
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
         self.is_stored = False  # has a group record on disk
         self.persisted = 0  # number of the newest Persist of this group
@@ -80,7 +81,9 @@ class Group:
     @property
     def is_blank(self) -> bool:
         """True without members and committed offsets: the group may be removed."""
-        return self.state is State.EMPTY and not self.pending_members and not self.offsets
+        return self.state is State.EMPTY and not (
+            self.pending_members or self.offsets or self.pending_offsets
+        )
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -294,6 +297,12 @@ class Group:
             self.offsets[where] = committed
             self._charge(committed.owner, offset_bytes=self.offset_size(where, committed.metadata))
 
+    def count_pending(self, where: TopicPartition, committed: Committed, sign: int) -> None:
+        """Count one pending offset more, or one less."""
+        self.pending_offsets += sign
+        size = self.offset_size(where, committed.metadata)
+        self._charge(committed.owner, offset_bytes=sign * size)
+
     def offset_size(self, where: TopicPartition, metadata: str) -> int:
         """Bytes that a committed offset takes in memory and in the store, which keeps its key and
         value (about).
@@ -304,7 +313,7 @@ class Group:
 
     def discard(self) -> None:
         """Return the group's memory to ``usage``, when the group is removed."""
-        assert not self.members
+        assert not self.members and not self.pending_offsets
         for member_id in list(self.pending_members):
             self.remove_pending(member_id)
         for where in list(self.offsets):

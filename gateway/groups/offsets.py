@@ -1,6 +1,6 @@
 """Commits, fetches, deletes and expires the offsets of groups.
 
-It has no transactions. Follows Kafka's ``OffsetMetadataManager``.
+``transactional_offsets`` has those of transactions. Follows Kafka's ``OffsetMetadataManager``.
 """
 
 from __future__ import annotations
@@ -127,6 +127,8 @@ class Offsets:
         for some in pieces(kept, _OFFSETS_PER_SLICE):
             for where, committed in some:
                 group.commit(where, committed)
+                if group.pending_offsets:
+                    self._state.pending.committed_since(group.group_id, where)
             yield
         self._state.persist(group, records, owners)
         self._state.answer(asked, CommitResult(errors=errors), group)
@@ -152,7 +154,12 @@ class Offsets:
             if group is not None:
                 persisted = max(persisted, group.persisted)
             found = yield from _fetched({} if group is None else group.offsets, wanted)
-            fetched.append(FetchedGroup(group_id, ErrorCode.NONE, found))
+            unstable: list[TopicPartition] = []
+            if event.require_stable and group is not None and group.pending_offsets:
+                for some in pieces(found, _OFFSETS_PER_SLICE):
+                    unstable += [w for w, _ in some if self._state.pending.has(group_id, w)]
+                    yield
+            fetched.append(FetchedGroup(group_id, ErrorCode.NONE, found, frozenset(unstable)))
             yield
         self._state.answer_after(asked, OffsetFetchResult(groups=fetched), persisted)
 
@@ -184,13 +191,15 @@ class Offsets:
 
     def delete_all(self, group: Group, records: list[Record]) -> Slices[None]:
         """Delete every offset of the group; ``records`` gets their tombstones."""
-        for where in list(group.offsets):
+        for where in [*group.offsets, *self._state.pending.places(group.group_id)]:
             self._tombstone(group, where, records)
             yield
 
     def _tombstone(self, group: Group, where: TopicPartition, records: list[Record]) -> None:
-        if where in group.offsets:
+        is_pending = group.pending_offsets and self._state.pending.has(group.group_id, where)
+        if where in group.offsets or is_pending:
             group.commit(where, None)
+            self._state.pending.remove(group, where)
             records.append(offset_tombstone(group.group_id, where))
 
     # Expiry.
@@ -230,6 +239,8 @@ class Offsets:
         when the group became empty, or else at the commit.
         """
         if group.is_subscribed_to(where[0]):
+            return False
+        if group.pending_offsets and self._state.pending.has(group.group_id, where):
             return False
         since = committed.commit_timestamp
         if group.protocol_type is not None:

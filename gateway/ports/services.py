@@ -276,6 +276,12 @@ class Groups(Protocol):
         """Return the node that coordinates a group, or the error for its clients."""
         ...
 
+    def complete_transaction(self, producer_id: int, partition: int, committed: bool) -> None:
+        """The marker of a producer's transaction is in ``partition`` of ``__consumer_offsets``:
+        offsets that it has committed there count from now on, or are dropped.
+        """
+        ...
+
     def submit(self, event: Event, pending: Completable[Result]) -> None:
         """Handle one event. Its result completes ``pending``, once the offsets that it acknowledges
         are on disk.

@@ -82,7 +82,7 @@ def handle(request: OffsetFetchRequest, context: Context) -> Any:
         groups = [(request.group_id, request.topics)]
     else:
         groups = [(group.group_id, group.topics) for group in request.groups]
-    return in_slices(_ask(groups, context), _size(groups))
+    return in_slices(_ask(groups, request.require_stable, context), _size(groups))
 
 
 def _size(groups: list[tuple[str, Any]]) -> int:
@@ -94,13 +94,14 @@ def _size(groups: list[tuple[str, Any]]) -> int:
     )
 
 
-def _ask(groups: list[tuple[str, Any]], context: Context) -> Work:
+def _ask(groups: list[tuple[str, Any]], stable: bool, context: Context) -> Work:
     questions = yield from _questions(groups, context)
     asked = [question for question in questions if question.fault is ErrorCode.NONE]
     if not asked:
         return _respond(questions, OffsetFetchResult(groups=()), context)
     event = OffsetFetch(
-        tuple((question.group_id, _partitions(question.wanted)) for question in asked)
+        tuple((question.group_id, _partitions(question.wanted)) for question in asked),
+        require_stable=stable,
     )
     return ask(context, event, lambda result: _respond(questions, result, context))
 
@@ -210,13 +211,19 @@ def _lines(
     committed = iter(found.offsets)
     for one in question.wanted:
         offset = next(committed)[1] if one.fault is ErrorCode.NONE else None
-        yield one, offset or _NOTHING, int(one.fault)
+        if (one.name, one.partition) in found.unstable and one.fault is ErrorCode.NONE:
+            yield one, _NOTHING, int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        else:
+            yield one, offset or _NOTHING, int(one.fault)
 
 
 def _everything(found: FetchedGroup, context: Context) -> Iterator[_Line | None]:
     """Yield all committed offsets of topics that the client may describe."""
     for (topic, partition), committed in found.offsets:
-        if committed is not None and may(context, Operation.DESCRIBE, topic):
+        if (topic, partition) in found.unstable and may(context, Operation.DESCRIBE, topic):
+            where = _Wanted(topic, _id_of(topic, context), partition, ErrorCode.NONE)
+            yield where, _NOTHING, int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        elif committed is not None and may(context, Operation.DESCRIBE, topic):
             yield _Wanted(topic, _id_of(topic, context), partition, ErrorCode.NONE), committed, 0
         else:
             yield None

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 import trio
 
 from gateway.groups import Record
+from gateway.groups.pending_offsets import PendingRecord
 from gateway.log.offsets.offset_store import OWNER_HEADER
 from gateway.server.broker.coordinator_partition import PartitionUnavailable
 from gateway.server.groups.group_store import LoadedRecords, StoreUnavailable
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
+    from gateway.broker.coordinator_replay import Replay
     from gateway.server.broker.coordinator_partition import CoordinatorPartition, CoordinatorRecord
     from kwire.records import Header
 
@@ -48,16 +50,21 @@ class PartitionGroupStore:
             records.append((key, record.value))
             if owner := owner_of(record.headers):
                 owners[key] = self._names.setdefault(owner, owner)
-        return LoadedRecords(records, owners)
+        return LoadedRecords(records, owners, _pending(replay))
 
     async def append(
-        self, records: Sequence[Record], timestamp_ms: int, owners: Mapping[bytes, str]
+        self,
+        records: Sequence[Record],
+        timestamp_ms: int,
+        owners: Mapping[bytes, str],
+        producer: tuple[int, int] | None = None,
     ) -> None:
         """As in ``GroupStore``."""
         await append(
             self._partition,
             [(key, value, owner_headers(owners.get(key, ""))) for key, value in records],
             timestamp_ms,
+            producer,
         )
 
     async def compact(self) -> None:
@@ -68,7 +75,10 @@ class PartitionGroupStore:
 
 
 async def append(
-    partition: CoordinatorPartition, records: Sequence[CoordinatorRecord], timestamp_ms: int
+    partition: CoordinatorPartition,
+    records: Sequence[CoordinatorRecord],
+    timestamp_ms: int,
+    producer: tuple[int, int] | None = None,
 ) -> int:
     """Append records; return the end offset when they are committed. Raises StoreUnavailable."""
     outcomes: list[int | ErrorCode] = []
@@ -78,7 +88,7 @@ async def append(
         outcomes.append(outcome)
         written.set()
 
-    partition.append(records, timestamp_ms, take)
+    partition.append(records, timestamp_ms, take, producer=producer)
     # Usually it is: the disk is not waited for.
     if not outcomes:
         await written.wait()
@@ -86,6 +96,26 @@ async def append(
     if isinstance(outcome, ErrorCode):
         raise StoreUnavailable(f"{partition}: {outcome.name}")
     return outcome
+
+
+def _pending(replay: Replay) -> list[PendingRecord]:
+    """Return the records of transactions that have no marker, in the order of their offsets."""
+    found = [
+        (record.offset, producer_id, key, record)
+        for producer_id, transaction in replay.pending.items()
+        for key, record in transaction.records.items()
+        if record.value is not None
+    ]
+    return [
+        PendingRecord(
+            producer_id,
+            key,
+            record.value or b"",
+            owner_of(record.headers),
+            replay.is_superseded(key, record),
+        )
+        for _, producer_id, key, record in sorted(found, key=lambda one: one[0])
+    ]
 
 
 def owner_headers(owner: str) -> tuple[Header, ...]:

@@ -18,6 +18,7 @@ from gateway.base.slices import Slices, pieces, run
 from gateway.base.wall_clock import wall_ms
 from gateway.groups import Settings, Usage
 from gateway.groups.events import (
+    CompleteTransaction,
     DeleteGroups,
     DeleteGroupsResult,
     DescribeGroups,
@@ -83,6 +84,14 @@ class PartitionedGroups:
     def coordinator_of(self, group_id: str) -> int | ErrorCode:
         """Return the leader of the group's partition."""
         return self._topic.coordinator_of(group_id)
+
+    def complete_transaction(self, producer_id: int, partition: int, committed: bool) -> None:
+        """As in ``Groups``. If the partition has no coordinator here, the next one finds the marker
+        when it loads.
+        """
+        shard = self._shards.get(partition)
+        if shard is not None:
+            shard[0].complete_transaction(producer_id, partition, committed)
 
     def count_by_state(self) -> Counter[str]:
         """Number of groups in each state, by Kafka's names."""
@@ -172,10 +181,10 @@ class PartitionedGroups:
         match event:
             case ListGroups():
                 self._list(event, pending)
-            case OffsetFetch(groups):
+            case OffsetFetch(groups, require_stable):
                 self._scatter(
                     [group_id for group_id, _ in groups],
-                    lambda places: OffsetFetch(tuple(groups[at] for at in places)),
+                    lambda places: OffsetFetch(tuple(groups[at] for at in places), require_stable),
                     lambda result: result.groups,
                     lambda found: OffsetFetchResult(groups=found),
                     pending,
@@ -196,6 +205,8 @@ class PartitionedGroups:
                     lambda found: DeleteGroupsResult(errors=found),
                     pending,
                 )
+            case CompleteTransaction():
+                raise AssertionError("complete_transaction names the partition")
             case _:
                 _submit(self._find(event.group_id), event, pending)
 

@@ -7,6 +7,7 @@ that came during the write before. ``gateway.handlers`` reads requests and makes
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 from collections import Counter
@@ -27,10 +28,11 @@ from gateway.groups import (
     GroupCoordinator,
     LimitExceeded,
     Persist,
+    Record,
     Settings,
     Usage,
 )
-from gateway.groups.events import Event, JoinGroup, Result
+from gateway.groups.events import CompleteTransaction, Event, JoinGroup, Result
 from gateway.log.files.errors import LogError
 from gateway.ports.services import Completable
 from gateway.server.groups.group_store import GroupStore
@@ -73,6 +75,13 @@ def settings_of(config: Config) -> Settings:
     )
 
 
+class _Unasked:
+    """Takes a result that no client waits for."""
+
+    def complete(self, response: Result, /) -> None:
+        """Drop it."""
+
+
 class GroupDriver:
     """``gateway.ports.services.Groups`` of one coordinator, whose records are in ``store``.
 
@@ -109,6 +118,7 @@ class GroupDriver:
         self._unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self._threads = trio.CapacityLimiter(1) if threads is None else threads
         self._unwritten: list[Persist] = []
+        self._completed: list[CompleteTransaction] = []  # while the coordinator is loaded
         self._written = 0  # number of the newest Persist on disk
         # Number of a Persist -> results that wait until it is on disk.
         self._waiting: dict[int, list[Answer]] = {}
@@ -138,9 +148,15 @@ class GroupDriver:
         returns.
         """
         if self._coordinator is None:
+            if isinstance(event, CompleteTransaction):
+                self._completed.append(event)
             self._deliver(pending, event.failed(self._unavailable))
             return
         self._events.submit((event, pending))
+
+    def complete_transaction(self, producer_id: int, partition: int, committed: bool) -> None:
+        """As in ``Groups``; ``partition`` is that of the store."""
+        self.submit(CompleteTransaction(producer_id, committed), _Unasked())
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; then write the records of handled requests, and complete the
@@ -275,9 +291,14 @@ class GroupDriver:
         if not self._unwritten:
             return
         batch = list(self._unwritten)
-        records = [record for persist in batch for record in persist.records]
-        owners = {key: owner for persist in batch for key, owner in persist.owners.items()}
-        await self._store.append(records, self._wall_ms(), owners)
+        # Those of a transaction are a batch of their own.
+        for producer, some in itertools.groupby(batch, key=lambda persist: persist.producer):
+            records: list[Record] = []
+            owners: dict[bytes, str] = {}
+            for persist in some:
+                records += persist.records
+                owners.update(persist.owners)
+            await self._store.append(records, self._wall_ms(), owners, producer)
         # Removed only after the write: if it was cancelled, _close writes them.
         del self._unwritten[: len(batch)]
         newest = batch[-1].number
@@ -301,9 +322,11 @@ class GroupDriver:
     async def _open(self) -> None:
         coordinator, moment = GroupCoordinator(self._settings), self._moment()
         try:
+            # A marker from now on may be behind what is loaded.
+            self._completed = []
             loaded = await self._store.load()
             # In a thread: 100,000 groups take more than a second.
-            load = partial(coordinator.load, loaded.records, moment, loaded.owners)
+            load = partial(coordinator.load, loaded.records, moment, *loaded[1:])
             effects = await trio.to_thread.run_sync(load, limiter=self._threads)
         except DecodeError as error:
             await self._store.close()
@@ -316,6 +339,9 @@ class GroupDriver:
         self._coordinator, self._written = coordinator, 0
         self._apply(effects)
         self._wake_timers()
+        completed, self._completed = self._completed, []
+        for event in completed:
+            self.submit(event, _Unasked())
 
     def _abort(self, error: Exception, *, event_type: str) -> None:
         """Drop the coordinator after an exception: its state may be half changed. The next one

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from gateway.groups import Record
+from gateway.groups.pending_offsets import PendingRecord
 from gateway.log.files.errors import LogError
 
 
@@ -22,6 +23,8 @@ class LoadedRecords(NamedTuple):
 
     records: list[tuple[bytes, bytes]]
     owners: Mapping[bytes, str]
+    #: Of transactions without a marker, in the order of the log.
+    pending: Sequence[PendingRecord] = ()
 
 
 class GroupStore(Protocol):
@@ -34,10 +37,15 @@ class GroupStore(Protocol):
         ...
 
     async def append(
-        self, records: Sequence[Record], timestamp_ms: int, owners: Mapping[bytes, str]
+        self,
+        records: Sequence[Record],
+        timestamp_ms: int,
+        owners: Mapping[bytes, str],
+        producer: tuple[int, int] | None = None,
     ) -> None:
-        """Append records; return when no crash of this process can lose them and clients may see
-        them. After LogError the store has to be loaded again.
+        """Append records, in the transaction of ``producer`` (id and epoch) if there is one; return
+        when no crash of this process can lose them and clients may see them. After LogError the
+        store has to be loaded again.
         """
         ...
 

@@ -46,9 +46,14 @@ class LocalGroupStore:
         return LoadedRecords(store.records(), store.owners())
 
     async def append(
-        self, records: Sequence[Record], timestamp_ms: int, owners: Mapping[bytes, str]
+        self,
+        records: Sequence[Record],
+        timestamp_ms: int,
+        owners: Mapping[bytes, str],
+        producer: tuple[int, int] | None = None,
     ) -> None:
         """As in ``GroupStore``: with one sync."""
+        assert producer is None, "a node that is no broker has no transactions"
         store = self._opened()
         await self._in_thread(lambda: store.append(records, timestamp_ms, owners=owners))
 

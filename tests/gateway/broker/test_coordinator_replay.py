@@ -4,7 +4,8 @@ their markers.
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -14,12 +15,15 @@ from gateway.broker.coordinator_replay import Replay
 from kwire.errors import DecodeError
 from kwire.records import Record, decode_batch, encode_batch
 
+#: Each batch has offsets above all before it.
+_OFFSETS: Final = itertools.count(0, 100)
+
 
 def apply(replay: Replay, *records: tuple[bytes | None, bytes | None], **batch: Any) -> None:
     data = encode_batch(
         [
             Record(offset=at, timestamp=at, key=key, value=value)
-            for at, (key, value) in enumerate(records)
+            for at, (key, value) in enumerate(records, next(_OFFSETS))
         ],
         **batch,
     )
@@ -75,6 +79,24 @@ def test_records_of_a_transaction_that_aborts_are_dropped() -> None:
     assert not replay.records and list(replay.pending) == [8]
 
 
+def test_record_of_a_transaction_that_is_older_than_what_counts_is_dropped() -> None:
+    replay = Replay()
+    in_transaction(replay, 7, (b"a", b"1"), (b"b", b"1"))
+    in_transaction(replay, 8, (b"b", b"2"))
+    apply(replay, (b"a", b"9"))
+    mark(replay, 8, 1)
+    mark(replay, 7, 1)
+    assert values(replay) == {b"a": b"9", b"b": b"2"}
+
+
+def test_deleted_record_does_not_come_back_with_an_older_transaction() -> None:
+    replay = Replay()
+    in_transaction(replay, 7, (b"a", b"1"))
+    apply(replay, (b"a", None))
+    mark(replay, 7, 1)
+    assert not replay.records
+
+
 def test_marker_of_another_kind_ends_no_transaction() -> None:
     replay = Replay()
     in_transaction(replay, 7, (b"a", b"2"))
@@ -101,24 +123,32 @@ _STEPS = st.lists(
 def test_fold_equals_a_model_that_keeps_lists(steps: list[tuple[Any, Any, Any]]) -> None:
     replay = Replay()
     model: dict[bytes, bytes] = {}
-    pending: dict[int, list[tuple[bytes, bytes | None]]] = {}
+    newest: dict[bytes, int] = {}  # the step whose value of a key counts, or deleted it
+    pending: dict[int, list[tuple[int, bytes, bytes | None]]] = {}
 
-    def put(key: bytes, value: bytes | None) -> None:
+    def put(number: int, key: bytes, value: bytes | None) -> None:
+        if number < newest.get(key, -1):
+            return
+        newest[key] = number
         model.pop(key, None)
         if value is not None:
             model[key] = value
+        elif number == at:  # outside of a transaction
+            for some in pending.values():
+                some[:] = [one for one in some if one[1] != key]
 
-    for what, first, second in steps:
+    for at, (what, first, second) in enumerate(steps):
         if what == "put":
             apply(replay, (first, second))
-            put(first, second)
+            put(at, first, second)
         elif what == "mark":
             mark(replay, first, second)
-            for key, value in pending.pop(first, []) if second else []:
-                put(key, value)
-            pending.pop(first, None)
+            # Of one key the newest record of the transaction counts.
+            written = {key: (number, value) for number, key, value in pending.pop(first, [])}
+            for key, (number, value) in written.items() if second else ():
+                put(number, key, value)
         else:
             in_transaction(replay, int(what), (first, second))
-            pending.setdefault(int(what), []).append((first, second))
+            pending.setdefault(int(what), []).append((at, first, second))
     assert values(replay) == model
     assert replay.pending.keys() == pending.keys()

@@ -281,6 +281,8 @@ def _result(effect: Answer) -> str:
             return " ".join(f"{g.group_id}:{g.protocol_type}:{g.state}" for g in r.groups) or "none"
         case e.DescribeGroupsResult() as r:
             return " ".join(_described(group) for group in r.groups)
+        case e.TransactionCompleted():
+            return "completed"
         case r:
             return str(r.error.name)
 

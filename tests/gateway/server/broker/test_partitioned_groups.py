@@ -12,6 +12,8 @@ from gateway.groups.events import (
     DescribeGroups,
     ListGroups,
     OffsetFetch,
+    OffsetToCommit,
+    TxnOffsetCommit,
 )
 from kwire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -81,9 +83,12 @@ async def commit_through(node: OwnNode, group: str, offset: int) -> int:
     return error
 
 
-async def fetch_through(node: OwnNode, *groups: str) -> list[list[int]]:
+async def fetch_through(
+    node: OwnNode, *groups: str, require_stable: bool = False
+) -> list[list[int]]:
     wanted = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in groups]
-    answer = await node.ask(OffsetFetchRequest(groups=wanted), 8)
+    request = OffsetFetchRequest(groups=wanted, require_stable=require_stable)
+    answer = await node.ask(request, 8)
     assert [one.group_id for one in answer.groups] == list(groups)
     return [
         [part.committed_offset for topic in one.topics for part in topic.partitions]
@@ -163,6 +168,33 @@ async def test_members_of_a_deleted_topic_are_told_and_join_the_next_one(tmp_pat
         await coordinated(node, "g")
         assert committed(await submit(driver, fetch()).result()) == []
         assert (await submit(driver, join()).result()).generation == 1
+
+
+@in_loop
+async def test_pending_offsets_are_there_after_the_process_was_killed(tmp_path: Path) -> None:
+    in_transaction = TxnOffsetCommit(
+        group_id="g",
+        member_id="",
+        instance_id=None,
+        generation=-1,
+        offsets=(OffsetToCommit("t", 0, 5, -1, ""),),
+        producer_id=9,
+        producer_epoch=0,
+    )
+    async with broker(tmp_path, offsets_topic_num_partitions=1) as node:
+        await coordinated(node, "g")
+        driver: Any = node.ready.services.groups
+        await submit(driver, commit(1)).result()
+        assert (await submit(driver, in_transaction).result()).errors == [ErrorCode.NONE]
+        await node.cut_off()
+    async with broker(tmp_path) as node:
+        await coordinated(node, "g")
+        driver = node.ready.services.groups
+        assert await fetch_through(node, "g") == [[1]]
+        assert await fetch_through(node, "g", require_stable=True) == [[-1]]
+        driver.complete_transaction(9, 0, committed=True)
+        driver.complete_transaction(9, 77, committed=False)  # a partition that is led elsewhere
+        assert await fetch_through(node, "g", require_stable=True) == [[5]]
 
 
 @in_loop
