@@ -7,11 +7,24 @@ Kafka's ``GroupCoordinatorShard``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, assert_never
 
 from gateway.base.slices import Slices, pieces, run
+from gateway.groups.consumer.applying import HalfAppliedError
+from gateway.groups.consumer.events import (
+    ConsumerHeartbeat,
+    DescribeConsumerGroups,
+    DescribeConsumerGroupsResult,
+)
+from gateway.groups.consumer.group import ResolvedRegex
+from gateway.groups.consumer.heartbeats import (
+    REBALANCE_TIMER,
+    SESSION_TIMER,
+    ConsumerGroups,
+)
+from gateway.groups.consumer.topics import NoTopics, Topics
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Effect, EventTime, PendingRequest, Record
 from gateway.groups.events import (
@@ -26,6 +39,7 @@ from gateway.groups.events import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    LeaveResult,
     ListedGroup,
     ListGroups,
     ListGroupsResult,
@@ -42,7 +56,8 @@ from gateway.groups.offsets import Offsets
 from gateway.groups.pending_offsets import PendingRecord
 from gateway.groups.rebalance import Rebalance
 from gateway.groups.records import restore_groups
-from gateway.groups.settings import Settings
+from gateway.groups.settings import ConsumerSettings, Settings
+from gateway.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from gateway.groups.timers import Timer
 from gateway.groups.transactional_offsets import TransactionalOffsets
 from gateway.groups.usage import Usage
@@ -53,17 +68,24 @@ GROUPS_PER_SLICE: Final = 500
 
 
 class GroupCoordinator:
-    """Coordinates every classic group of this server. Each call returns its effects in the order in
+    """Coordinates the groups of this server, classic and of KIP-848. Each call returns its effects in the order in
     which the driver must carry them out.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._state = CoordinatorState(settings)
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        topics: Topics | None = None,
+        group_configs: Callable[[str, ConsumerSettings], ConsumerSettings] = lambda _, same: same,
+    ) -> None:
+        self._state = CoordinatorState(settings, topics or NoTopics(), group_configs)
         self._rebalance = Rebalance(self._state)
         self._joining = Joining(self._state, self._rebalance)
         self._membership = Membership(self._state, self._rebalance)
         self._offsets = Offsets(self._state, self._rebalance)
         self._transactional = TransactionalOffsets(self._state)
+        self._consumers = ConsumerGroups(self._state)
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -95,6 +117,8 @@ class GroupCoordinator:
         )
         self._transactional.restore(pending)
         for group in self._state.groups.values():
+            if group.consumer is not None:
+                self._consumers.start_sessions(group)
             for member in group.members.values():
                 self._rebalance.await_heartbeat(group, member)
             # group.max.size was lowered since
@@ -133,6 +157,8 @@ class GroupCoordinator:
             work = self._dispatch(asked, event)
             if work is not None:
                 yield from work
+        except HalfAppliedError:
+            raise
         except Exception as error:
             # Only these events change members one at a time. Every other event applies all of its
             # changes or none.
@@ -162,13 +188,30 @@ class GroupCoordinator:
             if timer is None:
                 break
             try:
-                self._fire(timer)
+                work = self._fire(timer)
+                if work is not None:
+                    yield from work
+            except HalfAppliedError:
+                raise
             except Exception as error:
                 self._contain(error, f"{timer.kind} timer", timer.group_id)
             yield
         return self._state.drain_effects()
 
-    def _fire(self, timer: Timer) -> None:
+    def regexes_resolved_in_slices(
+        self, group_id: str, found: Mapping[str, ResolvedRegex] | None, moment: EventTime
+    ) -> Slices[list[Effect]]:
+        """Take the topics that the expressions of a consumer group matched (``ResolveRegexes``);
+        None: they could not be found out.
+        """
+        self._state.moment = moment
+        if found is None:
+            self._consumers.unresolved(group_id)
+        else:
+            yield from self._consumers.resolved(group_id, found)
+        return self._state.drain_effects()
+
+    def _fire(self, timer: Timer) -> Slices[None] | None:
         group = self._state.groups.get(timer.group_id)
         if timer.kind == "expiry":
             self._offsets.on_expiry_timer()
@@ -178,12 +221,15 @@ class GroupCoordinator:
             self._rebalance.on_join_timer(group)
         elif group is not None and timer.kind == "sync":
             self._rebalance.on_sync_timer(group)
+        elif group is not None and timer.kind in (SESSION_TIMER, REBALANCE_TIMER):
+            return self._consumers.on_timer(timer.kind, group, timer.member_id)
+        return None
 
     def _contain(self, error: Exception, what: str, group_id: str) -> None:
         """Report an exception and reset its group, whose members may be half changed."""
         self._state.report_failure(what, group_id, error)
         group = self._state.groups.get(group_id)
-        if group is not None:
+        if group is not None and group.consumer is None:
             self._rebalance.reset(group)
 
     def _dispatch(self, asked: PendingRequest, event: Event) -> Slices[None] | None:
@@ -204,7 +250,11 @@ class GroupCoordinator:
             case SyncGroup():
                 self._membership.sync(asked, event)
             case LeaveGroup():
-                self._membership.leave(asked, event)
+                return self._leave(asked, event)
+            case ConsumerHeartbeat():
+                return self._consumers.heartbeat(asked, event)
+            case DescribeConsumerGroups():
+                return self._describe_consumers(asked, event)
             case OffsetDelete():
                 return self._offsets.delete(asked, event)
             case ListGroups():
@@ -217,14 +267,23 @@ class GroupCoordinator:
                 assert_never(event)
         return None
 
+    def _leave(self, asked: PendingRequest, event: LeaveGroup) -> Slices[None]:
+        group = self._state.groups.get(event.group_id)
+        if group is None or group.consumer is None:
+            self._membership.leave(asked, event)
+            return
+        errors = yield from self._consumers.remove(group, event.leavers)
+        self._state.answer(asked, LeaveResult(error=ErrorCode.NONE, errors=errors), group)
+
     def _list(self, asked: PendingRequest, event: ListGroups) -> Slices[None]:
         listed: list[ListedGroup] = []
         persisted = 0
         for some in pieces(self._state.groups.values(), GROUPS_PER_SLICE):
             listed += [
-                ListedGroup(group.group_id, group.protocol_type or "", group.state.value)
+                _listed(group)
                 for group in some
-                if not event.states or group.state.value.lower() in event.states
+                if (not event.states or group.state_name.lower() in event.states)
+                and (not event.types or group.type in event.types)
             ]
             persisted = max(persisted, *(group.persisted for group in some))
             yield
@@ -236,9 +295,14 @@ class GroupCoordinator:
         seen = []
         for group_id in event.group_ids:
             group = self._state.groups.get(group_id)
-            if group is None:
+            if group is None or group.consumer is not None:
                 dead = DescribedGroup(
-                    group_id=group_id, error=ErrorCode.GROUP_ID_NOT_FOUND, state=State.DEAD.value
+                    group_id=group_id,
+                    error=ErrorCode.GROUP_ID_NOT_FOUND,
+                    message=f"Group {group_id} not found."
+                    if group is None
+                    else f"Group {group_id} is not a classic group.",
+                    state=State.DEAD.value,
                 )
                 described.append(dead)
             else:
@@ -247,6 +311,19 @@ class GroupCoordinator:
             yield
         self._state.answer(asked, DescribeGroupsResult(groups=described), *seen)
 
+    def _describe_consumers(
+        self, asked: PendingRequest, event: DescribeConsumerGroups
+    ) -> Slices[None]:
+        described = []
+        seen = []
+        for group_id in event.group_ids:
+            description, group = self._consumers.describe(group_id)
+            described.append(description)
+            if group is not None:
+                seen.append(group)
+            yield
+        self._state.answer(asked, DescribeConsumerGroupsResult(groups=described), *seen)
+
     def _delete(self, asked: PendingRequest, event: DeleteGroups) -> Slices[None]:
         errors = []
         deleted = []
@@ -254,7 +331,7 @@ class GroupCoordinator:
             group = self._state.groups.get(group_id)
             if group is None:
                 errors.append(ErrorCode.GROUP_ID_NOT_FOUND)
-            elif group.state is not State.EMPTY:
+            elif not group.is_empty:
                 errors.append(ErrorCode.NON_EMPTY_GROUP)
             else:
                 records: list[Record] = []
@@ -265,6 +342,13 @@ class GroupCoordinator:
                 errors.append(ErrorCode.NONE)
             yield
         self._state.answer(asked, DeleteGroupsResult(errors=errors), *deleted)
+
+
+def _listed(group: Group) -> ListedGroup:
+    protocol_type = group.protocol_type or ""
+    if group.consumer is not None:
+        protocol_type = CONSUMER_PROTOCOL_TYPE
+    return ListedGroup(group.group_id, protocol_type, group.state_name, group.type)
 
 
 def _description(group: Group) -> DescribedGroup:

@@ -6,9 +6,11 @@ It does no I/O: effects are collected here during one event or timer, and the dr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from gateway.groups.consumer.group import ConsumerGroup
+from gateway.groups.consumer.topics import Topics
 from gateway.groups.effects import (
     Answer,
     Effect,
@@ -18,12 +20,13 @@ from gateway.groups.effects import (
     PendingRequest,
     Persist,
     Record,
+    ResolveRegexes,
 )
 from gateway.groups.events import Result
 from gateway.groups.group import Group, group_size
 from gateway.groups.pending_offsets import PendingOffsets
 from gateway.groups.records import group_tombstone
-from gateway.groups.settings import Settings
+from gateway.groups.settings import ConsumerSettings, Settings
 from gateway.groups.timers import Timer, Timers
 from gateway.groups.usage import (
     MemoryUse,
@@ -39,8 +42,15 @@ class CoordinatorState:
     being handled.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Topics,
+        group_configs: Callable[[str, ConsumerSettings], ConsumerSettings],
+    ) -> None:
         self.settings = settings
+        self.topics = topics
+        self._group_configs = group_configs
         self.groups: dict[str, Group] = {}
         self.usage = Usage()
         self.timers = Timers()
@@ -82,6 +92,16 @@ class CoordinatorState:
             self._persisted += 1
             group.persisted = self._persisted
             self._effects.append(Persist(self._persisted, tuple(records), owners, producer))
+
+    def consumer_settings(self, group_id: str) -> ConsumerSettings:
+        """The settings of a consumer group, with the configs of the group itself."""
+        return self._group_configs(group_id, self.settings.consumer)
+
+    def resolve(
+        self, group_id: str, regexes: tuple[str, ...], may_describe: Callable[[str], bool]
+    ) -> None:
+        """Ask the driver for the topics that these expressions match."""
+        self._effects.append(ResolveRegexes(group_id, regexes, may_describe))
 
     def schedule(self, kind: str, group: Group, delay_ms: int, member_id: str = "") -> None:
         self.timers.schedule(
@@ -127,12 +147,38 @@ class CoordinatorState:
             self._effects.append(LimitExceeded(exceeded, owner, group_id))
         return exceeded is None
 
+    def become_consumer(self, group: Group, consumer: ConsumerGroup) -> list[Record]:
+        """Make an empty classic group a consumer group. Returns the tombstone of what it was."""
+        self._drop_pending(group)
+        group.consumer = consumer
+        if not group.is_stored:
+            return []
+        group.is_stored = False
+        return [group_tombstone(group.group_id)]
+
+    def become_classic(self, group: Group) -> None:
+        """Make a consumer group without members a classic one."""
+        records: list[Record] = []
+        self._end_consumer(group, records)
+        self.persist(group, records)
+
+    def _end_consumer(self, group: Group, records: list[Record]) -> None:
+        if group.consumer is not None:
+            records += [record.encode() for record in group.consumer.tombstones()]
+            group.ledger.discard()
+            group.consumer = None
+
+    def _drop_pending(self, group: Group) -> None:
+        for member_id in list(group.pending_members):
+            self.cancel("heartbeat", group, member_id)
+            group.remove_pending(member_id)
+
     def forget(self, group: Group, records: list[Record]) -> None:
-        """Remove a group without members; ``records`` gets its tombstone if the group was ever
+        """Remove a group without members; ``records`` gets its tombstones if the group was ever
         written.
         """
-        for member_id in group.pending_members:
-            self.cancel("heartbeat", group, member_id)
+        self._drop_pending(group)
+        self._end_consumer(group, records)
         group.discard()
         del self.groups[group.group_id]
         if group.is_stored:

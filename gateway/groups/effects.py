@@ -6,7 +6,7 @@ The driver carries effects out in order: it writes records, sends results and re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -93,4 +93,15 @@ class LimitExceeded:
     group_id: str
 
 
-Effect = Persist | Answer | Failure | LimitExceeded
+@dataclass(frozen=True, slots=True)
+class ResolveRegexes:
+    """Compare these expressions of a consumer group with all topics that ``may_describe`` allows,
+    and give ``GroupCoordinator.regexes_resolved`` what they matched.
+    """
+
+    group_id: str
+    regexes: tuple[str, ...]
+    may_describe: Callable[[str], bool]
+
+
+Effect = Persist | Answer | Failure | LimitExceeded | ResolveRegexes

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gateway.groups.consumer.events import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    DescribeConsumerGroups,
+    DescribeConsumerGroupsResult,
+)
 from kwire.protocol import ErrorCode
+from kwire.uuid import ZERO_UUID, Uuid
 
 #: (topic, partition)
 TopicPartition = tuple[str, int]
@@ -148,6 +155,7 @@ class OffsetToCommit(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
+    topic_id: Uuid = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,13 +259,15 @@ class OffsetFetchResult:
 @dataclass(frozen=True, slots=True)
 class OffsetFetch:
     """An OffsetFetch request: for each group the partitions, or None for all with a committed
-    offset.
+    offset. ``members``: for each group the id and the epoch of the member that asks, None and -1
+    for no member; it is empty if none asks.
 
     ``require_stable``: the client does not want an offset that a transaction is about to replace.
     """
 
     groups: tuple[tuple[str, tuple[TopicPartition, ...] | None], ...]
     require_stable: bool = False
+    members: tuple[tuple[str | None, int], ...] = ()
 
     def failed(self, error: ErrorCode) -> OffsetFetchResult:
         return OffsetFetchResult(
@@ -283,9 +293,12 @@ class OffsetDelete:
 
 
 class ListedGroup(NamedTuple):
+    """``type``: ``classic`` or ``consumer``."""
+
     group_id: str
     protocol_type: str
     state: str
+    type: str = "classic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,9 +309,12 @@ class ListGroupsResult:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """``states``: lower-case names of the requested states; empty for all (KIP-518)."""
+    """``states`` and ``types``: lower-case names of the requested ones; empty for all (KIP-518,
+    KIP-848).
+    """
 
     states: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
 
     def failed(self, error: ErrorCode) -> ListGroupsResult:
         return ListGroupsResult(error=error)
@@ -317,6 +333,7 @@ class DescribedMember(NamedTuple):
 class DescribedGroup:
     group_id: str
     error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
     state: str = ""
     protocol_type: str = ""
     protocol_name: str = ""
@@ -366,6 +383,8 @@ Event = (
     | ListGroups
     | DescribeGroups
     | DeleteGroups
+    | ConsumerHeartbeat
+    | DescribeConsumerGroups
 )
 Result = (
     JoinResult
@@ -379,4 +398,6 @@ Result = (
     | ListGroupsResult
     | DescribeGroupsResult
     | DeleteGroupsResult
+    | ConsumerHeartbeatResult
+    | DescribeConsumerGroupsResult
 )

@@ -1,4 +1,5 @@
-"""Holds one classic group: members, state, protocol votes, leader and committed offsets.
+"""Holds one group: of a classic one members, state, protocol votes and leader; its committed
+offsets, whatever its protocol.
 
 It sends no responses and sets no timers: ``rebalance``, ``joining`` and ``membership`` do. Follows
 Kafka's ``ClassicGroup``.
@@ -10,6 +11,8 @@ import enum
 from collections import Counter
 from typing import Final
 
+from gateway.groups.consumer.group import ConsumerGroup
+from gateway.groups.consumer.ledger import Ledger
 from gateway.groups.events import Committed, JoinedMember, Protocol, TopicPartition
 from gateway.groups.member import OVERHEAD, Member
 from gateway.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
@@ -41,7 +44,8 @@ ENTERED_FROM: Final = {
 
 
 class Group:
-    """A classic group with its committed offsets. All groups share ``usage``.
+    """A group with its committed offsets: a classic one, or that in ``consumer``. All groups share
+    ``usage``.
 
     Members are kept in the order in which they joined; where Kafka takes any member, this takes the
     first. ``owner`` is charged for the group itself. Follows ``ClassicGroup``.
@@ -64,6 +68,8 @@ class Group:
         self.pending_sync: set[str] = set()  # members whose SyncGroup of this generation is missing
         self.new_member_added = False  # a member joined during the initial delay: wait for more
         self.initial_delay_left_ms = 0
+        self.consumer: ConsumerGroup | None = None  # a group of KIP-848; then all above is empty
+        self.ledger = Ledger(self)  # memory of ``consumer``
         self.offsets: dict[TopicPartition, Committed] = {}
         self.pending_offsets = 0  # number of those of transactions without a marker
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
@@ -81,9 +87,26 @@ class Group:
     @property
     def is_blank(self) -> bool:
         """True without members and committed offsets: the group may be removed."""
-        return self.state is State.EMPTY and not (
+        return self.is_empty and not (
             self.pending_members or self.offsets or self.pending_offsets
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """True without members."""
+        if self.consumer is not None:
+            return not self.consumer.members
+        return self.state is State.EMPTY
+
+    @property
+    def type(self) -> str:
+        """``Group.GroupType``"""
+        return "classic" if self.consumer is None else "consumer"
+
+    @property
+    def state_name(self) -> str:
+        """The state as Kafka names it."""
+        return self.state.value if self.consumer is None else self.consumer.state.value
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -110,6 +133,8 @@ class Group:
         """True if a member subscribes to ``topic``. An unreadable subscription counts as all
         topics.
         """
+        if self.consumer is not None:
+            return topic in self.consumer.topics
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -155,6 +180,8 @@ class Group:
         """The error of an offset commit (``validateOffsetCommit``). Without a generation it is
         allowed only while the group is empty.
         """
+        if self.consumer is not None:
+            return self.consumer.commit_fault(member_id, generation)
         if generation < 0 and self.state is State.EMPTY:
             return ErrorCode.NONE
         if generation < 0 and not member_id and instance_id is None:
@@ -328,6 +355,10 @@ class Group:
             if not self._supported[name]:
                 del self._supported[name]
         self._charge(member.owner, members=sign, member_bytes=sign * member.size)
+
+    def charge(self, owner: str, *, members: int = 0, member_bytes: int = 0) -> None:
+        """Count memory of members that is not counted with them."""
+        self._charge(owner, members=members, member_bytes=member_bytes)
 
     def _charge(
         self,

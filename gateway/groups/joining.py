@@ -38,10 +38,22 @@ class Joining:
             <= settings.max_session_timeout_ms
         ):
             self._refuse(asked, event, ErrorCode.INVALID_SESSION_TIMEOUT)
+        elif self._is_for_consumers(event):
+            self._refuse(asked, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif not event.member_id:
             self._join_newcomer(asked, event)
         else:
             self._join_known(asked, event)
+
+    def _is_for_consumers(self, event: JoinGroup) -> bool:
+        """True if the group has members of KIP-848. Without any it becomes a classic group."""
+        group = self._state.groups.get(event.group_id)
+        if group is None or group.consumer is None:
+            return False
+        if group.consumer.members:
+            return True
+        self._state.become_classic(group)
+        return False
 
     def _join_newcomer(self, asked: PendingRequest, event: JoinGroup) -> None:
         group = self._state.groups.get(event.group_id) or self._state.create(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gateway.base.slices import Slices, in_order, pieces
+from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import PendingRequest, Record
 from gateway.groups.events import (
@@ -28,6 +29,8 @@ from gateway.groups.records import offset_record, offset_tombstone
 from gateway.groups.timers import Timer
 from kwire.protocol import ErrorCode
 
+#: Member id and epoch of an OffsetFetch of no member.
+NO_MEMBER: Final[tuple[str | None, int]] = (None, -1)
 _LONG_MAX: Final = 2**63 - 1
 #: Offsets that are looked up, or replaced in memory, between two slices: less than 1 ms.
 _OFFSETS_PER_SLICE: Final = 200
@@ -68,6 +71,8 @@ class Offsets:
                 self._state.forget_if_blank(group)
             return
         fault = group.commit_fault(event.member_id, event.instance_id, event.generation)
+        if group.consumer is not None and fault is ErrorCode.NONE:
+            fault = self._consumer_fault(group.consumer, event)
         if fault is not ErrorCode.NONE:
             self._state.answer(asked, event.failed(fault))
             return
@@ -76,6 +81,20 @@ class Offsets:
             # a commit proves that the member is alive
             self._rebalance.await_heartbeat(group, member)
         yield from self._keep(asked, event, group)
+
+    def _consumer_fault(self, group: ConsumerGroup, event: OffsetCommit) -> ErrorCode:
+        """The error of the commit of a member of KIP-848; of one partition, it is that of all."""
+        if not group.members:
+            return ErrorCode.NONE
+        if not event.knows_group_id_not_found:  # before version 9
+            return ErrorCode.UNSUPPORTED_VERSION
+        longest = self._state.settings.offset_metadata_max
+        faults = (
+            group.partition_fault(event.member_id, event.generation, one.topic_id, one.partition)
+            for one in event.offsets
+            if len(one.metadata) <= longest
+        )
+        return next((fault for fault in faults if fault is not ErrorCode.NONE), ErrorCode.NONE)
 
     def _has_room(self, group: Group, event: OffsetCommit) -> Slices[bool]:
         """True if limits allow the commit. A commit that replaces an offset without growth is
@@ -149,10 +168,15 @@ class Offsets:
         """
         fetched = []
         persisted = 0
-        for group_id, wanted in event.groups:
+        for number, (group_id, wanted) in enumerate(event.groups):
             group = self._state.groups.get(group_id)
             if group is not None:
                 persisted = max(persisted, group.persisted)
+            member = event.members[number] if event.members else NO_MEMBER
+            fault = _fetch_fault(group, *member)
+            if fault is not ErrorCode.NONE:
+                fetched.append(FetchedGroup(group_id, fault))
+                continue
             found = yield from _fetched({} if group is None else group.offsets, wanted)
             unstable: list[TopicPartition] = []
             if event.require_stable and group is not None and group.pending_offsets:
@@ -170,7 +194,7 @@ class Offsets:
             self._state.answer(asked, event.failed(ErrorCode.INVALID_GROUP_ID))
         elif group is None:
             self._state.answer(asked, event.failed(ErrorCode.GROUP_ID_NOT_FOUND))
-        elif group.state is not State.EMPTY and not group.uses_consumer_protocol:
+        elif not group.is_empty and group.consumer is None and not group.uses_consumer_protocol:
             self._state.answer(asked, event.failed(ErrorCode.NON_EMPTY_GROUP))
         else:
             yield from self._delete_from(asked, event, group)
@@ -243,7 +267,7 @@ class Offsets:
         if group.pending_offsets and self._state.pending.has(group.group_id, where):
             return False
         since = committed.commit_timestamp
-        if group.protocol_type is not None:
+        if group.protocol_type is not None and group.consumer is None:
             if group.state is State.EMPTY:
                 since = since if group.state_since_ms < 0 else group.state_since_ms
             elif not (group.state is State.STABLE and group.uses_consumer_protocol):
@@ -251,6 +275,15 @@ class Offsets:
         if committed.expire_timestamp >= 0:
             return self._state.moment.wall_ms >= committed.expire_timestamp
         return self._state.moment.wall_ms - since >= self._state.settings.offsets_retention_ms
+
+
+def _fetch_fault(group: Group | None, member_id: str | None, epoch: int) -> ErrorCode:
+    """The error of a member that asks for offsets; every client may ask for those of a classic
+    group.
+    """
+    if group is None or group.consumer is None:
+        return ErrorCode.NONE
+    return group.consumer.fetch_fault(member_id, epoch)
 
 
 def _fetched(

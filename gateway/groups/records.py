@@ -1,4 +1,5 @@
 """Encodes groups and offsets as the records of ``__consumer_offsets``, and reads such records.
+(``consumer.records`` encodes those of groups of KIP-848.)
 
 A key is an int16 of the record's type and an ``OffsetCommitKey`` or ``GroupMetadataKey``; a value
 is an int16 of its version and the message. ``kafka-dump-log.sh --offsets-decoder`` reads them.
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from gateway.groups.consumer.group import ConsumerGroup
+from gateway.groups.consumer.records import RECORD_TYPES, ConsumerRecord, decode_record
 from gateway.groups.effects import Record
 from gateway.groups.events import Committed, Protocol, TopicPartition
 from gateway.groups.group import Group, State
@@ -84,9 +87,9 @@ def offset_tombstone(group_id: str, where: TopicPartition) -> Record:
 
 def read_record(
     key: bytes, value: bytes
-) -> tuple[str, TopicPartition, Committed] | GroupMetadata | None:
-    """An offset with its group and partition, or a group; None for a record of Kafka's new group
-    protocols.
+) -> tuple[str, TopicPartition, Committed] | GroupMetadata | ConsumerRecord | None:
+    """An offset with its group and partition, a group, or a record of a consumer group; None for a
+    record of share groups and streams groups.
 
     Raises DecodeError.
     """
@@ -107,7 +110,7 @@ def read_record(
         return GroupMetadata(
             group_id, GroupMetadataValue.decode(value[2:], _known(version, GroupMetadataValue))
         )
-    return None
+    return decode_record(key, value) if kind in RECORD_TYPES else None
 
 
 def group_id_of(key: bytes) -> str:
@@ -181,11 +184,18 @@ def restore_groups(
     groups: dict[str, Group] = {}
     offsets: list[tuple[str, TopicPartition, Committed]] = []
     metadata: list[GroupMetadata] = []
+    consumers: dict[str, ConsumerGroup] = {}
+    of_consumers: dict[str, list[tuple[bytes, bytes]]] = {}
     first_owner: dict[str, str] = {}
     for key, value in records:
         item = read_record(key, value)
         if isinstance(item, GroupMetadata):
             metadata.append(item)
+        elif isinstance(item, ConsumerRecord):
+            group_id = item.group_id
+            first_owner.setdefault(group_id, owners.get(key, ""))
+            of_consumers.setdefault(group_id, []).append((key, value))
+            consumers.setdefault(group_id, ConsumerGroup(group_id)).replay(item)
         elif item is not None:
             group_id, where, committed = item
             owner = owners.get(key, "")
@@ -196,6 +206,12 @@ def restore_groups(
             group_read.group_id, usage, wall_ms, first_owner.get(group_read.group_id, "")
         )
         group_read.restore(group)
+    for group_id, consumer in consumers.items():
+        group = groups.get(group_id) or Group(group_id, usage, wall_ms, first_owner[group_id])
+        groups[group_id] = group
+        group.consumer = consumer
+        for key, value in of_consumers[group_id]:
+            group.ledger.apply([(key, value)], owners.get(key, ""))
     for group_id, where, committed in offsets:
         if group_id not in groups:  # a group without a group record: no member ever joined it
             groups[group_id] = Group(group_id, usage, wall_ms, first_owner[group_id])

@@ -5,8 +5,17 @@ memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.base.sizes import KIB, MIB
+
+
+class ConsumerSettings(NamedTuple):
+    """The settings of one consumer group (KIP-848), which the configs of a group can change."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +35,13 @@ class Settings:
     #: and cannot heartbeat yet (``CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS``).
     new_member_join_timeout_ms: int = 5 * 60 * 1000
 
+    consumer_session_timeout_ms: int = 45_000  #: group.consumer.session.timeout.ms
+    consumer_heartbeat_interval_ms: int = 5_000  #: group.consumer.heartbeat.interval.ms
+    consumer_assignment_interval_ms: int = 1_000  #: group.consumer.assignment.interval.ms
+    consumer_max_size: int = 2**31 - 1  #: group.consumer.max.size
+    #: group.consumer.regex.refresh.interval.ms
+    consumer_regex_refresh_interval_ms: int = 600_000
+
     groups_max: int = 10_000  #: groups.max, groups in all
     groups_max_per_principal: int = 2_500  #: groups.max.per.principal
     members_max: int = 10_000  #: groups.members.max, members and promised member ids in all groups
@@ -40,3 +56,12 @@ class Settings:
     #: groups.bytes.reserved.per.group: a group within it is not refused because of what other
     #: groups hold.
     bytes_reserved_per_group: int = 8 * KIB
+
+    @property
+    def consumer(self) -> ConsumerSettings:
+        """The settings of a consumer group that has no configs of its own."""
+        return ConsumerSettings(
+            self.consumer_session_timeout_ms,
+            self.consumer_heartbeat_interval_ms,
+            self.consumer_assignment_interval_ms,
+        )

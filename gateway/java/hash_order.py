@@ -73,4 +73,6 @@ def topics_in_order(topic_ids: Iterable[Uuid], capacity: int = CAPACITY) -> list
 
 def partitions_in_order(partitions: Collection[int]) -> list[int]:
     """Return partitions as a ``HashSet`` has them that was made of a collection of that size."""
-    return hash_order(sorted(partitions), lambda partition: partition, capacity_for(len(partitions)))
+    return hash_order(
+        sorted(partitions), lambda partition: partition, capacity_for(len(partitions))
+    )

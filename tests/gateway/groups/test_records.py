@@ -17,10 +17,10 @@ from gateway.groups.records import (
 )
 from gateway.groups.usage import Usage
 from kwire.errors import DecodeError
-from kwire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from kwire.messages.group_metadata_value import GroupMetadataValue
 from kwire.messages.group_metadata_value import MemberMetadata as StoredMember
 from kwire.messages.offset_commit_value import OffsetCommitValue
+from kwire.messages.share_group_metadata_key import ShareGroupMetadataKey
 
 KEY = bytes.fromhex("0001 0001 67 0001 74 00000003".replace(" ", ""))
 
@@ -112,8 +112,8 @@ def test_groups_of_every_version_are_read(version: int) -> None:
     assert group.members["a"].rebalance_timeout_ms == 7000
 
 
-def test_records_of_kafkas_new_protocols_are_passed_over() -> None:
-    key = b"\0\3" + ConsumerGroupMetadataKey(group_id="new").encode(0)
+def test_records_of_share_groups_are_passed_over() -> None:
+    key = b"\0\x0b" + ShareGroupMetadataKey(group_id="new").encode(0)
     assert read_record(key, b"\0\0anything") is None
     assert restore_groups([(key, b"\0\0")], Usage(), 1) == {}
 

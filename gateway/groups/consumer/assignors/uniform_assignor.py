@@ -69,9 +69,7 @@ class _EvenSubscriptions:
     def _find_unassigned(self) -> Slices[None]:
         for topic_id in self._topics:
             owned = self._spec.assigned.get(topic_id, {})
-            for some in pieces(
-                range(self._spec.partition_counts[topic_id]), _PARTITIONS_PER_SLICE
-            ):
+            for some in pieces(range(self._spec.partition_counts[topic_id]), _PARTITIONS_PER_SLICE):
                 self._unassigned += [(topic_id, one) for one in some if one not in owned]
                 yield
 

@@ -1,0 +1,75 @@
+"""Counts the memory that a consumer group's records take, by record and by owner.
+
+The state of a group is what its records say, so their sizes bound it. Nothing here is in the log
+but the owners, which the store keeps beside the records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from gateway.groups.effects import Record
+    from gateway.groups.group import Group
+
+#: Memory of a record besides its bytes: objects and dict entries.
+_OVERHEAD: Final = 500
+#: Memory of a byte of a value. A partition is four bytes there, and an entry of a dict and a number
+#: here, in the target and in what the member has.
+_FACTOR: Final = 10
+#: How the key of a member's subscription begins.
+_MEMBER: Final = b"\0\x05"
+
+
+class Ledger:
+    """The records of one group, with their sizes and owners."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._sizes: dict[bytes, tuple[int, str]] = {}
+
+    def growth(self, records: Iterable[Record], owner: str) -> tuple[Counter[str], int]:
+        """How much more memory these records take than those of their keys now, by owner, and how
+        many more members they are.
+        """
+        growth: Counter[str] = Counter()
+        members = 0
+        for key, value in dict(records).items():
+            size, charged = self._sizes.get(key, (0, owner))
+            members += _members(key, value) - (key in self._sizes and _members(key, b""))
+            growth[charged] -= size
+            if value is not None:
+                growth[charged] += _size(key, value)
+        return growth, members
+
+    def apply(self, records: Iterable[Record], owner: str) -> dict[bytes, str]:
+        """Charge the group for these records. Returns the owner of each that is not deleted."""
+        owners = {}
+        for key, value in records:
+            members = _members(key, value) - (key in self._sizes and _members(key, b""))
+            size, charged = self._sizes.pop(key, (0, owner))
+            after = 0 if value is None else _size(key, value)
+            self._group.charge(charged, members=members, member_bytes=after - size)
+            if value is not None:
+                self._sizes[key] = after, charged
+                owners[key] = charged
+            else:
+                owners.pop(key, None)
+        return {key: charged for key, charged in owners.items() if charged}
+
+    def discard(self) -> None:
+        """Give all memory back: the group is removed."""
+        for key, (size, owner) in self._sizes.items():
+            self._group.charge(owner, members=-_members(key, b""), member_bytes=-size)
+        self._sizes.clear()
+
+
+def _size(key: bytes, value: bytes) -> int:
+    return _OVERHEAD + len(key) + _FACTOR * len(value)
+
+
+def _members(key: bytes, value: bytes | None) -> int:
+    """1 if the record is that of a member, and does not delete it."""
+    return int(value is not None and key.startswith(_MEMBER))
