@@ -26,6 +26,7 @@ from gateway.server.clients.purgatory import Purgatory
 from gateway.server.clients.server import run_server
 from gateway.server.clients.server_context import ServerContext
 from gateway.server.groups.group_driver import GroupDriver, GroupsUnreadableError, settings_of
+from gateway.server.groups.group_topics import GroupTopics
 from gateway.server.groups.local_group_store import LocalGroupStore
 from gateway.server.logging.logs import Reports
 from gateway.server.management.running_server import GatewayServices, RunningServer
@@ -80,9 +81,11 @@ async def serve(
             from gateway.server.management.start import listen
 
             management = listen(config, stack)
-        groups = _groups(config, source, reports)
+        topics = GroupTopics()
+        groups = _groups(config, source, reports, topics)
         views = view_topics_of(config, source.partition, reports)
         services = GatewayServices(config, source, groups, endpoints, views)
+        topics.show(services)
         limits, dispatcher = limits_of_worker(config), _dispatcher(config, services)
         server_context = ServerContext(
             limits, dispatcher, Purgatory(), reports, listener_auths=listener_auths
@@ -174,7 +177,7 @@ def _dispatcher(config: Config, services: GatewayServices) -> Dispatcher:
 
 
 def _groups(
-    config: Config, source: MetadataSource, reports: Reports
+    config: Config, source: MetadataSource, reports: Reports, topics: GroupTopics
 ) -> GroupDriver | PartitionedGroups:
     """Make the group coordinators: of the partitions of a topic, or one with a log of its own.
     Raises ConfigError.
@@ -182,7 +185,7 @@ def _groups(
     settings, state_dir = settings_of(config), config.state_dir or source.default_state_dir()
     if source.broker is None:
         store = LocalGroupStore(state_dir, reports)
-        return GroupDriver(store, settings, node_id=config.node_id, reports=reports)
+        return GroupDriver(store, settings, node_id=config.node_id, reports=reports, topics=topics)
     try:
         earlier = EarlierOffsets(state_dir, reports)
     except LogError as error:
@@ -193,6 +196,7 @@ def _groups(
         node_id=config.node_id,
         reports=reports,
         earlier=earlier,
+        topics=topics,
     )
 
 

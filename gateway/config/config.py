@@ -559,6 +559,37 @@ class Config:
         "Maximum number of members in a group.",
         at_least=1,
     )
+    # Consumer groups of KIP-848, whose clients are told these by the server. Configs of a group
+    # change them for that group.
+    group_consumer_session_timeout_ms: int = key(
+        45_000,
+        "Session timeout of a member of a consumer group of KIP-848.",
+        unit="ms",
+        at_least=1,
+    )
+    group_consumer_heartbeat_interval_ms: int = key(
+        5_000,
+        "Interval of the heartbeats of such a member.",
+        unit="ms",
+        at_least=1,
+    )
+    group_consumer_assignment_interval_ms: int = key(
+        1_000,
+        "Minimum time between two assignments of such a group.",
+        unit="ms",
+    )
+    group_consumer_max_size: int = key(
+        INT_MAX,
+        "Maximum number of members in such a group.",
+        at_least=1,
+    )
+    group_consumer_regex_refresh_interval_ms: int = key(
+        600_000,
+        "Interval at which the regular expressions of such a group are compared with all topics; "
+        "a topic that is created is found earlier.",
+        unit="ms",
+        at_least=10_000,
+    )
     offset_metadata_max_bytes: int = key(
         4096,
         "Maximum size of the metadata of a committed offset.",

@@ -17,8 +17,8 @@ from gateway.groups.consumer.events import (
     ConsumerHeartbeat,
     DescribeConsumerGroups,
     DescribeConsumerGroupsResult,
+    RegexesResolved,
 )
-from gateway.groups.consumer.group import ResolvedRegex
 from gateway.groups.consumer.heartbeats import (
     REBALANCE_TIMER,
     SESSION_TIMER,
@@ -68,8 +68,8 @@ GROUPS_PER_SLICE: Final = 500
 
 
 class GroupCoordinator:
-    """Coordinates the groups of this server, classic and of KIP-848. Each call returns its effects in the order in
-    which the driver must carry them out.
+    """Coordinates the groups of this server, classic and of KIP-848. Each call returns its effects
+    in the order in which the driver must carry them out.
     """
 
     def __init__(
@@ -198,19 +198,6 @@ class GroupCoordinator:
             yield
         return self._state.drain_effects()
 
-    def regexes_resolved_in_slices(
-        self, group_id: str, found: Mapping[str, ResolvedRegex] | None, moment: EventTime
-    ) -> Slices[list[Effect]]:
-        """Take the topics that the expressions of a consumer group matched (``ResolveRegexes``);
-        None: they could not be found out.
-        """
-        self._state.moment = moment
-        if found is None:
-            self._consumers.unresolved(group_id)
-        else:
-            yield from self._consumers.resolved(group_id, found)
-        return self._state.drain_effects()
-
     def _fire(self, timer: Timer) -> Slices[None] | None:
         group = self._state.groups.get(timer.group_id)
         if timer.kind == "expiry":
@@ -253,6 +240,8 @@ class GroupCoordinator:
                 return self._leave(asked, event)
             case ConsumerHeartbeat():
                 return self._consumers.heartbeat(asked, event)
+            case RegexesResolved():
+                return self._consumers.resolved(asked, event)
             case DescribeConsumerGroups():
                 return self._describe_consumers(asked, event)
             case OffsetDelete():

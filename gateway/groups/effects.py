@@ -96,7 +96,7 @@ class LimitExceeded:
 @dataclass(frozen=True, slots=True)
 class ResolveRegexes:
     """Compare these expressions of a consumer group with all topics that ``may_describe`` allows,
-    and give ``GroupCoordinator.regexes_resolved`` what they matched.
+    and send what they matched as ``RegexesResolved``.
     """
 
     group_id: str

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.groups.consumer.events import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
     DescribeConsumerGroups,
     DescribeConsumerGroupsResult,
+    RegexesResolved,
+    RegexesTaken,
 )
 from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID, Uuid
@@ -22,6 +24,8 @@ from kwire.uuid import ZERO_UUID, Uuid
 #: (topic, partition)
 TopicPartition = tuple[str, int]
 NO_GENERATION = -1
+#: Member id and epoch of an OffsetFetch of no member.
+NO_MEMBER: Final[tuple[str | None, int]] = (None, -1)
 
 
 class Protocol(NamedTuple):
@@ -385,6 +389,7 @@ Event = (
     | DeleteGroups
     | ConsumerHeartbeat
     | DescribeConsumerGroups
+    | RegexesResolved
 )
 Result = (
     JoinResult
@@ -400,4 +405,5 @@ Result = (
     | DeleteGroupsResult
     | ConsumerHeartbeatResult
     | DescribeConsumerGroupsResult
+    | RegexesTaken
 )

@@ -87,9 +87,7 @@ class Group:
     @property
     def is_blank(self) -> bool:
         """True without members and committed offsets: the group may be removed."""
-        return self.is_empty and not (
-            self.pending_members or self.offsets or self.pending_offsets
-        )
+        return self.is_empty and not (self.pending_members or self.offsets or self.pending_offsets)
 
     @property
     def is_empty(self) -> bool:

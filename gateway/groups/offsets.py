@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gateway.base.slices import Slices, in_order, pieces
+from gateway.groups.consumer.commits import partitions_fault
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import PendingRequest, Record
 from gateway.groups.events import (
+    NO_MEMBER,
     CommitResult,
     Committed,
     FetchedGroup,
@@ -29,8 +31,6 @@ from gateway.groups.records import offset_record, offset_tombstone
 from gateway.groups.timers import Timer
 from kwire.protocol import ErrorCode
 
-#: Member id and epoch of an OffsetFetch of no member.
-NO_MEMBER: Final[tuple[str | None, int]] = (None, -1)
 _LONG_MAX: Final = 2**63 - 1
 #: Offsets that are looked up, or replaced in memory, between two slices: less than 1 ms.
 _OFFSETS_PER_SLICE: Final = 200
@@ -89,12 +89,9 @@ class Offsets:
         if not event.knows_group_id_not_found:  # before version 9
             return ErrorCode.UNSUPPORTED_VERSION
         longest = self._state.settings.offset_metadata_max
-        faults = (
-            group.partition_fault(event.member_id, event.generation, one.topic_id, one.partition)
-            for one in event.offsets
-            if len(one.metadata) <= longest
-        )
-        return next((fault for fault in faults if fault is not ErrorCode.NONE), ErrorCode.NONE)
+        taken = (one for one in event.offsets if len(one.metadata) <= longest)
+        topics = self._state.topics
+        return partitions_fault(group, event.member_id, event.generation, taken, topics)
 
     def _has_room(self, group: Group, event: OffsetCommit) -> Slices[bool]:
         """True if limits allow the commit. A commit that replaces an offset without growth is

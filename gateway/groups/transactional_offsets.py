@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway.base.slices import Slices, pieces
+from gateway.groups.consumer.commits import partitions_fault
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import PendingRequest, Record
 from gateway.groups.events import (
@@ -69,11 +70,20 @@ class TransactionalOffsets:
             if group is not None:
                 self._state.forget_if_blank(group)
             return
-        fault = _fault(group, event)
+        fault = self._fault(group, event)
         if fault is not ErrorCode.NONE:
             self._state.answer(asked, event.failed(fault))
             return
         yield from self._keep(asked, event, group)
+
+    def _fault(self, group: Group, event: TxnOffsetCommit) -> ErrorCode:
+        fault = _fault(group, event)
+        if fault is not ErrorCode.NONE or group.consumer is None or event.generation < 0:
+            return fault
+        longest, topics = self._state.settings.offset_metadata_max, self._state.topics
+        taken = (one for one in event.offsets if len(one.metadata) <= longest)
+        fault = partitions_fault(group.consumer, event.member_id, event.generation, taken, topics)
+        return ErrorCode.ILLEGAL_GENERATION if fault is ErrorCode.STALE_MEMBER_EPOCH else fault
 
     def _has_room(self, group: Group, event: TxnOffsetCommit) -> Slices[bool]:
         """True if limits allow the offsets beside those that they will replace."""

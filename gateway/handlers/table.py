@@ -34,6 +34,8 @@ MODULES: Final = (
     "sync_group",
     "describe_groups",
     "list_groups",
+    "consumer_group_heartbeat",
+    "consumer_group_describe",
     "api_versions",
     "offset_for_leader_epoch",
     "describe_configs",

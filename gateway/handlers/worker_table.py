@@ -54,6 +54,8 @@ FORWARDED: Final = frozenset(
         ApiKey.SYNC_GROUP,
         ApiKey.DESCRIBE_GROUPS,
         ApiKey.LIST_GROUPS,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
         ApiKey.DELETE_GROUPS,
         ApiKey.OFFSET_DELETE,
         ApiKey.DESCRIBE_QUORUM,

@@ -1,4 +1,6 @@
-"""Defines the events of consumer groups of KIP-848 and their results, independent of API versions."""
+"""Defines the events of consumer groups of KIP-848 and their results, independent of API
+versions.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.groups.consumer.assignors.group_spec import Assignment
+from gateway.groups.consumer.group import ResolvedRegex
 from gateway.groups.consumer.member import Member
 from gateway.groups.consumer.reconciliation import Reported
 from kwire.protocol import ErrorCode
@@ -50,6 +53,24 @@ class ConsumerHeartbeat:
 
     def failed(self, error: ErrorCode) -> ConsumerHeartbeatResult:
         return ConsumerHeartbeatResult(error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class RegexesTaken:
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class RegexesResolved:
+    """The topics that expressions of a group matched (``ResolveRegexes``); None: they could not be
+    found out. The driver sends it.
+    """
+
+    group_id: str
+    found: Mapping[str, ResolvedRegex] | None
+
+    def failed(self, error: ErrorCode) -> RegexesTaken:
+        return RegexesTaken(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

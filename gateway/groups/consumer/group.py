@@ -119,7 +119,7 @@ class ConsumerGroup:
         return self.target.get(member_id, NOTHING_ASSIGNED)
 
     def partition_epoch(self, topic_id: Uuid, partition: int) -> int:
-        """The epoch of the member that has the partition; -1 if nobody has it."""
+        """The epoch of the member that has the partition; -1 if no member has it."""
         return self.partition_epochs.get(topic_id, {}).get(partition, -1)
 
     def preferred_assignor(
@@ -246,7 +246,7 @@ class ConsumerGroup:
         group.
         """
         self._state = None
-        key, value = record
+        key, value = record.key, record.value
         match key:
             case ConsumerGroupMetadataKey():
                 if value is not None:

@@ -22,6 +22,8 @@ from gateway.groups.consumer.events import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
     DescribedConsumerGroup,
+    RegexesResolved,
+    RegexesTaken,
 )
 from gateway.groups.consumer.faults import (
     HeartbeatRefusedError,
@@ -323,13 +325,21 @@ class ConsumerGroups:
 
     # Regular expressions.
 
-    def resolved(self, group_id: str, found: Mapping[str, ResolvedRegex]) -> Slices[None]:
-        """Take the topics that the expressions of a group matched."""
-        group = self._state.groups.get(group_id)
+    def resolved(self, asked: PendingRequest, event: RegexesResolved) -> Slices[None]:
+        """Take the topics that the expressions of a group matched. If they could not be found out,
+        the next heartbeat tries again.
+        """
+        group = self._state.groups.get(event.group_id)
         kept = None if group is None else group.consumer
-        if group is None or kept is None:
-            return
-        kept.is_resolving = False
+        if group is not None and kept is not None:
+            kept.is_resolving = False
+            if event.found is not None:
+                yield from self._take(group, kept, event.found)
+        self._state.answer(asked, RegexesTaken(ErrorCode.NONE))
+
+    def _take(
+        self, group: Group, kept: ConsumerGroup, found: Mapping[str, ResolvedRegex]
+    ) -> Slices[None]:
         records = []
         topics = dict(kept.topics)
         bump = False
@@ -339,23 +349,18 @@ class ConsumerGroups:
             if kept.resolved_topics(regex) != new.topics:
                 bump = True
                 kept.move_regex(topics, regex, new.topics)
-            record = make.regular_expression(group_id, regex, new.topics, new.version, new.wall_ms)
-            records.append(record)
+            records.append(
+                make.regular_expression(kept.group_id, regex, new.topics, new.version, new.wall_ms)
+            )
         metadata_hash = yield from self._subscriptions.hash_of(topics)
         if bump or metadata_hash != kept.metadata_hash:
-            records.append(make.group_epoch(group_id, kept.epoch + 1, metadata_hash))
+            records.append(make.group_epoch(kept.group_id, kept.epoch + 1, metadata_hash))
         yield from apply(self._state, group, kept, records, group.owner)
 
-    def unresolved(self, group_id: str) -> None:
-        """Note that the expressions could not be resolved: the next heartbeat tries again."""
-        group = self._state.groups.get(group_id)
-        if group is not None and group.consumer is not None:
-            group.consumer.is_resolving = False
-
-    # What others ask.
+    # Descriptions.
 
     def describe(self, group_id: str) -> tuple[DescribedConsumerGroup, Group | None]:
-        """The description of a group, and the group whose records it is read from."""
+        """The description of a group, and the group that it is read from."""
         group = self._state.groups.get(group_id)
         kept = None if group is None else group.consumer
         if kept is None:

@@ -25,7 +25,7 @@ class UnknownMemberStateError(Exception):
 class Reconciliation:
     """``is_subscribed_to``: whether the member subscribes to a topic that exists;
     ``has_subscription``: whether it subscribes to any. ``partition_epoch`` of a partition that
-    nobody has is -1.
+    no member has is -1.
     """
 
     member: Member

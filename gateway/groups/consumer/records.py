@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Set
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from gateway.groups.consumer.member import Member, OwnedPartitions
 from gateway.java.hash_order import partitions_in_order, topics_in_order
@@ -60,7 +61,8 @@ _TYPES: Final = {key_class: number for number, (key_class, _) in _CLASSES.items(
 RECORD_TYPES: Final = frozenset(_CLASSES)
 
 
-class ConsumerRecord(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ConsumerRecord:
     """A record as messages; a value of None deletes (``CoordinatorRecord``)."""
 
     key: Any

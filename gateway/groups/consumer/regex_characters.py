@@ -31,7 +31,7 @@ POSIX: Final = {
     "word": _WORD,
     "xdigit": _DIGITS | (ALL & frozenset("abcdefABCDEF")),
 }
-#: What ``\p{...}`` can name.
+#: Names in ``\p{...}``.
 _CATEGORY_NAMES: Final = """
     C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl
     Zp Zs

@@ -56,8 +56,8 @@ class RegexStatus(enum.Enum):
 
 @dataclass(slots=True)
 class Heartbeat:
-    """What one heartbeat changes, as it is found out. ``member`` is the member before it, which a
-    new one is too; ``updated`` the member after it.
+    """The changes of one heartbeat, as they are found out. ``member`` is the member before it, a
+    new one too; ``updated`` the member after it.
     """
 
     group: ConsumerGroup
@@ -68,7 +68,7 @@ class Heartbeat:
 
 
 class Subscriptions:
-    """What groups subscribe to, compared with ``topics``."""
+    """Compares what groups subscribe to with ``topics``."""
 
     def __init__(self, topics: Topics) -> None:
         self.topics = topics

@@ -82,7 +82,7 @@ def _group(
         if context.version < _FIRST_WITH_NOT_FOUND:
             error = ErrorCode.NONE  # the state is Dead
         else:
-            message = error_text(f"Group {group.group_id} not found.")
+            message = None if group.message is None else error_text(group.message)
     asked = with_operations and error is ErrorCode.NONE
     described = DescribedGroup(
         error_code=error,

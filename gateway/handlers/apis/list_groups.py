@@ -1,7 +1,4 @@
-"""ListGroups (key 16): returns the groups, filtered by state (KIP-518) and type (KIP-848).
-
-All groups here are classic.
-"""
+"""ListGroups (key 16): returns the groups, filtered by state (KIP-518) and type (KIP-848)."""
 
 from __future__ import annotations
 
@@ -25,17 +22,12 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.LIST_GROUPS
 VERSIONS: Final = range(6)
 
-#: ``Group.GroupType``: the only type here.
-CLASSIC: Final = "classic"
-
 
 def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse | PendingResponse:
     """Return every group; without DESCRIBE on the cluster those that the client may describe."""
-    types = {trim(name).lower() for name in request.types_filter}
-    if types and CLASSIC not in types:
-        return ListGroupsResponse()
+    types = frozenset(trim(name).lower() for name in request.types_filter)
     states = frozenset(trim(name).lower() for name in request.states_filter)
-    return ask(context, ListGroups(states), lambda result: _respond(result, context))
+    return ask(context, ListGroups(states, types), lambda result: _respond(result, context))
 
 
 def _respond(result: ListGroupsResult, context: Context) -> Message | Streamed:
@@ -45,7 +37,7 @@ def _respond(result: ListGroupsResult, context: Context) -> Message | Streamed:
             group_id=group.group_id,
             protocol_type=group.protocol_type,
             group_state=group.state,
-            group_type=CLASSIC,
+            group_type=group.type,
         )
         if sees_all or may_on_group(context, Operation.DESCRIBE, group.group_id)
         else None

@@ -57,7 +57,7 @@ def _ask(request: OffsetCommitRequest, context: Context) -> Work:
             error = _fault(topic, found, said, context)
             errors.append(error)
             if found is not None and error is ErrorCode.NONE:
-                offsets.append(_to_commit(found.name, said))
+                offsets.append(_to_commit(found, said))
             yield None
         faults.append(errors)
         yield None
@@ -80,13 +80,14 @@ def _size(request: OffsetCommitRequest) -> int:
     return sum(1 + len(topic.partitions) for topic in request.topics)
 
 
-def _to_commit(name: str, said: Any) -> OffsetToCommit:
+def _to_commit(topic: Topic, said: Any) -> OffsetToCommit:
     return OffsetToCommit(
-        topic=name,
+        topic=topic.name,
         partition=said.partition_index,
         offset=said.committed_offset,
         leader_epoch=said.committed_leader_epoch,
         metadata=said.committed_metadata or "",
+        topic_id=topic.topic_id,
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.base.slices import Slices
 from gateway.groups.events import (
+    NO_MEMBER,
     Committed,
     FetchedGroup,
     OffsetFetch,
@@ -47,6 +48,8 @@ VERSIONS: Final = range(1, 11)
 #: Below this version an error of the whole request is repeated for every partition.
 _FIRST_WITH_TOP_LEVEL_ERROR: Final = 2
 _FIRST_WITH_GROUPS: Final = 8
+#: The first version with the member that asks (KIP-848).
+_FIRST_WITH_MEMBERS: Final = 9
 _FIRST_WITH_TOPIC_IDS: Final = 10
 #: The value for a partition without a committed offset.
 _NOTHING: Final = Committed(offset=-1, leader_epoch=-1, metadata="", commit_timestamp=-1)
@@ -69,6 +72,7 @@ class _Question:
     group_id: str
     wanted: list[_Wanted] | None
     fault: ErrorCode
+    member: tuple[str | None, int] = NO_MEMBER
 
 
 #: A partition, its committed offset, and an error code.
@@ -78,11 +82,14 @@ _Line = tuple[_Wanted, Committed, int]
 def handle(request: OffsetFetchRequest, context: Context) -> Any:
     """Ask the coordinator for the offsets that the client may read."""
     groups: list[tuple[str, Any]]
+    members: list[tuple[str | None, int]] = []
     if context.version < _FIRST_WITH_GROUPS:
         groups = [(request.group_id, request.topics)]
     else:
         groups = [(group.group_id, group.topics) for group in request.groups]
-    return in_slices(_ask(groups, request.require_stable, context), _size(groups))
+        if context.version >= _FIRST_WITH_MEMBERS:
+            members = [(group.member_id, group.member_epoch) for group in request.groups]
+    return in_slices(_ask(groups, members, request.require_stable, context), _size(groups))
 
 
 def _size(groups: list[tuple[str, Any]]) -> int:
@@ -94,14 +101,22 @@ def _size(groups: list[tuple[str, Any]]) -> int:
     )
 
 
-def _ask(groups: list[tuple[str, Any]], stable: bool, context: Context) -> Work:
+def _ask(
+    groups: list[tuple[str, Any]],
+    members: list[tuple[str | None, int]],
+    stable: bool,
+    context: Context,
+) -> Work:
     questions = yield from _questions(groups, context)
+    for question, member in zip(questions, members, strict=False):
+        question.member = member
     asked = [question for question in questions if question.fault is ErrorCode.NONE]
     if not asked:
         return _respond(questions, OffsetFetchResult(groups=()), context)
     event = OffsetFetch(
         tuple((question.group_id, _partitions(question.wanted)) for question in asked),
         require_stable=stable,
+        members=tuple(question.member for question in asked) if members else (),
     )
     return ask(context, event, lambda result: _respond(questions, result, context))
 

@@ -17,6 +17,10 @@ import trio
 from gateway.base.slices import Slices, pieces, run
 from gateway.base.wall_clock import wall_ms
 from gateway.groups import Settings, Usage
+from gateway.groups.consumer.events import (
+    DescribeConsumerGroups,
+    DescribeConsumerGroupsResult,
+)
 from gateway.groups.events import (
     CompleteTransaction,
     DeleteGroups,
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from gateway.server.broker.coordinator_partition import CoordinatorPartition
     from gateway.server.broker.earlier_offsets import EarlierOffsets
     from gateway.server.broker.internal_topic import InternalTopic
+    from gateway.server.groups.group_topics import GroupTopics
     from gateway.server.logging.logs import Reports
 
 #: Threads that load partitions.
@@ -65,10 +70,12 @@ class PartitionedGroups:
         node_id: int,
         reports: Reports,
         earlier: EarlierOffsets,
+        topics: GroupTopics,
     ) -> None:
         """``earlier``: the offsets of an earlier release, which are taken over first."""
         self._topic = topic
         self._earlier = earlier
+        self._topics = topics
         self._settings = settings
         self._node_id = node_id
         self._reports = reports
@@ -136,6 +143,7 @@ class PartitionedGroups:
             usage=self.usage,
             refusals=self.refusals,
             threads=self._threads,
+            topics=self._topics,
         )
         scope = trio.CancelScope()
         self._shards[partition.index] = driver, scope
@@ -181,10 +189,14 @@ class PartitionedGroups:
         match event:
             case ListGroups():
                 self._list(event, pending)
-            case OffsetFetch(groups, require_stable):
+            case OffsetFetch(groups, require_stable, members):
                 self._scatter(
                     [group_id for group_id, _ in groups],
-                    lambda places: OffsetFetch(tuple(groups[at] for at in places), require_stable),
+                    lambda places: OffsetFetch(
+                        tuple(groups[at] for at in places),
+                        require_stable,
+                        tuple(members[at] for at in places) if members else (),
+                    ),
                     lambda result: result.groups,
                     lambda found: OffsetFetchResult(groups=found),
                     pending,
@@ -195,6 +207,14 @@ class PartitionedGroups:
                     lambda places: DescribeGroups(tuple(ids[at] for at in places)),
                     lambda result: result.groups,
                     lambda found: DescribeGroupsResult(groups=found),
+                    pending,
+                )
+            case DescribeConsumerGroups(ids):
+                self._scatter(
+                    ids,
+                    lambda places: DescribeConsumerGroups(tuple(ids[at] for at in places)),
+                    lambda result: result.groups,
+                    lambda found: DescribeConsumerGroupsResult(groups=found),
                     pending,
                 )
             case DeleteGroups(ids):

@@ -11,13 +11,13 @@ import itertools
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import trio
 
-from gateway.base.slices import Slices
+from gateway.base.slices import SLICE_S, Slices
 from gateway.base.wall_clock import wall_ms
 from gateway.config.config import Config
 from gateway.groups import (
@@ -32,10 +32,15 @@ from gateway.groups import (
     Settings,
     Usage,
 )
+from gateway.groups.consumer.events import ConsumerHeartbeat, RegexesResolved
+from gateway.groups.consumer.group import ResolvedRegex
+from gateway.groups.consumer.regex import matching
+from gateway.groups.effects import ResolveRegexes
 from gateway.groups.events import CompleteTransaction, Event, JoinGroup, Result
 from gateway.log.files.errors import LogError
 from gateway.ports.services import Completable
 from gateway.server.groups.group_store import GroupStore
+from gateway.server.groups.group_topics import GroupTopics
 from gateway.server.logging.logs import Reports, escape
 from gateway.server.scheduling.sliced_executor import SlicedExecutor
 from kwire.errors import DecodeError
@@ -61,6 +66,11 @@ def settings_of(config: Config) -> Settings:
         min_session_timeout_ms=config.group_min_session_timeout_ms,
         max_session_timeout_ms=config.group_max_session_timeout_ms,
         max_size=config.group_max_size,
+        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        consumer_max_size=config.group_consumer_max_size,
+        consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         offset_metadata_max=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         retention_check_interval_ms=config.offsets_retention_check_interval_ms,
@@ -103,6 +113,7 @@ class GroupDriver:
         usage: Usage | None = None,
         refusals: Counter[str] | None = None,
         threads: trio.CapacityLimiter | None = None,
+        topics: GroupTopics | None = None,
         wall_ms: Callable[[], int] = wall_ms,
         random_bytes: Callable[[], bytes] = lambda: os.urandom(16),
     ) -> None:
@@ -117,6 +128,9 @@ class GroupDriver:
         self._coordinator: GroupCoordinator | None = None
         self._unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self._threads = trio.CapacityLimiter(1) if threads is None else threads
+        self._topics = GroupTopics() if topics is None else topics
+        self._to_resolve: list[ResolveRegexes] = []
+        self._resolve = trio.Event()
         self._unwritten: list[Persist] = []
         self._completed: list[CompleteTransaction] = []  # while the coordinator is loaded
         self._written = 0  # number of the newest Persist on disk
@@ -136,7 +150,7 @@ class GroupDriver:
     def count_by_state(self) -> Counter[str]:
         """Number of groups in each state, by Kafka's names (``Stable``, ``Empty`` ...)."""
         groups = self._coordinator.groups.values() if self._coordinator is not None else ()
-        return Counter(group.state.value for group in groups)
+        return Counter(group.state_name for group in groups)
 
     @property
     def usage(self) -> Usage:
@@ -172,6 +186,7 @@ class GroupDriver:
                 nursery.start_soon(self._events.run)
                 nursery.start_soon(self._keep_time)
                 nursery.start_soon(self._keep_writing)
+                nursery.start_soon(self._keep_resolving)
         finally:
             with trio.CancelScope(shield=True):
                 await self._close()
@@ -181,8 +196,11 @@ class GroupDriver:
     def _begin(self, asked: _Asked) -> Slices[list[Effect]]:
         assert self._coordinator is not None, "events are dropped with the coordinator"
         event, _ = asked
-        # Random bytes are a system call, and only a JoinGroup makes a member id of them.
-        moment = self._moment(self._random_bytes()) if type(event) is JoinGroup else self._moment()
+        # Random bytes are a system call, and only these events make a member id of them.
+        makes_id = type(event) is JoinGroup or (
+            type(event) is ConsumerHeartbeat and not event.member_id
+        )
+        moment = self._moment(self._random_bytes()) if makes_id else self._moment()
         return self._coordinator.handle_in_slices(*asked, moment)
 
     def _handled(self, asked: _Asked, effects: list[Effect], seconds: float) -> None:
@@ -210,6 +228,9 @@ class GroupDriver:
                 )
             elif isinstance(effect, LimitExceeded):
                 self._refused(effect)
+            elif isinstance(effect, ResolveRegexes):
+                self._to_resolve.append(effect)
+                self._resolve.set()
             elif effect.after <= self._written:
                 self._deliver(effect.asked.token, effect.result)
             else:
@@ -230,6 +251,41 @@ class GroupDriver:
 
     def _moment(self, random_bytes: bytes = bytes(16)) -> EventTime:
         return EventTime(trio.current_time(), self._wall_ms(), random_bytes)
+
+    # Regular expressions.
+
+    async def _keep_resolving(self) -> None:
+        """Compare expressions with topics, a slice at a time between other work."""
+        while True:
+            await self._resolve.wait()
+            self._resolve = trio.Event()
+            while self._to_resolve:
+                asked = self._to_resolve.pop(0)
+                found: dict[str, ResolvedRegex] | None = None
+                try:
+                    found = await self._resolved(asked)
+                except Exception as error:  # the next heartbeat tries again
+                    self._reports.bug("group coordinator failed", error, event_type="expressions")
+                self.submit(RegexesResolved(asked.group_id, found), _Unasked())
+
+    async def _resolved(self, asked: ResolveRegexes) -> dict[str, ResolvedRegex]:
+        began, version = self._wall_ms(), self._topics.version
+        work = matching(asked.regexes, self._topics.names())
+        while True:
+            slice_ends = trio.current_time() + SLICE_S
+            try:
+                while trio.current_time() < slice_ends:
+                    next(work)
+            except StopIteration as end:
+                matched: Mapping[str, set[str]] = end.value
+                break
+            await trio.lowlevel.checkpoint()
+        found = {}
+        for regex, names in matched.items():
+            await trio.lowlevel.checkpoint()
+            visible = frozenset(name for name in names if asked.may_describe(name))
+            found[regex] = ResolvedRegex(visible, version, began)
+        return found
 
     # Time.
 
@@ -320,7 +376,10 @@ class GroupDriver:
             )
 
     async def _open(self) -> None:
-        coordinator, moment = GroupCoordinator(self._settings), self._moment()
+        topics, moment = self._topics, self._moment()
+        coordinator = GroupCoordinator(
+            self._settings, topics=topics, group_configs=topics.configs_of
+        )
         try:
             # A marker from now on may be behind what is loaded.
             self._completed = []
@@ -379,6 +438,7 @@ class GroupDriver:
             coordinator.usage.leave()
         waiting, self._waiting = self._waiting, {}
         self._unwritten = []
+        self._to_resolve = []
         dropped = self._events.cancel_all()
         self._timers_done.set()
         for answers in waiting.values():

@@ -30,6 +30,8 @@ from gateway.groups import (
     Settings,
 )
 from gateway.groups import events as e
+from gateway.groups.consumer.events import DescribeConsumerGroupsResult
+from gateway.groups.consumer.records import ConsumerRecord
 from gateway.groups.records import GroupMetadata, read_record
 from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
@@ -215,7 +217,7 @@ class Script:
                 lines.append(f"failure {effect.what} {effect.group_id}")
             elif isinstance(effect, LimitExceeded):
                 self.exceeded.append((effect.limit, effect.owner))
-            else:
+            elif isinstance(effect, Answer):
                 lines.append(_short(f"{effect.asked.token} <- {_result(effect)}"))
         return lines + self._changes()
 
@@ -229,7 +231,8 @@ class Script:
         read = read_record(key, value)
         if isinstance(read, GroupMetadata):
             return f"group {read.group_id}"
-        assert read is not None
+        assert isinstance(read, tuple)
+        assert not isinstance(read, ConsumerRecord)
         group_id, (topic, partition), committed = read
         return f"offset {group_id} {topic}-{partition} {committed.offset}"
 
@@ -283,6 +286,8 @@ def _result(effect: Answer) -> str:
             return " ".join(_described(group) for group in r.groups)
         case e.TransactionCompleted():
             return "completed"
+        case DescribeConsumerGroupsResult():
+            raise AssertionError("transcripts are of classic groups")
         case r:
             return str(r.error.name)
 

@@ -211,6 +211,13 @@ CLIENTS: Final = (
     ),
     Row(61, topic("READ"), {"topics": [{"name": TOPIC, "partition_indexes": [0]}]}, TOPIC_FAILED),
     Row(64, cluster("ALTER"), {"broker_id": 5}),
+    Row(
+        68,
+        (group("READ"),),
+        {"group_id": GROUP, "member_id": "m", "member_epoch": -1},
+        GROUP_FAILED,
+    ),
+    Row(69, (group("DESCRIBE"),), {"group_ids": [GROUP]}, GROUP_FAILED),
     Row(94, cluster("ALTER"), {"controller_id": 5}),
     Row(74, cluster("DESCRIBE_CONFIGS"), {"resource_types": [2]}),
     Row(

@@ -93,7 +93,7 @@ def test_offsets_are_fetched_with_the_present_epoch(
     member: tuple[str | None, int], error: ErrorCode
 ) -> None:
     world = group_of_two()
-    result = world.send(e.OffsetFetch((("g", None),), (member,)))
+    result = world.send(e.OffsetFetch((("g", None),), members=(member,)))
     assert isinstance(result, e.OffsetFetchResult)
     assert result.groups[0].error is error
 

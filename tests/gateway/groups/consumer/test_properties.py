@@ -1,4 +1,4 @@
-"""Whatever clients do: what is on disk is the state, and no partition has two owners."""
+"""Clients do what they like: what is on disk is the state, and no partition has two owners."""
 
 from __future__ import annotations
 

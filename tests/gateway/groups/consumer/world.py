@@ -18,7 +18,11 @@ from gateway.groups import (
     Settings,
 )
 from gateway.groups.consumer.assignors.group_spec import Assignment
-from gateway.groups.consumer.events import ConsumerHeartbeat, ConsumerHeartbeatResult
+from gateway.groups.consumer.events import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    RegexesResolved,
+)
 from gateway.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from gateway.groups.consumer.regex import matching
 from gateway.groups.consumer.topics import TopicMetadata
@@ -131,9 +135,7 @@ class World:
                 regex: ResolvedRegex(frozenset(topics), self.topics.version, START_MS + self.ms)
                 for regex, topics in run(matching(asked.regexes, names)).items()
             }
-            moment = self._moment()
-            effects = run(self.core.regexes_resolved_in_slices(asked.group_id, found, moment))
-            self._apply(effects)
+            self.send(RegexesResolved(asked.group_id, found))
         self._to_resolve.clear()
 
     def group(self, group_id: str = "g") -> ConsumerGroup:
