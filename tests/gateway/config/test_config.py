@@ -242,22 +242,47 @@ def test_node_is_a_broker_by_default_on_a_quorum_of_one(
     assert load_config(flags=flags).is_broker is is_broker
 
 
-@pytest.mark.parametrize(
-    ("roles", "kind"),
-    [
-        ("broker", SourceKind.OBSERVER),
-        ("controller", SourceKind.CONTROLLER),
-        ("controller,broker", SourceKind.CONTROLLER),
-        ("auto", SourceKind.OBSERVER),
-    ],
-)
-def test_roles_decide_on_the_source_of_a_node_that_has_bootstrap_servers(
-    roles: str, kind: SourceKind
-) -> None:
-    flags = {"controller.quorum.bootstrap.servers": "h:9093", "data.dir": "/x"}
-    config = load_config(flags={**flags, "process.roles": roles})
-    assert (config.source_kind, config.is_broker_alone) == (kind, roles == "broker")
-    assert config.is_broker is ("broker" in roles)
+#: By process.roles: what a node is without voters, as the only voter, and as one of two; with
+#: controller.quorum.bootstrap.servers in the second row. The directory's content has no part in it.
+_ROLES = {
+    "auto": ("both", "both", "controller"),
+    "auto, bootstrap": ("observer", "controller", "controller"),
+    "controller": ("controller", "controller", "controller"),
+    "controller, bootstrap": ("controller", "controller", "controller"),
+    "broker,controller": ("both", "both", "refused"),
+    "broker,controller, bootstrap": ("both", "both", "refused"),
+    "broker": ("refused", "refused", "refused"),
+    "broker, bootstrap": ("broker", "refused", "refused"),
+}
+
+
+@pytest.mark.parametrize("given", _ROLES)
+@pytest.mark.parametrize("number", range(3), ids=["no voters", "one voter", "two voters"])
+def test_roles_voters_and_bootstrap_servers_say_what_a_node_is(given: str, number: int) -> None:
+    roles, _, bootstrap = given.partition(", ")
+    flags = {"process.roles": roles, "data.dir": "/x"}
+    if number:
+        flags["controller.quorum.voters"] = ",".join(("1@h:9093", "2@i:9093")[:number])
+    if bootstrap:
+        flags["controller.quorum.bootstrap.servers"] = "h:9093"
+    expected = _ROLES[given][number]
+    if expected == "refused":
+        assert refusal(flags=flags)
+        return
+    config = load_config(flags=flags)
+    observes = config.source_kind is SourceKind.OBSERVER
+    found = {
+        (False, False): "controller",
+        (False, True): "both",
+        (True, False): "observer",
+        (True, True): "broker",
+    }
+    assert found[observes, config.is_broker] == expected
+    # Where the source is named, it wins, and what contradicts it is refused.
+    if expected == "broker":
+        assert "process.roles" in refusal(flags={**flags, "source": "controller"})
+    elif expected != "observer":
+        assert load_config(flags={**flags, "source": "own"}).is_broker is config.is_broker
 
 
 def test_broker_alone_finds_its_controllers_among_the_voters_and_is_none_of_them() -> None:
