@@ -86,6 +86,7 @@ class WorkerServices:
     views: ViewTopics | None = None
     replicas: None = None
     producer_ids: None = None
+    transactions: None = None
     relay: None = None  # observers connect to the node's own listener for them
     partitions: ServedPartitions = field(init=False)
 

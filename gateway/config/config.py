@@ -625,6 +625,52 @@ class Config:
         unit="bytes",
         at_least=1,
     )
+    transaction_state_log_num_partitions: int = key(
+        50,
+        "Number of partitions that __transaction_state is created with.",
+        at_least=1,
+    )
+    transaction_state_log_replication_factor: int = key(
+        1,
+        "Replication factor that __transaction_state is created with.",
+        at_least=1,
+        at_most=2**15 - 1,
+    )
+    transaction_state_log_min_isr: int = key(
+        1,
+        "min.insync.replicas that __transaction_state is created with.",
+        at_least=1,
+    )
+    transaction_state_log_segment_bytes: int = key(
+        100 * MIB,
+        "Maximum size of a segment of __transaction_state.",
+        unit="bytes",
+        at_least=1,
+    )
+    transaction_max_timeout_ms: int = key(
+        900_000,
+        "Maximum time that a producer may ask for its transactions.",
+        unit="ms",
+        at_least=1,
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(
+        10_000,
+        "Interval of the check for transactions whose time is over.",
+        unit="ms",
+        at_least=1,
+    )
+    transactional_id_expiration_ms: int = key(
+        604_800_000,
+        "Time for which a transactional id is kept that no producer uses.",
+        unit="ms",
+        at_least=1,
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = key(
+        3_600_000,
+        "Interval of the check for transactional ids that have expired.",
+        unit="ms",
+        at_least=1,
+    )
     groups_max: int = key(
         10_000,
         "Maximum number of groups.",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Quorum,
         RaftPeers,
     )
+    from gateway.ports.transactions import Transactions
     from gateway.ports.view_topics import Views
 
 
@@ -65,6 +66,10 @@ class Gateway(Protocol):
 
     @property
     def producer_ids(self) -> ProducerIds | None:
+        """Set where ``replicas`` is."""
+
+    @property
+    def transactions(self) -> Transactions | None:
         """Set where ``replicas`` is."""
 
     @property

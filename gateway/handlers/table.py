@@ -55,6 +55,11 @@ MODULES: Final = (
     "init_producer_id",
     "delete_records",
     "write_txn_markers",
+    "add_partitions_to_txn",
+    "add_offsets_to_txn",
+    "end_txn",
+    "describe_transactions",
+    "list_transactions",
 )
 #: Modules with several handlers: admin requests, and requests that this server always refuses or
 #: that have nothing to return.

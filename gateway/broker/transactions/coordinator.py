@@ -73,17 +73,22 @@ class TransactionCoordinator:
 
     def load(
         self, led: LedPartition, transactions: Mapping[str, Transaction], moment: Moment
-    ) -> list[Effect]:
+    ) -> Slices[list[Effect]]:
         """Take the transactions of a partition that was loading. Markers of those that are prepared
-        are written again. Nothing happens if the partition was given up meanwhile.
+        are written again. Nothing happens if the partition is given up meanwhile.
         """
+        prepared = []
+        for some in pieces(transactions.items(), _IDS_PER_SLICE):
+            for name, one in some:
+                led.entries[name] = entry = Entry(led, one)
+                if one.state.is_prepared:
+                    prepared.append(entry)
+            yield
         if not self.log.leads(led):
             return []
-        led.entries = {name: Entry(led, one) for name, one in transactions.items()}
         led.is_loaded = True
-        for entry in led.entries.values():
-            if entry.transaction.state.is_prepared:
-                self._markers.begin(entry, moment)
+        for entry in prepared:
+            self._markers.begin(entry, moment)
         return self._drain()
 
     def resign(self, index: int) -> list[Effect]:
@@ -137,15 +142,6 @@ class TransactionCoordinator:
 
     def _fail(self, asked: Asked, error: ErrorCode) -> None:
         self._answer(asked, asked.event.failed(error))
-
-    def _find(self, transactional_id: str) -> Entry | ErrorCode:
-        if not transactional_id:
-            return ErrorCode.INVALID_REQUEST
-        led = self.log.partition_for(transactional_id)
-        if isinstance(led, ErrorCode):
-            return led
-        entry = led.entries.get(transactional_id)
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if entry is None else entry
 
     # InitProducerId.
 
@@ -228,7 +224,7 @@ class TransactionCoordinator:
     # Partitions.
 
     def _add_partitions(self, event: AddPartitions, asked: Asked, moment: Moment) -> None:
-        entry = self._find(event.transactional_id)
+        entry = self.log.find(event.transactional_id)
         if isinstance(entry, ErrorCode):
             self._fail(asked, entry)
             return
@@ -243,7 +239,7 @@ class TransactionCoordinator:
             self._appends.append(entry, target, moment, lambda error, _: self._answer(asked, error))
 
     def _verify(self, event: VerifyPartitions, asked: Asked) -> None:
-        entry = self._find(event.transactional_id)
+        entry = self.log.find(event.transactional_id)
         if isinstance(entry, ErrorCode):
             self._fail(asked, entry)
             return
@@ -266,7 +262,7 @@ class TransactionCoordinator:
     # Ends.
 
     def _end(self, event: EndTransaction, asked: Asked, moment: Moment, producer_id: int) -> None:
-        entry = self._find(event.transactional_id)
+        entry = self.log.find(event.transactional_id)
         if isinstance(entry, ErrorCode):
             self._fail(asked, entry)
             return
@@ -292,7 +288,7 @@ class TransactionCoordinator:
     def _time_out(
         self, event: AbortTimedOut, asked: Asked, moment: Moment, producer_id: int
     ) -> None:
-        entry = self._find(event.transactional_id)
+        entry = self.log.find(event.transactional_id)
         if isinstance(entry, ErrorCode):
             self._fail(asked, entry)
             return

@@ -86,6 +86,16 @@ class TransactionLog:
         """Whether some partition is not loaded yet."""
         return any(not led.is_loaded for led in self._led.values())
 
+    def find(self, transactional_id: str) -> Entry | ErrorCode:
+        """Return what the log has of the transactional id, or the error for the client."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        led = self.partition_for(transactional_id)
+        if isinstance(led, ErrorCode):
+            return led
+        entry = led.entries.get(transactional_id)
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if entry is None else entry
+
     def entries(self) -> Iterator[Entry]:
         """Yield every transactional id that is in the log. Others may be added meanwhile."""
         for led in list(self._led.values()):

@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10): returns this node as the coordinator of every consumer group.
+"""FindCoordinator (key 10): returns the coordinator of consumer groups and transactional ids.
 
-There are no transactions and no share groups, which get an error. Versions 0 to 3 have one key,
-later ones many (KIP-699).
+There are no share groups, which get an error, and on a server that is no broker no transactions.
+Versions 0 to 3 have one key, later ones many (KIP-699).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation
 from gateway.handlers.group_requests import may_on_group
+from gateway.handlers.transaction_requests import may_on_transaction
 from gateway.ports.streamed import respond
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
@@ -18,6 +19,7 @@ from kwire.protocol import ApiKey, ErrorCode
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from gateway.ports.streamed import Streamed
+    from gateway.ports.transactions import Transactions
     from kwire.message import Message
 
 API_KEY: Final = ApiKey.FIND_COORDINATOR
@@ -26,6 +28,7 @@ VERSIONS: Final = range(7)
 _FIRST_BATCHED: Final = 4
 #: ``FindCoordinatorRequest.CoordinatorType``
 _GROUP: Final = 0
+_TRANSACTION: Final = 1
 _REFUSALS: Final = {
     1: "There are no transactions here: the metadata log is not written by clients.",
     2: "There are no share groups here; use a consumer group.",
@@ -49,6 +52,8 @@ def handle(request: FindCoordinatorRequest, context: Context) -> Message | Strea
 
 
 def _find(key_type: int, key: str, context: Context) -> Coordinator:
+    if key_type == _TRANSACTION and context.gateway.transactions is not None:
+        return _of_transaction(key, context.gateway.transactions, context)
     if key_type != _GROUP:
         # Not COORDINATOR_NOT_AVAILABLE: clients would retry until their timeout.
         reason = _REFUSALS.get(key_type, f"There is no coordinator of type {key_type}.")
@@ -57,10 +62,20 @@ def _find(key_type: int, key: str, context: Context) -> Coordinator:
         return _no_coordinator(
             key, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Not authorized to describe the group."
         )
-    endpoint = context.gateway.endpoint(context.peer.listener)
-    node = context.gateway.groups.coordinator_of(key)
+    return _coordinator(key, context.gateway.groups.coordinator_of(key), context)
+
+
+def _of_transaction(key: str, transactions: Transactions, context: Context) -> Coordinator:
+    if not may_on_transaction(context, Operation.DESCRIBE, key):
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _no_coordinator(key, error, "Not authorized to describe the transactional id.")
+    return _coordinator(key, transactions.find_coordinator(key), context)
+
+
+def _coordinator(key: str, node: int | ErrorCode, context: Context) -> Coordinator:
     if isinstance(node, ErrorCode):
         return _no_coordinator(key, node, "The coordinator is not available.")
+    endpoint = context.gateway.endpoint(context.peer.listener)
     return Coordinator(
         key=key, node_id=node, host=endpoint.host, port=endpoint.port, error_code=ErrorCode.NONE
     )

@@ -1,11 +1,4 @@
-"""DescribeProducers (key 61) and ListTransactions (key 66) of a server without transactions
-(KIP-664).
-
-The responses are those of a Kafka broker that coordinates no transaction, so that
-``kafka-transactions list`` and ``find-hanging`` show nothing instead of failing.
-DescribeTransactions is not served: clients send it to the coordinator of a transactional id, and
-FindCoordinator returns none.
-"""
+"""DescribeProducers (key 61): describes the producers of partitions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -22,7 +15,6 @@ from kwire.messages.describe_producers_response import (
     ProducerState,
     TopicResponse,
 )
-from kwire.messages.list_transactions_response import ListTransactionsResponse
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
@@ -30,29 +22,6 @@ if TYPE_CHECKING:
     from gateway.ports.replicas import ActiveProducer
     from kwire.message import Message
     from kwire.messages.describe_producers_request import DescribeProducersRequest
-    from kwire.messages.list_transactions_request import ListTransactionsRequest
-
-#: The names by which clients filter (``TransactionState``).
-_STATES: Final = frozenset(
-    {
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Empty",
-        "Dead",
-        "PrepareEpochFence",
-    }
-)
-
-
-def list_transactions(
-    request: ListTransactionsRequest, context: Context
-) -> ListTransactionsResponse:
-    """Return no transaction, and the state filters that name no state."""
-    unknown = dict.fromkeys(name for name in request.state_filters if name not in _STATES)
-    return ListTransactionsResponse(unknown_state_filters=list(unknown))
 
 
 def describe_producers(request: DescribeProducersRequest, context: Context) -> Message | Streamed:
@@ -109,5 +78,4 @@ def _producers(name: str, index: int, context: Context) -> Sequence[ActiveProduc
 
 HANDLERS: Final = (
     Handler(ApiKey.DESCRIBE_PRODUCERS, "describe_producers", range(1), describe_producers),
-    Handler(ApiKey.LIST_TRANSACTIONS, "list_transactions", range(3), list_transactions),
 )

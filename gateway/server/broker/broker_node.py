@@ -18,6 +18,7 @@ from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManage
 from gateway.server.broker.internal_topic import InternalTopic
 from gateway.server.broker.producer_id_manager import ProducerIdManager
 from gateway.server.broker.replica_manager import ReplicaManager
+from gateway.server.broker.transaction_driver import TransactionDriver
 from gateway.server.quorum.own_requests import OwnRequests
 from kwire.messages.broker_registration_request import (
     BrokerRegistrationRequest,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from gateway.broker.internal_topic import InternalTopicSettings
     from gateway.ports.services import Controllers, Endpoint
+    from gateway.server.broker.transaction_driver import TransactionSettings
     from gateway.server.logging.logs import Reports
     from gateway.sources.metadata_loader import MetadataLoader
     from kwire.uuid import Uuid
@@ -60,6 +62,7 @@ class BrokerNode:
         fsync: bool,
         retention_check_interval_s: float,
         offsets_topic: InternalTopicSettings,
+        transactions: TransactionSettings,
         hindrance: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Take the note of the last clean shutdown. ``heartbeats``: the controllers over a
@@ -68,6 +71,7 @@ class BrokerNode:
         LogError.
         """
         self._data_dir = data_dir
+        self._node_id = registration.broker_id
         self._disk = Disk(fsync=fsync)
         self._reports = reports
         self._retention_check_interval_s = retention_check_interval_s
@@ -93,11 +97,21 @@ class BrokerNode:
             hindrance,
         )
         loader.subscribe(self.replicas.on_update)
+
         #: The topic of the group coordinators.
-        self.offsets_topic = InternalTopic(
-            offsets_topic, registration.broker_id, self.replicas, requests, reports
+        self.offsets_topic = self._internal_topic(offsets_topic, requests, loader)
+        self._transactions_topic = self._internal_topic(transactions.topic, requests, loader)
+        topics = self._transactions_topic, self.offsets_topic
+        self.transactions = TransactionDriver(
+            *topics, self.replicas, self.producer_ids, loader, transactions, reports
         )
-        loader.subscribe(self.offsets_topic.on_update)
+
+    def _internal_topic(
+        self, settings: InternalTopicSettings, requests: OwnRequests, loader: MetadataLoader
+    ) -> InternalTopic:
+        topic = InternalTopic(settings, self._node_id, self.replicas, requests, self._reports)
+        loader.subscribe(topic.on_update)
+        return topic
 
     async def run(self) -> None:
         """Run all tasks until cancelled."""
@@ -106,6 +120,8 @@ class BrokerNode:
             nursery.start_soon(self.replicas.clean_regularly, self._retention_check_interval_s)
             nursery.start_soon(self.producer_ids.run)
             nursery.start_soon(self.offsets_topic.run)
+            nursery.start_soon(self._transactions_topic.run)
+            nursery.start_soon(self.transactions.run)
             nursery.start_soon(self._manager.run)
             await self.replicas.loaded.wait()
             self._manager.is_ready = True

@@ -402,6 +402,20 @@ _BROKER: Final = (
         "broker_epoch",
         "This broker leads partitions from now on: its logs are open.",
     ),
+    _bug("transaction request failed", "One request fails.", "operation"),
+    _event(
+        "transactions not loaded",
+        "warning",
+        "partition error",
+        "The transactional ids of `partition` cannot be read: their producers wait.",
+    ),
+    _event(
+        "transaction marker refused",
+        "warning",
+        "transactional_id partition error",
+        "`partition` has a later marker of another coordinator: the transaction stays prepared "
+        "until the node is started again.",
+    ),
     _problem(
         "broker not registered",
         "The controller refuses the registration with `error`. It is sent again until it is "

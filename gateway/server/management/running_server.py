@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gateway.ports.services import Authorizer, Endpoint, Groups
     from gateway.server.broker.producer_id_manager import ProducerIdManager
     from gateway.server.broker.replica_manager import ReplicaManager
+    from gateway.server.broker.transaction_driver import TransactionDriver
     from gateway.server.clients.bound_listener import BoundListener
     from gateway.server.clients.purgatory import Purgatory
     from gateway.server.controller.acting_controller import ActingController
@@ -107,6 +108,11 @@ class GatewayServices:
     def producer_ids(self) -> ProducerIdManager | None:
         """Gives out ids of producers."""
         return None if self.source.broker is None else self.source.broker.producer_ids
+
+    @property
+    def transactions(self) -> TransactionDriver | None:
+        """Coordinates transactions."""
+        return None if self.source.broker is None else self.source.broker.transactions
 
     def problems(self) -> tuple[Problem, ...]:
         """Problems of this node's files now, those of the metadata log first."""

@@ -9,7 +9,8 @@ from gateway.config.config import ConfigError
 from gateway.handlers.apis.api_versions import OWN_FEATURES
 from gateway.log.files.errors import LogError
 from gateway.server.broker.broker_node import BrokerNode, broker_registration
-from kwire.protocol.topic import GROUP_METADATA_TOPIC
+from gateway.server.broker.transaction_driver import TransactionSettings
+from kwire.protocol.topic import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     import contextlib
@@ -59,6 +60,7 @@ def open_broker(
             fsync=config.metadata_log_fsync,
             retention_check_interval_s=config.log_retention_check_interval_ms / 1000,
             offsets_topic=_offsets_topic(config),
+            transactions=_transactions(config),
             hindrance=hindrance,
         )
     except LogError as error:
@@ -100,3 +102,31 @@ def hindrance(config: Config, node: ControllerNode) -> str | None:
     if brokers:
         return "there are other brokers: set process.roles=broker,controller to add this one"
     return None
+
+
+def _transactions_topic(config: Config) -> InternalTopicSettings:
+    """Return how ``__transaction_state`` is created
+    (``TransactionStateManager.transactionTopicConfigs``).
+    """
+    return InternalTopicSettings(
+        TRANSACTION_STATE_TOPIC,
+        config.transaction_state_log_num_partitions,
+        config.transaction_state_log_replication_factor,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
+def _transactions(config: Config) -> TransactionSettings:
+    return TransactionSettings(
+        _transactions_topic(config),
+        config.transaction_max_timeout_ms,
+        config.transactional_id_expiration_ms,
+        config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000,
+        config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000,
+    )

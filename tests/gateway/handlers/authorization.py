@@ -13,7 +13,8 @@ from typing import Any, Final
 from kwire.uuid import METADATA_TOPIC_ID
 
 LOG, TOPIC, OTHER_TOPIC, GROUP = "__cluster_metadata", "mine", "others", "readers"
-TOPIC_FAILED, GROUP_FAILED, CLUSTER_FAILED = 29, 30, 31
+TRANSACTION = "payments"
+TOPIC_FAILED, GROUP_FAILED, CLUSTER_FAILED, TRANSACTION_FAILED = 29, 30, 31, 53
 
 #: (operation, resource type, resource name)
 Need = tuple[str, str, str]
@@ -41,6 +42,10 @@ def topic(*operations: str, name: str = TOPIC) -> tuple[Need, ...]:
 
 def group(operation: str) -> Need:
     return (operation, "GROUP", GROUP)
+
+
+def transaction(operation: str) -> tuple[Need, ...]:
+    return ((operation, "TRANSACTIONAL_ID", TRANSACTION),)
 
 
 def cluster(operation: str) -> tuple[Need, ...]:
@@ -209,6 +214,9 @@ CLIENTS: Final = (
             ]
         },
     ),
+    # Of brokers; those of clients are in the tests of the API.
+    Row(24, cluster("CLUSTER_ACTION")),
+    Row(65, transaction("DESCRIBE"), {"transactional_ids": [TRANSACTION]}, TRANSACTION_FAILED),
     Row(61, topic("READ"), {"topics": [{"name": TOPIC, "partition_indexes": [0]}]}, TOPIC_FAILED),
     Row(64, cluster("ALTER"), {"broker_id": 5}),
     Row(
@@ -265,4 +273,6 @@ REFUSED_TO_ALL: Final = {
     0: "Produce: no client writes here",
     21: "DeleteRecords: only a broker has records to delete",
     22: "InitProducerId: no client writes here",
+    25: "AddOffsetsToTxn: no client writes here",
+    26: "EndTxn: no client writes here",
 }

@@ -12,6 +12,7 @@ from gateway.controller.settings import ControllerSettings
 from gateway.handlers.table import controller_handlers, handlers
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import Requester
+from gateway.ports.work import WorkType, completed
 from gateway.server.controller.proposals import QueuedRequest
 from gateway.server.controller.voter_requests import change_voters
 from kwire.cluster import Delta, Image, apply
@@ -103,6 +104,8 @@ class OwnWorld(World):
         request_class = known[api_key(handler)].request_type(version)
         request = request_class.decode(build(request_class, fields).encode(version), version)
         answer = handler.handle(request, self.context(version, listener))
+        if isinstance(answer, WorkType):
+            answer = completed(answer)
         if not isinstance(answer, PendingResponse):
             return answer if answer is None else over_the_wire(answer, version)
         said: list[Message] = []

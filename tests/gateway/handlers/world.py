@@ -213,6 +213,7 @@ class World:
     raft: Any = None
     replicas: Any = None
     producer_ids: Any = None
+    transactions: Any = None
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     relay: Any = None
     #: Of the parts that this had when the last context was made.

@@ -77,7 +77,7 @@ class Driver:
         for index, log in enumerate(self.logs):
             led = self.coordinator.log.begin(index, EPOCH)
             found = run(read_transactions(list(log)))
-            self.take(self.coordinator.load(led, found, self.moment))
+            self.take(run(self.coordinator.load(led, found, self.moment)))
 
     def take(self, effects: list[Effect]) -> None:
         self.effects.extend(effects)

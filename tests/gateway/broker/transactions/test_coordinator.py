@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.base.slices import run
 from gateway.broker.transactions.effects import WriteMarkers
 from gateway.broker.transactions.events import (
     AbortTimedOut,
@@ -341,7 +342,7 @@ def test_partition_that_was_given_up_while_it_loaded_is_not_taken() -> None:
     driver.producer()
     stale = driver.coordinator.log.begin(0, EPOCH + 1)
     driver.coordinator.log.begin(0, EPOCH + 2)
-    assert driver.coordinator.load(stale, {}, driver.moment) == []
+    assert run(driver.coordinator.load(stale, {}, driver.moment)) == []
     assert driver.init().error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 

@@ -1,20 +1,15 @@
-"""ListTransactions and DescribeProducers without transactions: empty, as from a Kafka broker
-without any.
-"""
+"""DescribeProducers without producers: empty, as from a Kafka broker without any."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gateway.handlers.table import handlers
 from kwire.messages.describe_producers_request import DescribeProducersRequest
-from kwire.messages.list_transactions_request import ListTransactionsRequest
 from kwire.protocol import ErrorCode
 from tests.gateway.handlers.world import World, over_the_wire
 
-PRODUCERS, TRANSACTIONS = handlers()[61], handlers()[66]
+PRODUCERS = handlers()[61]
 
 
 def ask(handler: Any, version: int, request: Any) -> Any:
@@ -23,27 +18,7 @@ def ask(handler: Any, version: int, request: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("version", TRANSACTIONS.versions)
-def test_list_of_transactions_is_empty_and_without_error(version: int) -> None:
-    answer = ask(TRANSACTIONS, version, ListTransactionsRequest(producer_id_filters=[7]))
-    assert (answer.error_code, answer.transaction_states, answer.unknown_state_filters) == (
-        0,
-        [],
-        [],
-    )
-
-
-def test_unknown_state_filters_are_returned() -> None:
-    answer = ask(
-        TRANSACTIONS,
-        0,
-        ListTransactionsRequest(state_filters=["Ongoing", "ongoing", "Lost", "Lost"]),
-    )
-    assert answer.unknown_state_filters == ["ongoing", "Lost"]
-
-
 def test_every_version_of_kafka_is_served() -> None:
-    assert TRANSACTIONS.versions == ListTransactionsRequest.VERSIONS
     assert PRODUCERS.versions == DescribeProducersRequest.VERSIONS
 
 
