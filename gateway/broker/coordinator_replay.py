@@ -56,6 +56,9 @@ class Replay:
             for record in records:
                 self._complete(header.producer_id, record.key or b"")
             return
+        # A batch without records is left by compaction: its transaction may be over.
+        if not header.record_count:
+            return
         target = self.records
         if header.is_transactional:
             transaction = self.pending.get(header.producer_id)

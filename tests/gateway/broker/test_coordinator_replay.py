@@ -20,11 +20,14 @@ _OFFSETS: Final = itertools.count(0, 100)
 
 
 def apply(replay: Replay, *records: tuple[bytes | None, bytes | None], **batch: Any) -> None:
+    first = next(_OFFSETS)
     data = encode_batch(
         [
             Record(offset=at, timestamp=at, key=key, value=value)
-            for at, (key, value) in enumerate(records, next(_OFFSETS))
+            for at, (key, value) in enumerate(records, first)
         ],
+        base_offset=first,
+        last_offset=first + max(len(records) - 1, 0),
         **batch,
     )
     decoded = decode_batch(data)
@@ -95,6 +98,12 @@ def test_deleted_record_does_not_come_back_with_an_older_transaction() -> None:
     apply(replay, (b"a", None))
     mark(replay, 7, 1)
     assert not replay.records
+
+
+def test_batch_that_compaction_has_emptied_begins_no_transaction() -> None:
+    replay = Replay()
+    in_transaction(replay, 7)
+    assert not replay.pending
 
 
 def test_marker_of_another_kind_ends_no_transaction() -> None:

@@ -119,3 +119,25 @@ def test_group_goes_with_its_last_offset() -> None:
     assert not world.core.groups
     assert not world.disk
     assert not world.core.usage
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "error"),
+    [
+        ("a", 3, ErrorCode.NONE),
+        ("a", 4, ErrorCode.ILLEGAL_GENERATION),
+        ("b", 2, ErrorCode.ILLEGAL_GENERATION),
+        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_commit_in_a_transaction_is_of_a_member_with_its_epoch(
+    member_id: str, epoch: int, error: ErrorCode
+) -> None:
+    event = e.TxnOffsetCommit(
+        group_id="g", member_id=member_id, instance_id=None, generation=epoch,
+        offsets=(e.OffsetToCommit("t", 0, 5, -1, "", topic_id("t")),),
+        producer_id=1, producer_epoch=0,
+    )  # fmt: skip
+    result = group_of_two().send(event)
+    assert isinstance(result, e.CommitResult)
+    assert list(result.errors) == [error]
