@@ -190,7 +190,7 @@ def _groups(
         earlier = EarlierOffsets(state_dir, reports)
     except LogError as error:
         raise ConfigError(f"state.dir: {error}") from None
-    return PartitionedGroups(
+    groups = PartitionedGroups(
         source.broker.offsets_topic,
         settings,
         node_id=config.node_id,
@@ -198,6 +198,8 @@ def _groups(
         earlier=earlier,
         topics=topics,
     )
+    source.broker.transactions.on_offsets_marked = groups.complete_transaction
+    return groups
 
 
 async def _start_groups(

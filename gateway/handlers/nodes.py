@@ -45,5 +45,19 @@ def reachable_nodes(context: Context) -> dict[int, Node]:
     return dict(sorted(found.items()))
 
 
+def find_broker(node_id: int, context: Context) -> Node | None:
+    """Return a broker that clients of this listener can connect to: this node, or one that is
+    registered with such a listener and not fenced.
+    """
+    gateway, listener = context.gateway, context.peer.listener
+    if node_id == gateway.node_id:
+        endpoint = gateway.endpoint(listener)
+        return Node(endpoint.host, endpoint.port)
+    image = controller_image(context)
+    broker = None if image is None else image.brokers.get(node_id)
+    at = None if broker is None or broker.fenced else _at(listener, broker.end_points)
+    return None if broker is None or at is None else Node(at.host, at.port, broker.rack)
+
+
 def _at(listener: str, endpoints: Iterable[Any]) -> Any | None:
     return next((one for one in endpoints if one.name == listener), None)

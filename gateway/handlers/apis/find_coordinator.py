@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.access import Operation
 from gateway.handlers.group_requests import may_on_group
+from gateway.handlers.nodes import find_broker
 from gateway.handlers.transaction_requests import may_on_transaction
 from gateway.ports.streamed import respond
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -73,11 +74,12 @@ def _of_transaction(key: str, transactions: Transactions, context: Context) -> C
 
 
 def _coordinator(key: str, node: int | ErrorCode, context: Context) -> Coordinator:
-    if isinstance(node, ErrorCode):
-        return _no_coordinator(key, node, "The coordinator is not available.")
-    endpoint = context.gateway.endpoint(context.peer.listener)
+    found = None if isinstance(node, ErrorCode) else find_broker(node, context)
+    if isinstance(node, ErrorCode) or found is None:
+        error = node if isinstance(node, ErrorCode) else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return _no_coordinator(key, error, "The coordinator is not available.")
     return Coordinator(
-        key=key, node_id=node, host=endpoint.host, port=endpoint.port, error_code=ErrorCode.NONE
+        key=key, node_id=node, host=found.host, port=found.port, error_code=ErrorCode.NONE
     )
 
 

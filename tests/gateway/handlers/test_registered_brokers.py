@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.controller.features import default_features
-from gateway.handlers.apis import describe_cluster, metadata
+from gateway.handlers.apis import describe_cluster, find_coordinator, metadata
 from gateway.handlers.table import controller_handlers, handlers
 from kwire.cluster import Image
 from kwire.protocol import ErrorCode
@@ -177,3 +177,24 @@ def test_partitions_are_placed_on_brokers_that_serve(world: OwnWorld) -> None:
         [SERVING, ELSEWHERE],
         [ELSEWHERE],
     )
+
+
+class _Coordinators:
+    """Groups whose id is that of the broker that coordinates them."""
+
+    def coordinator_of(self, group_id: str) -> int:
+        return int(group_id)
+
+
+def test_coordinator_on_another_broker_is_named_with_the_address_of_that_broker(
+    world: OwnWorld,
+) -> None:
+    world.groups = _Coordinators()
+    keys = [str(broker) for broker in (NODE, SERVING, FENCED, ELSEWHERE, 99)]
+    told = world.ask(find_coordinator, 4, coordinator_keys=keys).coordinators
+    error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert [(one.error_code, one.node_id, one.host) for one in told] == [
+        (0, NODE, "gateway.example"),
+        (0, SERVING, f"broker-{SERVING}"),
+        *[(error, -1, "")] * 3,
+    ]
