@@ -46,10 +46,12 @@ def check(root: Path, state: State) -> None:
     one = led(directory, epoch=9)
     assert one.state is PartitionState.READY, one.problems
     found = newest(states(one)), stable(one), committed(one), files(directory, ".txnindex")
+    one.close()
     for path in [*directory.glob("*.snapshot"), *directory.glob("*.txnindex")]:
         path.unlink()
     one = led(directory, epoch=10)
     again = newest(states(one)), stable(one), committed(one), files(directory, ".txnindex")
+    one.close()
     assert found == again
 
 

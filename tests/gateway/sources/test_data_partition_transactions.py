@@ -17,7 +17,7 @@ from gateway.log.files.disk import Disk, doing
 from gateway.ports.replicas import Appended
 from gateway.sources.data_partition import DataPartition
 from kwire.protocol import ErrorCode
-from tests.gateway.sources.data_partitions import SETTINGS, appended, batch_of, led, settle
+from tests.gateway.sources.data_partitions import SETTINGS, appended, batch_of, kill, led, settle
 from tests.gateway.sources.transactions import Model, committed, end, produce, stable
 
 SMALL = replace(SETTINGS, segment_bytes=600)
@@ -120,6 +120,8 @@ def test_every_start_finds_the_producers_and_transactions_again(seed: int, tmp_p
         before, indexes = newest(states(one)), files(directory, ".txnindex")
         if round_ % 2:
             one.close()
+        else:
+            kill(one)
         one = led(directory, SMALL, epoch=2 + round_)
         assert newest(states(one)) == before
         assert files(directory, ".txnindex") == indexes
@@ -170,6 +172,7 @@ def test_a_start_reads_no_batch_below_the_newest_snapshot_for_producers(tmp_path
         model.step(one)
     bases = sorted(int(path.stem) for path in directory.glob("*.log"))
     assert len(bases) > 3
+    kill(one)
     one = led(directory, SMALL, epoch=2)
     assert one._producers._folds_from == bases[-1]
 
