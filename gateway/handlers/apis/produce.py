@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING, Final
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import check_batch
 from gateway.handlers.access import Operation, may
+from gateway.handlers.apis.produce_verification import (
+    TransactionalAppends,
+    has_transactional_records,
+)
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.topic import INTERNAL_TOPICS
+from gateway.handlers.transaction_requests import may_on_transaction
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.replicas import Appended
 from gateway.ports.services import AUDIT_TOPIC
@@ -129,10 +134,11 @@ class _Produce:
         self._unwritten: dict[int, PartitionProduceResponse] = {}  # by identity
         self._pending: PendingResponse | None = None
         self._has_failed = False
+        self._transactional: TransactionalAppends | None = None
 
     def run(self) -> Work:
         """Append every batch, in the order of the request."""
-        if self._request.transactional_id is not None:
+        if has_transactional_records(self._request) and not self._begin_transactional():
             return (yield from self._refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         if self._request.acks not in _ACKS:
             return (yield from self._refuse(ErrorCode.INVALID_REQUIRED_ACKS))
@@ -148,7 +154,19 @@ class _Produce:
                 except BatchRefused as refused:
                     self._done(one, refused)
                 yield None
+        if self._transactional is not None:
+            self._transactional.ask()
         return self._answer()
+
+    def _begin_transactional(self) -> bool:
+        """Prepare for batches of a transaction; whether the client may write in it."""
+        name, coordinator = self._request.transactional_id, self._context.gateway.transactions
+        if name is None or coordinator is None:
+            return False
+        if not may_on_transaction(self._context, Operation.WRITE, name):
+            return False
+        self._transactional = TransactionalAppends(coordinator, name, self._context.version)
+        return True
 
     def _refuse(self, fault: ErrorCode) -> Work:
         """Refuse every partition with the same error."""
@@ -208,7 +226,12 @@ class _Produce:
             )
         batch = yield from check_batch(wanted.records, context.version, rules, context.wall_ms)
         self._unwritten[id(response)] = response
-        partition.append(batch, partial(self._done, response))
+        on_done = partial(self._done, response)
+        if self._transactional is not None and batch.header.is_transactional:
+            name = (topic.name, wanted.index)
+            self._transactional.append(name, partition, batch, on_done)
+        else:
+            partition.append(batch, on_done)
         return None
 
     def _done(self, response: PartitionProduceResponse, outcome: Appended | BatchRefused) -> None:

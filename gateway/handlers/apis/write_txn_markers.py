@@ -23,6 +23,7 @@ from kwire.messages.write_txn_markers_response import (
     WriteTxnMarkersResponse,
 )
 from kwire.protocol import ApiKey, ErrorCode
+from kwire.protocol.topic import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from gateway.broker.produce.refusal import BatchRefused
@@ -95,7 +96,7 @@ class _Markers:
             marker.transaction_result,
             marker.coordinator_epoch,
             marker.transaction_version,
-            partial(self._done, one),
+            partial(self._done, marker, topic, one),
         )
 
     def _find(self, name: str, index: int) -> WritablePartition | ErrorCode:
@@ -105,9 +106,19 @@ class _Markers:
         return replicas.find_writable(topic.topic_id, index)
 
     def _done(
-        self, one: WritableTxnMarkerPartitionResult, outcome: Appended | BatchRefused
+        self,
+        marker: WritableTxnMarker,
+        topic: str,
+        one: WritableTxnMarkerPartitionResult,
+        outcome: Appended | BatchRefused,
     ) -> None:
-        one.error_code = ErrorCode.NONE if isinstance(outcome, Appended) else outcome.error
+        if isinstance(outcome, Appended):
+            if topic == GROUP_METADATA_TOPIC:
+                self._context.gateway.groups.complete_transaction(
+                    marker.producer_id, one.partition_index, marker.transaction_result
+                )
+        else:
+            one.error_code = outcome.error
         self._unwritten.pop(id(one), None)
         if self._pending is not None and not self._unwritten:
             self._pending.complete(self._response)

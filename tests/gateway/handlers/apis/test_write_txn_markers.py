@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,6 +84,15 @@ def test_each_partition_gets_the_marker_and_has_an_error_of_its_own(version: int
     fenced, unknown = ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert errors(world.answer(version, 0, 7, 9), version) == [0, fenced, unknown]
     assert world.replicas.markers == [(index, 4, 2, True, 6, 0) for index in (0, 7)]
+
+
+def test_the_group_coordinator_hears_of_markers_in_its_topic() -> None:
+    world = MarkedWorld()
+    world.create("__consumer_offsets", [NODE])
+    heard: list[tuple[int, int, bool]] = []
+    world.groups = SimpleNamespace(complete_transaction=lambda *args: heard.append(args))
+    assert errors(world.answer(2, 3, 7, name="__consumer_offsets"))[0] == 0
+    assert heard == [(4, 3, True)]
 
 
 def test_the_response_waits_for_a_slow_disk() -> None:
