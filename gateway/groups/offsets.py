@@ -71,8 +71,8 @@ class Offsets:
                 self._state.forget_if_blank(group)
             return
         fault = group.commit_fault(event.member_id, event.instance_id, event.generation)
-        if group.consumer is not None and fault is ErrorCode.NONE:
-            fault = self._consumer_fault(group.consumer, event)
+        if group.consumer is not None and event.member_id in group.consumer.members:
+            fault = self._consumer_fault(group.consumer, event, fault)
         if fault is not ErrorCode.NONE:
             self._state.answer(asked, event.failed(fault))
             return
@@ -82,12 +82,16 @@ class Offsets:
             self._rebalance.await_heartbeat(group, member)
         yield from self._keep(asked, event, group)
 
-    def _consumer_fault(self, group: ConsumerGroup, event: OffsetCommit) -> ErrorCode:
-        """The error of the commit of a member of KIP-848; of one partition, it is that of all."""
-        if not group.members:
-            return ErrorCode.NONE
+    def _consumer_fault(
+        self, group: ConsumerGroup, event: OffsetCommit, fault: ErrorCode
+    ) -> ErrorCode:
+        """The error of the commit of a member of KIP-848, ``fault`` if its epoch is wrong. That of
+        one partition is that of all.
+        """
         if not event.knows_group_id_not_found:  # before version 9
             return ErrorCode.UNSUPPORTED_VERSION
+        if fault is not ErrorCode.NONE:
+            return fault
         longest = self._state.settings.offset_metadata_max
         taken = (one for one in event.offsets if len(one.metadata) <= longest)
         topics = self._state.topics

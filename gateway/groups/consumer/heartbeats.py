@@ -150,7 +150,7 @@ class ConsumerGroups:
             return group, ConsumerGroup(event.group_id)
         raise HeartbeatRefusedError(
             ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Consumer group {event.group_id} not found."
+            f"{'Group' if event.member_epoch < 0 else 'Consumer group'} {event.group_id} not found."
             if group is None
             else f"Cannot upgrade classic group {event.group_id} to consumer group because online "
             "upgrade is disabled."

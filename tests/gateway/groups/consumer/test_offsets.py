@@ -70,7 +70,10 @@ def test_commit_of_another_epoch_or_member_is_refused(
 
 
 def test_commit_before_version_9_is_refused() -> None:
-    assert commit(group_of_two(), "a", 3, version_9=False) is ErrorCode.UNSUPPORTED_VERSION
+    for epoch in (3, 4):
+        assert commit(group_of_two(), "a", epoch, version_9=False) is (
+            ErrorCode.UNSUPPORTED_VERSION
+        )
 
 
 def test_anyone_commits_to_a_group_without_members() -> None:

@@ -43,13 +43,13 @@ class FakeTopics:
         for name, count in partitions.items():
             self.create(name, count)
 
-    def create(self, name: str, partitions: int) -> None:
+    def create(self, name: str, partitions: int, known_id: Uuid | None = None) -> None:
         """Create a topic, or give it more partitions."""
         self.version += 1
         known = self._topics.get(name)
         if known is None:
             self.names_version = self.version
-            known = TopicMetadata(name, topic_id(name, self._created[name]), 0)
+            known = TopicMetadata(name, known_id or topic_id(name, self._created[name]), 0)
             self._created[name] += 1
         self._topics[name] = known._replace(partitions=max(partitions, known.partitions))
 
