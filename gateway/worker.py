@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,6 +19,7 @@ import trio
 
 from gateway.app import endpoints_of, listener_auths_of_config
 from gateway.config.config import Config, ConfigError
+from gateway.handlers.fetch_sessions import FetchSessionCache
 from gateway.handlers.topic_index import TopicIndex
 from gateway.handlers.worker_table import worker_handlers
 from gateway.ports.services import Authorizer, Endpoint, Partition
@@ -89,9 +91,12 @@ class WorkerServices:
     transactions: None = None
     relay: None = None  # observers connect to the node's own listener for them
     partitions: ServedPartitions = field(init=False)
+    fetch_sessions: FetchSessionCache = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partitions", served_partitions(self))
+        slots = self.config.max_incremental_fetch_session_cache_slots
+        object.__setattr__(self, "fetch_sessions", FetchSessionCache(slots, secrets.randbelow))
         if self.controller is not None:
             self.controller.loader.subscribe(self.topic_index.on_update)
 

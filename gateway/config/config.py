@@ -528,6 +528,12 @@ class Config:
         unit="ms",
         at_least=100,
     )
+    max_incremental_fetch_session_cache_slots: int = key(
+        1000,
+        "Maximum number of Fetch sessions; 0 keeps none, and clients name all partitions in every "
+        "request.",
+        at_least=0,
+    )
     fetch_max_bytes: int = key(
         55 * MIB,
         "Maximum record bytes in a Fetch response, whatever the client asks; one whole batch "

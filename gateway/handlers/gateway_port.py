@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from gateway.config.config import Config
+    from gateway.handlers.fetch_sessions import FetchSessionCache
     from gateway.handlers.topic_index import TopicIndex
     from gateway.ports.replicas import ProducerIds, Replicas
     from gateway.ports.services import (
@@ -36,6 +37,8 @@ class Gateway(Protocol):
 
     @property
     def partitions(self) -> Partitions: ...
+    @property
+    def fetch_sessions(self) -> FetchSessionCache: ...
     @property
     def quorum(self) -> Quorum | None:
         """None where the partition comes from files: then this node is the whole cluster."""

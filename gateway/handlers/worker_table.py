@@ -99,8 +99,6 @@ def _caught_up_beyond_the_end(
     """
 
     def handle_fetch(request: FetchRequest, context: Context) -> Any:
-        if context.gateway.partitions.policy.session_fault(request.session_epoch):
-            return handle(request, context)
         size = sum(len(topic.partitions) for topic in request.topics)
         return in_slices(_work_on(handle, request, context, node), size)
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from gateway.ports.services import Partition
     from gateway.ports.work import Answer
+
+
+class Advancing(Protocol):
+    """A partition that a response waits for, or several as one. It is compared by identity."""
+
+    def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` on the event loop whenever it advances; return the unsubscriber."""
+        ...
 
 
 class PendingResponse:
@@ -41,7 +48,7 @@ class PendingResponse:
         deadline: float | None = None,
         expire: Callable[[], Answer] | None = None,
         ready: Callable[[], Answer] | None = None,
-        partitions: tuple[Partition, ...] = (),
+        partitions: tuple[Advancing, ...] = (),
         keeps_request: bool = True,
     ) -> None:
         self.keeps_request = keeps_request

@@ -211,16 +211,12 @@ class Partition(Protocol):
 
 
 class ReadPolicy(Protocol):
-    """Decides whose requests are those of followers, and which Fetch sessions there are."""
+    """Decides whose requests are those of followers."""
 
     def isolation(self, replica_id: int, isolation_level: int) -> Isolation:
         """Return which records the sender of a Fetch or ListOffsets may see
         (``FetchIsolation.of``).
         """
-        ...
-
-    def session_fault(self, session_epoch: int) -> ErrorCode:
-        """Return the error of a Fetch with this session epoch (KIP-227), or NONE."""
         ...
 
 

@@ -1,21 +1,23 @@
 """Fetch (key 1) of a consumer: returns whole batches below the high watermark, or waits for some.
 
-``gateway.ports.services.ReadPolicy`` decides about sessions, replica ids and isolation levels.
+``gateway.handlers.fetch_sessions`` keeps the sessions of clients (KIP-227), and
+``gateway.ports.services.ReadPolicy`` decides about replica ids and isolation levels.
 Fetch of the quorum's replicas is in ``gateway.handlers.apis.raft``, on controller listeners.
 """
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from gateway.base.slices import run
+from gateway.base.slices import pieces
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
+from gateway.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchedPartition
 from gateway.handlers.topic import end_of_epoch, partition_fault
 from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import FileRecords, Isolation, OffsetOutOfRange, Partition
 from gateway.ports.streamed import WHOLE_MAX
+from gateway.ports.work import WorkType
 from kwire.messages.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
@@ -28,10 +30,18 @@ from kwire.messages.fetch_response import (
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.base.slices import Slices
+    from collections.abc import Collection, Hashable, Iterable
+
     from gateway.handlers.context import Context
+    from gateway.handlers.fetch_sessions import FetchSession
+    from gateway.ports.pending_response import Advancing
     from gateway.ports.work import Work
-    from kwire.messages.fetch_request import FetchRequest, FetchTopic
+    from kwire.messages.fetch_request import (
+        FetchPartition,
+        FetchRequest,
+        FetchTopic,
+        ForgottenTopic,
+    )
     from kwire.uuid import Uuid
 
 API_KEY: Final = ApiKey.FETCH
@@ -46,56 +56,64 @@ _NAMES_LEADER: Final = 16
 WAIT_MAX_MS: Final = 300_000
 #: The first version with the replica's id in ``replica_state`` (KIP-903).
 _REPLICA_STATE: Final = 15
-
-
-class _Wanted(NamedTuple):
-    """One partition of the request, with its log, or with an error that waiting will not change.
-
-    It has the fields that the response depends on. The request itself may be large, and is dropped
-    while the Fetch waits.
-    """
-
-    topic: str
-    topic_id: Uuid
-    partition: int
-    fetch_offset: int
-    max_bytes: int
-    leader_epoch: int
-    last_fetched_epoch: int
-    log: Partition | ErrorCode
+#: Session epochs of full requests.
+_FULL: Final = (INITIAL_EPOCH, FINAL_EPOCH)
+#: Partitions of a long request that are looked up in one step.
+_COLLECTED_AT_ONCE: Final = 100
 
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingResponse | Work:
     """Return the response at once if there is data or an error, else when ``min_bytes`` are
     available or ``max_wait_ms`` is over.
 
-    If there is a batch, at least one whole batch is returned, even above every limit (KIP-74).
+    If there is a batch, at least one whole batch is returned, even above every limit (KIP-74). A
+    request within a session names only the partitions that changed for the client (KIP-227).
     """
-    fault = context.gateway.partitions.policy.session_fault(request.session_epoch)
-    if fault:
-        return FetchResponse(error_code=fault)
-    fetch = _Fetch(request, context)
-    if sum(len(topic.partitions) for topic in request.topics) > WHOLE_MAX:
+    sessions = context.gateway.fetch_sessions
+    session: FetchSession | None = None
+    if request.session_epoch in _FULL:
+        # A full request ends the session that it names.
+        sessions.remove(request.session_id)
+    else:
+        found = sessions.find(
+            request.session_id,
+            request.session_epoch,
+            by_id=context.version >= _BY_ID,
+            now=context.now,
+        )
+        if isinstance(found, ErrorCode):
+            return FetchResponse(error_code=found)
+        session = found
+    fetch = _Fetch(request, context, session)
+    size = sum(len(topic.partitions) for topic in request.topics)
+    size += sum(len(topic.partitions) for topic in request.forgotten_topics_data)
+    if size > WHOLE_MAX:
         return _work_on(fetch, request, context)
-    run(fetch.collect(request))
+    for topic in request.topics:
+        fetch.collect(topic, topic.partitions)
+    for forgotten in request.forgotten_topics_data:
+        fetch.forget(forgotten, forgotten.partitions)
     return _answer(fetch, request, context)
 
 
 def _work_on(fetch: _Fetch, request: FetchRequest, context: Context) -> Work:
-    """Answer a request of many partitions in slices.
-
-    There are fewer logs than that, so that all but some partitions get an error, for which no
-    request waits.
-    """
-    yield from fetch.collect(request)
-    if fetch.is_long:
-        return (yield from fetch.answer_in_slices())
-    return _answer(fetch, request, context)
+    """Answer a request of many partitions in slices."""
+    for topic in request.topics:
+        for some in pieces(topic.partitions, _COLLECTED_AT_ONCE):
+            fetch.collect(topic, some)
+            yield None
+    for forgotten in request.forgotten_topics_data:
+        for indexes in pieces(forgotten.partitions, _COLLECTED_AT_ONCE):
+            fetch.forget(forgotten, indexes)
+            yield None
+    answer = _answer(fetch, request, context)
+    return (yield from answer) if isinstance(answer, WorkType) else answer
 
 
 def _answer(
     fetch: _Fetch, request: FetchRequest, context: Context
-) -> FetchResponse | PendingResponse:
+) -> FetchResponse | PendingResponse | Work:
+    fetch.look_again()
     if request.max_wait_ms <= 0 or fetch.is_ready():
         return fetch.answer()
     wait_ms = min(request.max_wait_ms, WAIT_MAX_MS)
@@ -103,17 +121,36 @@ def _answer(
         deadline=context.now + wait_ms / 1000,
         expire=fetch.answer,
         ready=fetch.answer_if_ready,
-        partitions=fetch.partitions,
+        partitions=fetch.watched,
         keeps_request=False,
     )
 
 
 class _Fetch:
-    """One request, which is checked at once and again whenever the log grows."""
+    """One request, which is checked at once and again whenever a log grows.
 
-    __slots__ = ("_bytes_max", "_bytes_min", "_context", "_isolation", "_wanted")
+    The request itself may be large, and is dropped while the Fetch waits.
+    """
 
-    def __init__(self, request: FetchRequest, context: Context) -> None:
+    __slots__ = (
+        "_begins_session",
+        "_by_id",
+        "_bytes_left",
+        "_bytes_max",
+        "_bytes_min",
+        "_context",
+        "_epoch",
+        "_has_records",
+        "_isolation",
+        "_overflows",
+        "_session",
+        "_version",
+        "_wanted",
+    )
+
+    def __init__(
+        self, request: FetchRequest, context: Context, session: FetchSession | None
+    ) -> None:
         self._context = context
         by_state = context.version >= _REPLICA_STATE
         self._isolation = context.gateway.partitions.policy.isolation(
@@ -124,48 +161,89 @@ class _Fetch:
         # bytes that the client waits for, which it would never get.
         self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
-        self._wanted: list[_Wanted] = []
+        self._bytes_left = self._bytes_max
+        self._has_records = False
+        self._by_id = context.version >= _BY_ID
+        self._session = session
+        self._epoch = 0 if session is None else session.epoch
+        self._begins_session = request.session_epoch == INITIAL_EPOCH
+        self._overflows = False
+        changes = context.gateway.topic_index.changes
+        self._version: Hashable = (changes, changes.number)
+        # Of a full request. As in Kafka's map by topic and partition, the last of several entries
+        # for one partition counts.
+        self._wanted: dict[tuple[Uuid | str, int], FetchedPartition] = {}
 
-    def collect(self, request: FetchRequest) -> Slices[None]:
-        """Look up the logs of the request's partitions.
+    # --- what is asked for
+    # ---------------------------------------------------------------------------------------------
 
-        As in Kafka's map by topic and partition, the last of several entries for one partition
-        counts.
+    def collect(self, topic: FetchTopic, asked: Iterable[FetchPartition]) -> None:
+        """Note partitions of the request, of a full one with their logs."""
+        name, topic_id, session = topic.topic, topic.topic_id, self._session
+        sessions = self._context.gateway.fetch_sessions
+        found = (
+            _found(name, topic_id, self._context)
+            if session is None
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        for partition in asked:
+            index = partition.partition
+            if session is not None:
+                one = sessions.asked(session, name, topic_id, index)
+                if one is None:
+                    self._overflows = True
+                    return
+            else:
+                one = FetchedPartition(name, topic_id, index)
+                one.log = self._find(found, index)
+                self._wanted[topic_id if self._by_id else name, index] = one
+            one.fetch_offset = partition.fetch_offset
+            one.max_bytes = partition.partition_max_bytes
+            one.leader_epoch = partition.current_leader_epoch
+            one.last_fetched_epoch = partition.last_fetched_epoch
+
+    def forget(self, topic: ForgottenTopic, partitions: Iterable[int]) -> None:
+        """Drop partitions from the session."""
+        session = self._session
+        if session is not None:
+            for index in partitions:
+                self._context.gateway.fetch_sessions.forget(
+                    session, topic.topic, topic.topic_id, index
+                )
+
+    def _find(self, topic: Topic | ErrorCode, index: int) -> Partition | ErrorCode:
+        if isinstance(topic, ErrorCode):
+            return topic
+        return self._context.gateway.partitions.find(topic.topic_id, index)
+
+    def _look_up(self, one: FetchedPartition) -> None:
+        """Find the log of a partition of the session, as this client may read it now."""
+        one.log = self._find(_found(one.topic, one.topic_id, self._context), one.partition)
+        self._context.gateway.fetch_sessions.watch(one)
+
+    def look_again(self) -> None:
+        """Have all partitions of the session looked at, if topics have changed since the last
+        request: other nodes may lead them. Logs tell of everything else.
         """
-        wanted: dict[tuple[str, Uuid, int], _Wanted] = {}
-        for topic in request.topics:
-            found = _found(topic, self._context)
-            for partition in topic.partitions:
-                log = (
-                    self._context.gateway.partitions.find(found.topic_id, partition.partition)
-                    if isinstance(found, Topic)
-                    else found
-                )
-                wanted[topic.topic, topic.topic_id, partition.partition] = _Wanted(
-                    topic.topic,
-                    topic.topic_id,
-                    partition.partition,
-                    partition.fetch_offset,
-                    partition.partition_max_bytes,
-                    partition.current_leader_epoch,
-                    partition.last_fetched_epoch,
-                    log,
-                )
-                yield
-        self._wanted = list(wanted.values())
+        session = self._session
+        if session is not None and session.version != self._version:
+            session.version = self._version
+            session.mark_all()
+
+    # --- whether to wait
+    # ---------------------------------------------------------------------------------------------
 
     @property
-    def partitions(self) -> tuple[Partition, ...]:
-        """The partitions whose records the request may wait for, each once."""
-        logs = (wanted.log for wanted in self._wanted)
-        return tuple(dict.fromkeys(log for log in logs if not isinstance(log, ErrorCode)))
+    def watched(self) -> tuple[Advancing, ...]:
+        """The session that the request waits for, or its partitions, each once."""
+        if self._session is not None:
+            return (self._session,)
+        logs = (one.log for one in self._wanted.values())
+        return tuple(
+            dict.fromkeys(log for log in logs if log is not None and not isinstance(log, ErrorCode))
+        )
 
-    @property
-    def is_long(self) -> bool:
-        """Whether the response has so many partitions that it is built in slices."""
-        return len(self._wanted) > WHOLE_MAX
-
-    def answer_if_ready(self) -> FetchResponse | None:
+    def answer_if_ready(self) -> FetchResponse | Work | None:
         """Return the response, or None while the request waits."""
         return self.answer() if self.is_ready() else None
 
@@ -173,27 +251,88 @@ class _Fetch:
         """Whether the response would have an error, a divergence or enough bytes now, or the
         request has no partition.
         """
-        if self._bytes_min <= 0:
+        session, enough = self._session, self._bytes_min
+        if enough <= 0 or self._is_over(session):
             return True
-        return not self._wanted or any(self._has_news(wanted) for wanted in self._wanted)
+        if session is None:
+            if not self._wanted:
+                return True
+            for one in self._wanted.values():
+                enough -= self._news(one, enough)
+                if enough <= 0:
+                    return True
+            return False
+        if not session.partitions or len(session.marked) > WHOLE_MAX:
+            return True  # an early response is allowed, and the loop is not held
+        for one in list(session.marked):
+            if one.log is None or isinstance(one.log, ErrorCode):
+                self._look_up(one)
+            found = self._news(one, enough)
+            if found:
+                enough -= found
+                if enough <= 0:
+                    return True
+            elif _is_settled(one):
+                del session.marked[one]
+        return False
 
-    def answer(self) -> FetchResponse:
-        """Return the response as of now."""
-        return run(self.answer_in_slices())
+    def _is_over(self, session: FetchSession | None) -> bool:
+        """Whether the session was ended, or another request goes on with it."""
+        return session is not None and (
+            self._overflows
+            or session.epoch != self._epoch
+            or not self._context.gateway.fetch_sessions.holds(session)
+        )
 
-    def answer_in_slices(self) -> Slices[FetchResponse]:
-        """Build the response, a partition in each step. Releases what it read if it is given up."""
+    # --- the response
+    # ---------------------------------------------------------------------------------------------
+
+    def answer(self) -> FetchResponse | Work:
+        """Return the response as of now, or the work that makes it."""
+        session = self._session
+        if session is None:
+            wanted: Collection[FetchedPartition] = self._wanted.values()
+        else:
+            if self._is_over(session):
+                return self._refused(session)
+            if not session.partitions:
+                self._context.gateway.fetch_sessions.remove(session.id)
+                return FetchResponse()
+            wanted = list(session.marked)
+        if len(wanted) > WHOLE_MAX:
+            return self._answer_in_slices(wanted)
         response = FetchResponse()
+        topic = None
+        for one in wanted:
+            topic = self._add(one, topic, response)
+        kept = self._session_of(response, len(wanted))
+        if kept is not None:
+            for one in wanted:
+                self._context.gateway.fetch_sessions.add(kept, one)
+        return response
+
+    def _refused(self, session: FetchSession) -> FetchResponse:
+        sessions = self._context.gateway.fetch_sessions
+        if self._overflows:
+            sessions.remove(session.id)
+        if not sessions.holds(session):
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return FetchResponse(
+            error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id
+        )
+
+    def _answer_in_slices(self, wanted: Collection[FetchedPartition]) -> Work:
+        """Build a long response. Releases what it read if it is given up."""
+        response, topic = FetchResponse(), None
         try:
-            # Adjacent partitions of one topic share an element (FetchResponse.matchingTopic).
-            for (name, topic_id), partitions in itertools.groupby(
-                self._wanted, lambda one: (one.topic, one.topic_id)
-            ):
-                topic = FetchableTopicResponse(topic=name, topic_id=topic_id)
-                response.responses.append(topic)
-                for wanted in partitions:
-                    topic.partitions.append(self._partition(wanted, response))
-                    yield
+            for one in wanted:
+                topic = self._add(one, topic, response)
+                yield None
+            kept = self._session_of(response, len(wanted))
+            if kept is not None:
+                for one in wanted:
+                    self._context.gateway.fetch_sessions.add(kept, one)
+                    yield None
         except GeneratorExit:
             for data in (data for topic in response.responses for data in topic.partitions):
                 if isinstance(data.records, FileRecords):
@@ -201,24 +340,80 @@ class _Fetch:
             raise
         return response
 
-    def _has_news(self, wanted: _Wanted) -> bool:
-        log = wanted.log
-        if isinstance(log, ErrorCode) or partition_fault(log, wanted.leader_epoch):
-            return True
-        if not log.log_start_offset <= wanted.fetch_offset <= log.high_watermark:
-            return True
-        # More than the limit of the partition is never sent, so a wait for more would never end.
-        enough = max(1, min(self._bytes_min, wanted.max_bytes))
-        try:
-            return (
-                log.bytes_available(wanted.fetch_offset, enough, self._isolation) >= enough
-                or _diverging(log, wanted) is not None
-            )
-        except OffsetOutOfRange:
-            return True
+    def _session_of(self, response: FetchResponse, size: int) -> FetchSession | None:
+        """Have the response name its session, and return a new one, which is to get the ``size``
+        partitions of a full request.
+        """
+        if self._session is not None:
+            response.session_id = self._session.id
+            return None
+        if not self._begins_session:
+            return None
+        sessions = self._context.gateway.fetch_sessions
+        session = sessions.create(size, by_id=self._by_id, now=self._context.now)
+        if session is not None:
+            response.session_id = session.id
+            session.version = self._version
+        return session
 
-    def _partition(self, wanted: _Wanted, response: FetchResponse) -> PartitionData:
+    def _add(
+        self,
+        one: FetchedPartition,
+        topic: FetchableTopicResponse | None,
+        response: FetchResponse,
+    ) -> FetchableTopicResponse | None:
+        """Add a partition to the response, unless it is of a session and has no news. Returns the
+        topic of the last partition: adjacent ones share it (FetchResponse.matchingTopic).
+        """
+        session = self._session
+        if session is not None:
+            if one not in session.marked:
+                return topic  # forgotten meanwhile
+            self._look_up(one)
+        data = self._partition(one, response)
+        size = len(data.records or b"")
+        has_news = (
+            data.error_code != ErrorCode.NONE
+            or size > 0
+            or data.high_watermark != one.high_watermark
+            or data.log_start_offset != one.log_start_offset
+            or data.diverging_epoch.epoch >= 0
+        )
+        one.high_watermark, one.log_start_offset = data.high_watermark, data.log_start_offset
+        if session is not None:
+            if size:
+                session.served(one)
+            elif _is_settled(one):
+                del session.marked[one]
+            if not has_news:
+                return topic
+        if topic is None or topic.topic != one.topic or topic.topic_id != one.topic_id:
+            topic = FetchableTopicResponse(topic=one.topic, topic_id=one.topic_id)
+            response.responses.append(topic)
+        topic.partitions.append(data)
+        return topic
+
+    def _news(self, wanted: FetchedPartition, enough: int) -> int:
+        """Return how many bytes a partition has for the response, no more than ``enough``, or so
+        many if it has an error or a divergence.
+        """
         log = wanted.log
+        if log is None or isinstance(log, ErrorCode) or partition_fault(log, wanted.leader_epoch):
+            return enough
+        if not log.log_start_offset <= wanted.fetch_offset <= log.high_watermark:
+            return enough
+        # More than the limit of the partition is never sent, so a wait for more would never end.
+        most = max(1, min(enough, wanted.max_bytes))
+        try:
+            found = log.bytes_available(wanted.fetch_offset, most, self._isolation)
+            if found >= most or _diverging(log, wanted) is not None:
+                return enough
+            return found
+        except OffsetOutOfRange:
+            return enough
+
+    def _partition(self, wanted: FetchedPartition, response: FetchResponse) -> PartitionData:
+        log = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wanted.log is None else wanted.log
         fault = log if isinstance(log, ErrorCode) else partition_fault(log, wanted.leader_epoch)
         if not isinstance(log, ErrorCode) and fault is ErrorCode.NONE:
             try:
@@ -236,7 +431,7 @@ class _Fetch:
             self._name_leader(log, data, response)
         return data
 
-    def _data(self, log: Partition, wanted: _Wanted) -> PartitionData:
+    def _data(self, log: Partition, wanted: FetchedPartition) -> PartitionData:
         diverging = _diverging(log, wanted)
         data = PartitionData(
             partition_index=wanted.partition,
@@ -250,17 +445,23 @@ class _Fetch:
         if diverging is not None:
             data.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         else:
-            most = max(0, min(wanted.max_bytes, self._bytes_max))
+            most = max(0, min(wanted.max_bytes, self._bytes_left))
+            aborted: list[AbortedTransaction] = []
             if self._isolation is Isolation.TXN_COMMITTED:
-                read, aborted = log.read_committed(wanted.fetch_offset, most)
-                data.aborted_transactions = [
+                read, overlapping = log.read_committed(wanted.fetch_offset, most)
+                aborted = [
                     AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                    for one in aborted
+                    for one in overlapping
                 ]
             else:
                 read = log.read(wanted.fetch_offset, most)
-            if read.size:
+            # The first partition with records gets a whole batch, whatever the limits.
+            if read.size and (not self._has_records or read.size <= self._bytes_left):
+                if aborted:
+                    data.aborted_transactions = aborted
                 data.records = FileRecords(read)
+                self._has_records = True
+                self._bytes_left = max(0, self._bytes_left - read.size)
             else:
                 read.release()
         return data
@@ -277,7 +478,7 @@ class _Fetch:
             ]
 
 
-def _diverging(log: Partition, wanted: _Wanted) -> tuple[int, int] | None:
+def _diverging(log: Partition, wanted: FetchedPartition) -> tuple[int, int] | None:
     """Return the (epoch, end offset) to which the client must truncate, if it sent the epoch of its
     last record and that is not in this log (KIP-595); None if its log agrees with this one.
 
@@ -295,16 +496,27 @@ def _diverging(log: Partition, wanted: _Wanted) -> tuple[int, int] | None:
     return (epoch, end) if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset else None
 
 
-def _found(topic: FetchTopic, context: Context) -> Topic | ErrorCode:
+def _is_settled(one: FetchedPartition) -> bool:
+    """Whether a partition of a session has nothing new for its client until its log advances."""
+    log = one.log
+    return (
+        log is not None
+        and not isinstance(log, ErrorCode)
+        and one.fetch_offset == log.high_watermark == one.high_watermark
+        and one.log_start_offset == log.log_start_offset
+    )
+
+
+def _found(name: str, topic_id: Uuid, context: Context) -> Topic | ErrorCode:
     # As in Kafka: an unknown id gets UNKNOWN_TOPIC_ID, which reveals no name. With a name the
     # authorization comes before existence, so that the error does not tell whether the topic
     # exists.
     if context.version >= _BY_ID:
-        found = topic_with_id(topic.topic_id, context)
+        found = topic_with_id(topic_id, context)
         if found is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
     else:
-        found = topic_named(topic.topic, context)
-    if not may(context, Operation.READ, topic.topic if found is None else found.name):
+        found = topic_named(name, context)
+    if not may(context, Operation.READ, name if found is None else found.name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found

@@ -20,8 +20,7 @@ import trio
 from gateway.base.slices import SLICE_S
 
 if TYPE_CHECKING:
-    from gateway.ports.pending_response import PendingResponse
-    from gateway.ports.services import Partition
+    from gateway.ports.pending_response import Advancing, PendingResponse
 
 #: Responses that are tried, or expired, before other tasks run, unless ``SLICE_S`` passes before
 #: that.
@@ -45,8 +44,8 @@ class Purgatory:
         #: How many responses wait for a partition to advance.
         self.waiting = 0
         # Each response is registered here once, with the partitions that it waits for.
-        self._watched: dict[PendingResponse, tuple[Partition, ...]] = {}
-        self._watchers: dict[Partition, _Watchers] = {}
+        self._watched: dict[PendingResponse, tuple[Advancing, ...]] = {}
+        self._watchers: dict[Advancing, _Watchers] = {}
         # A queue: those that waited when their partition advanced, in order.
         self._to_try: dict[PendingResponse, None] = {}
         self._heap: list[tuple[float, int, PendingResponse]] = []
@@ -74,7 +73,7 @@ class Purgatory:
             if pending.deadline < self._wakes_at:
                 self._wake.set()
 
-    def _watchers_of(self, partition: Partition) -> _Watchers:
+    def _watchers_of(self, partition: Advancing) -> _Watchers:
         found = self._watchers.get(partition)
         if found is None:
             waiting: dict[PendingResponse, None] = {}

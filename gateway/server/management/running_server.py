@@ -6,11 +6,13 @@ It builds and starts nothing: ``gateway.app`` does.
 from __future__ import annotations
 
 import os
+import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from gateway.handlers.fetch_sessions import FetchSessionCache
 from gateway.handlers.topic_index import TopicIndex
 from gateway.server.sources.served_partitions import served_partitions
 from kwire.protocol import CLUSTER_METADATA_TOPIC
@@ -51,9 +53,12 @@ class GatewayServices:
     views: ViewTopics | None
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     partitions: ServedPartitions = field(init=False)
+    fetch_sessions: FetchSessionCache = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partitions", served_partitions(self))
+        slots = self.config.max_incremental_fetch_session_cache_slots
+        object.__setattr__(self, "fetch_sessions", FetchSessionCache(slots, secrets.randbelow))
         if self.source.controllers is not None and self.source.loader is not None:
             self.source.loader.subscribe(self.topic_index.on_update)
 

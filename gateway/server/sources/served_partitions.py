@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 _Found = Partition | ErrorCode
 _READ_COMMITTED: Final = 1
-#: Session epochs of full requests (``FetchMetadata.INITIAL_EPOCH`` and ``FINAL_EPOCH``).
-_FULL: Final = (0, -1)
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -60,22 +58,16 @@ _empty: Final = functools.lru_cache(maxsize=1024)(EmptyPartition)
 
 
 class ConsumersOnly:
-    """``gateway.ports.services.ReadPolicy`` of a node without followers and without Fetch sessions.
+    """``gateway.ports.services.ReadPolicy`` of a node without followers.
 
     A client with a replica id gets a consumer's response, and advances no high watermark
-    (CVE-2018-1288). The response to a full Fetch has session 0, so that clients send full requests;
-    an incremental request belongs to a session of another server.
+    (CVE-2018-1288).
     """
 
     def isolation(self, replica_id: int, isolation_level: int) -> Isolation:
         """Return that of a consumer."""
         committed = isolation_level == _READ_COMMITTED
         return Isolation.TXN_COMMITTED if committed else Isolation.HIGH_WATERMARK
-
-    def session_fault(self, session_epoch: int) -> ErrorCode:
-        """Return FETCH_SESSION_ID_NOT_FOUND for every incremental request."""
-        full = session_epoch in _FULL
-        return ErrorCode.NONE if full else ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 class ServedPartitions:

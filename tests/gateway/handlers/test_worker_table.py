@@ -161,7 +161,7 @@ def test_client_that_left_while_waiting_gets_nothing() -> None:
     assert not answer.done
 
 
-def test_incremental_fetch_is_refused_at_once() -> None:
+def test_incremental_fetch_of_an_unknown_session_is_refused() -> None:
     node, world = Node(), World()
-    answer = fetch(world, node, 1000, session_epoch=5, session_id=7)
+    answer = fetch(world, node, 0, session_epoch=5, session_id=7)
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -4,6 +4,7 @@ handler, encoded and decoded both ways.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 
 from gateway.config.config import Config
 from gateway.handlers.context import Context, Peer
+from gateway.handlers.fetch_sessions import FetchSessionCache
 from gateway.handlers.table import handlers
 from gateway.handlers.topic_index import TopicIndex
 from gateway.ports.answer_errors import errors_of
@@ -216,6 +218,9 @@ class World:
     transactions: Any = None
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     relay: Any = None
+    fetch_sessions: FetchSessionCache = field(
+        default_factory=lambda: FetchSessionCache(1000, secrets.randbelow)
+    )
     #: Of the parts that this had when the last context was made.
     partitions: ServedPartitions = field(init=False)
 

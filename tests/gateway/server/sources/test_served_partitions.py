@@ -100,11 +100,3 @@ def test_sender_of_any_replica_id_reads_as_a_consumer(world: OwnWorld, replica_i
     isolation = world.partitions.policy.isolation
     assert isolation(replica_id, 0) is Isolation.HIGH_WATERMARK
     assert isolation(replica_id, 1) is Isolation.TXN_COMMITTED
-
-
-@pytest.mark.parametrize(("epoch", "refused"), [(0, False), (-1, False), (1, True), (5, True)])
-def test_fetch_of_a_session_is_refused_unless_it_is_a_full_one(
-    world: OwnWorld, epoch: int, refused: bool
-) -> None:
-    fault = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if refused else ErrorCode.NONE
-    assert world.partitions.policy.session_fault(epoch) is fault
