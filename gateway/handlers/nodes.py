@@ -36,7 +36,7 @@ def reachable_nodes(context: Context) -> dict[int, Node]:
             if at is not None:
                 found[node_id] = Node(at.host, at.port, broker.rack)
         # Clients of a node of the quorum may use the others; those of a broker use the brokers.
-        controllers = image.controllers if gateway.raft is not None else {}
+        controllers = {} if gateway.config.is_broker_alone else image.controllers
         for node_id, controller in controllers.items():
             at = _at(listener, controller.end_points)
             if at is not None:
