@@ -29,12 +29,10 @@ from gateway.log.metadata.formatting import (
     format_directory,
     random_uuid,
 )
-from gateway.log.metadata.listing import list_directory
 from gateway.log.metadata.raft_store import RaftStore
 from gateway.log.partition.data_directory import read_meta
 from gateway.log.partition.log_settings import LogSettings
 from gateway.ports.services import THIS_NODE
-from gateway.quorum.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft import Raft
 from gateway.quorum.requests import describe_quorum
 from gateway.quorum.settings import RaftSettings
@@ -44,12 +42,8 @@ from gateway.server.controller.acting_controller import ActingController
 from gateway.server.controller.audit_log_writer import AuditLogWriter
 from gateway.server.controller.changes import Changes
 from gateway.server.node_client.settings import ConnectionSettings
-from gateway.server.quorum.describe_quorum_client import DescribeQuorumClient
-from gateway.server.quorum.image_updater import update_image
 from gateway.server.quorum.initial_state import stored
-from gateway.server.quorum.log_cleaner import LogCleaner
 from gateway.server.quorum.raft_driver import RaftDriver
-from gateway.server.quorum.raft_status import quorum_status
 from gateway.server.quorum.registration import maintain_registration, registration
 from gateway.server.sources.local_security import (
     check_security,
@@ -57,11 +51,9 @@ from gateway.server.sources.local_security import (
     formats_itself,
     lockout_of,
 )
-from gateway.server.sources.observer_node import log_settings, snapshot_settings
+from gateway.server.sources.quorum_node import QuorumNode, close_store, log_settings
 from gateway.sources.audit_partition import AuditPartition
-from gateway.sources.metadata_loader import MetadataLoader
 from gateway.sources.quorum_log import QuorumLog
-from gateway.sources.snapshot_generator import SnapshotGenerator
 from kwire.cluster.image import METADATA_VERSION
 from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 from kwire.messages.feature_level_record import FeatureLevelRecord
@@ -74,14 +66,11 @@ if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.ports.services import Endpoint
     from gateway.server.logging.logs import Reports
-    from gateway.server.quorum.log_cleaner import OwnSnapshot
-    from gateway.server.quorum.quorum_status import QuorumStatus
     from kwire.cluster import Delta, Image
     from kwire.message import Message
     from kwire.uuid import Uuid
 
     _FindLockout = Callable[[Iterable[tuple[int, str]]], str | None]
-    from kwire.metadata_log.snapshot_id import SnapshotId
 
 #: The server reports that it is ready when the high watermark is known, or after this time, s. It
 #: then answers LEADER_NOT_AVAILABLE until it is known.
@@ -89,8 +78,8 @@ _LOADING_MAX_S: Final = 2.0
 _DESCRIBE_VERSION: Final = 2
 
 
-class ControllerNode:
-    """``gateway.ports.services.Quorum`` for a node of that quorum; :meth:`run` is the task."""
+class ControllerNode(QuorumNode):
+    """A node of its own quorum; :meth:`run` is the task."""
 
     def __init__(
         self,
@@ -110,28 +99,19 @@ class ControllerNode:
         self.raft = raft
         #: Of this process, as a controller and as a broker.
         self.incarnation = random_uuid()
-        self.driver = RaftDriver(raft, log, connection_settings, reports)
         self.listener = config.controller_listener_names[0]
-        self._log = log
-        self._reports = reports
+        super().__init__(
+            config,
+            log,
+            RaftDriver(raft, log, connection_settings, reports),
+            partial(_leader_address, raft, self.listener),
+            connection_settings,
+            reports,
+        )
         self._find_lockout: _FindLockout | None = partial(
             lockout_of, config, connection_settings.security
         )
-        self.loader = MetadataLoader(log.store.directory, log.recent)
         self.authorizer = authorizer_of(config, self.loader, itself=THIS_NODE.principal)
-        how_often = snapshot_settings(config)
-        snapshots = SnapshotGenerator(
-            log.store.directory, how_often, log.new_snapshot, now=trio.current_time()
-        )
-        self._log_cleaner = LogCleaner(
-            snapshots,
-            self.loader,
-            log,
-            self.driver.disk,
-            reports,
-            written=self._written,
-            cleaned=self._cleaned,
-        )
         self.audit = None if audit is None else AuditLogWriter(audit, self._audit_nodes, reports)
         self.controller = ActingController(
             partial(_controller, config, bootstrap, log.cluster_id, raft, self.incarnation),
@@ -145,12 +125,6 @@ class ControllerNode:
         )
         self.driver.leadership = self.controller
         self._registration = registration(config.node_id, self.incarnation, endpoints)
-        self._questions = DescribeQuorumClient(
-            self.leader_address,
-            connection_settings,
-            config.controller_quorum_request_timeout_ms / 1000,
-            reports,
-        )
 
     async def run(self, started: Callable[[], None]) -> None:
         """Run all tasks until cancelled.
@@ -162,8 +136,6 @@ class ControllerNode:
         self.loader.subscribe(lambda delta, image: self.controller.image_advanced())
         self.loader.subscribe(self._check_logins)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._questions.run)
-            nursery.start_soon(update_image, self.loader, self._log, self._reports)
             nursery.start_soon(self.controller.run)
             nursery.start_soon(
                 maintain_registration,
@@ -173,10 +145,9 @@ class ControllerNode:
                 THIS_NODE,
                 self._reports,
             )
-            nursery.start_soon(self._log_cleaner.run)
             if self.audit is not None:
                 nursery.start_soon(self.audit.run)
-            nursery.start_soon(self.driver.run)
+            self.run_tasks(nursery)
             await self.driver.loaded(_LOADING_MAX_S)
             started()
 
@@ -187,34 +158,10 @@ class ControllerNode:
         assert isinstance(store, RaftStore), "a node of its own quorum may vote"
         return store
 
-    @property
-    def leader_id(self) -> int:
-        """The node that leads the quorum, -1 while no leader is known."""
-        return self.raft.leader_id
-
-    def leader_address(self) -> Address | None:
-        """The address of the leader's controller listener; None while it is not known."""
-        node = self.raft.voters.nodes.get(self.raft.leader_id)
-        return None if node is None else node.endpoints.get(self.listener)
-
-    @property
-    def image(self) -> Image:
-        """The state of the cluster by the committed records that have been applied."""
-        return self.loader.image
-
-    @property
-    def own_snapshot(self) -> OwnSnapshot | None:
-        """The newest snapshot that this node has written since its start."""
-        return self._log_cleaner.own_snapshot
-
-    def status(self) -> QuorumStatus:
-        """The status of this node and of its log, for metrics."""
-        return quorum_status(self._log, self.driver, self.leader_address(), self.loader.lacks)
-
     def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
         """As in ``gateway.ports.services.Quorum``; the leader may be this node."""
         if self.raft.leader_id != self.raft.node_id:
-            self._questions.describe(on_response)
+            super().describe(on_response)
             return
 
         def respond(response: Message) -> None:
@@ -240,15 +187,6 @@ class ControllerNode:
         if problem is not None:
             self._reports.report("no super user can log in", error=problem)
 
-    def _written(self, snapshot_id: SnapshotId) -> None:
-        self.driver.submit(SnapshotWritten(snapshot_id))
-
-    def _cleaned(self) -> None:
-        store = self._log.store
-        self.driver.submit(
-            Cleaned(store.start_offset, list_directory(str(store.directory)).snapshots)
-        )
-
 
 def open_controller_node(
     config: Config, endpoints: Mapping[str, Endpoint], reports: Reports, stack: contextlib.ExitStack
@@ -273,13 +211,13 @@ def open_controller_node(
             cluster_id=config.cluster_id,
             static_voters=sorted(config.controller_quorum_voters),
         )
-        stack.callback(_close, store, reports)
+        stack.callback(close_store, store, reports)
         log = QuorumLog(store, snapshot_prefix=config.snapshot_prefix)
-        stack.callback(_close, log, reports)
+        stack.callback(close_store, log, reports)
         audit = None
         if config.metadata_audit_enable:
             audit = AuditPartition(where, _audit_settings(config), cluster_id=store.cluster_id)
-            stack.callback(_close, audit, reports)
+            stack.callback(close_store, audit, reports)
         facts = stored(store.stored())
         bootstrap = bootstrap_records(where)
     except LogError as error:
@@ -306,6 +244,11 @@ def open_controller_node(
     return log, ControllerNode(
         raft, log, config, own_endpoints, connection_settings, reports, bootstrap, audit
     )
+
+
+def _leader_address(raft: Raft, listener: str) -> Address | None:
+    node = raft.voters.nodes.get(raft.leader_id)
+    return None if node is None else node.endpoints.get(listener)
 
 
 def raft_settings(
@@ -402,11 +345,3 @@ def _audit_settings(config: Config) -> LogSettings:
     return (
         settings if keep_ms < 0 else replace(settings, segment_ms=min(settings.segment_ms, keep_ms))
     )
-
-
-def _close(store: RaftStore | QuorumLog | AuditPartition, reports: Reports) -> None:
-    """Close a store. A failure is reported, not raised: it must not hide why the server ends."""
-    try:
-        store.close()
-    except LogError as error:
-        reports.report("log not closed", error=str(error))

@@ -1,5 +1,4 @@
-"""Runs an observer of another quorum: the driver of a raft core that never votes, DescribeQuorum,
-the image, snapshots and cleaning.
+"""Runs an observer of another quorum: a raft core that never votes, on ``quorum_node``.
 
 The counterpart of ``controller_node`` for ``source=observer``: there is no controller, and a
 controller listener, if there is one, serves other observers (``gateway.quorum.relaying``).
@@ -20,12 +19,9 @@ from gateway.base.wall_clock import wall_ms
 from gateway.config.config import ConfigError
 from gateway.log.files.errors import LogError
 from gateway.log.metadata.formatting import Formatting, format_directory, random_uuid
-from gateway.log.metadata.listing import list_directory
-from gateway.log.metadata.local_log import LogSettings
 from gateway.log.metadata.observer_store import ObserverStore
 from gateway.log.partition.data_directory import read_meta
 from gateway.ports.services import State
-from gateway.quorum.events import Cleaned, SnapshotWritten
 from gateway.quorum.raft import Raft
 from gateway.quorum.settings import ObserverSettings, RaftSettings
 from gateway.security.authorizer import authorizer_of
@@ -39,15 +35,10 @@ from gateway.server.controller.forwarding_manager import ForwardingManager
 from gateway.server.node_client.controller_check import check_addresses
 from gateway.server.node_client.errors import NotAController, UpstreamError
 from gateway.server.node_client.settings import ConnectionSettings
-from gateway.server.quorum.describe_quorum_client import DescribeQuorumClient
-from gateway.server.quorum.image_updater import update_image
 from gateway.server.quorum.initial_state import stored
-from gateway.server.quorum.log_cleaner import LogCleaner
 from gateway.server.quorum.raft_driver import RaftDriver
-from gateway.server.quorum.raft_status import quorum_status
-from gateway.sources.metadata_loader import MetadataLoader
+from gateway.server.sources.quorum_node import QuorumNode, close_store, log_settings
 from gateway.sources.quorum_log import QuorumLog
-from gateway.sources.snapshot_generator import SnapshotGenerator, SnapshotSettings
 
 if TYPE_CHECKING:
     import contextlib
@@ -57,10 +48,6 @@ if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.ports.services import Endpoint
     from gateway.server.logging.logs import Reports
-    from gateway.server.quorum.log_cleaner import OwnSnapshot
-    from gateway.server.quorum.quorum_status import QuorumStatus
-    from kwire.cluster.image import Image
-    from kwire.messages.describe_quorum_response import DescribeQuorumResponse
 
 #: The server reports that it is ready when the log has caught up with the leader's, or after this
 #: time, s. It then answers LEADER_NOT_AVAILABLE until the high watermark is known.
@@ -72,10 +59,8 @@ _KNOWN_MAX_S: Final = 0.5
 _LISTENER: Final = ""
 
 
-class ObserverNode:
-    """``gateway.ports.services.Quorum`` over the copy of another quorum's log; :meth:`run` is the
-    task.
-    """
+class ObserverNode(QuorumNode):
+    """A node with the copy of another quorum's log; :meth:`run` is the task."""
 
     def __init__(
         self,
@@ -91,36 +76,21 @@ class ObserverNode:
         #: Of this process, as a broker.
         self.incarnation = random_uuid()
         self.store = store
-        self._log = log
-        self._reports = reports
         connection_settings = self._connection_settings = connecting(config, security)
         self._addresses = config.controller_addresses
         core = partial(_core, observer_settings(config, store, security, endpoints), store)
-        # Nothing below refers to this object: no cycle keeps the files of a closed log open.
-        driver = self.driver = RaftDriver(
+        driver = RaftDriver(
             core(trio.current_time(), wall_ms()), log, connection_settings, reports, restart=core
         )
-        self.loader = MetadataLoader(store.directory, log.recent)
-        self.authorizer = authorizer_of(config, self.loader)
-        how_often = snapshot_settings(config)
-        snapshots = SnapshotGenerator(
-            store.directory, how_often, log.new_snapshot, now=trio.current_time()
-        )
-        self._log_cleaner = LogCleaner(
-            snapshots,
-            self.loader,
+        super().__init__(
+            config,
             log,
-            driver.disk,
-            reports,
-            written=lambda snapshot_id: driver.submit(SnapshotWritten(snapshot_id)),
-            cleaned=lambda: driver.submit(_cleaned(store)),
-        )
-        self._questions = DescribeQuorumClient(
+            driver,
             lambda: driver.raft.leader_address,
             connection_settings,
-            connection_settings.timeout_s,
             reports,
         )
+        self.authorizer = authorizer_of(config, self.loader)
 
     async def run(self, started: Callable[[], None]) -> None:
         """Run all tasks until cancelled.
@@ -132,10 +102,7 @@ class ObserverNode:
         if not self._log.committed:
             await self._require_controllers()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._questions.run)
-            nursery.start_soon(update_image, self.loader, self._log, self._reports)
-            nursery.start_soon(self._log_cleaner.run)
-            nursery.start_soon(self.driver.run)
+            self.run_tasks(nursery)
             await self.driver.loaded(_KNOWN_MAX_S if self._log.committed else LOADING_MAX_S)
             started()
 
@@ -151,38 +118,9 @@ class ObserverNode:
         if self._log.state is State.LOADING:
             await self.driver.loaded(math.inf)
 
-    @property
-    def leader_id(self) -> int:
-        """The node that leads the quorum, -1 while no leader is known."""
-        return self.driver.raft.leader_id
-
-    @property
-    def image(self) -> Image:
-        """The state of the cluster by the committed records that have been applied."""
-        return self.loader.image
-
-    @property
-    def own_snapshot(self) -> OwnSnapshot | None:
-        """The newest snapshot that this node has written since its start."""
-        return self._log_cleaner.own_snapshot
-
-    def status(self) -> QuorumStatus:
-        """The status of this node and of its log, for metrics."""
-        return quorum_status(
-            self._log, self.driver, self.driver.raft.leader_address, self.loader.lacks
-        )
-
-    def leader_address(self) -> Address | None:
-        """The address of the leader's controller listener; None while it is not known."""
-        return self.driver.raft.leader_address
-
     def forwarding(self) -> ForwardingManager:
         """Return a further way to the active controller, not started."""
         return ForwardingManager(self.leader_address, self._connection_settings, self._reports)
-
-    def describe(self, on_response: Callable[[DescribeQuorumResponse | str], None]) -> None:
-        """As in ``gateway.ports.services.Quorum``."""
-        self._questions.describe(on_response)
 
 
 def open_quorum(
@@ -203,12 +141,12 @@ def open_quorum(
             node_id=config.node_id,
             cluster_id=config.cluster_id,
         )
-        stack.callback(_close, store, reports)
+        stack.callback(close_store, store, reports)
         if config.is_broker:
             # Kafka's older releases formatted directories without an id.
             store.learn_cluster_id(store.cluster_id)
         log = QuorumLog(store, snapshot_prefix=config.snapshot_prefix)
-        stack.callback(_close, log, reports)
+        stack.callback(close_store, log, reports)
         for_nodes = {
             one.name: Address(endpoints[one.name].host, endpoints[one.name].port)
             for one in config.controller_listeners
@@ -246,14 +184,6 @@ def _named(failures: Iterable[UpstreamError]) -> list[str]:
     return [f"controller.quorum.bootstrap.servers: {error}" for error in failures]
 
 
-def _close(store: ObserverStore | QuorumLog, reports: Reports) -> None:
-    """Close a store. A failure is reported, not raised: it must not hide why the server ends."""
-    try:
-        store.close()
-    except LogError as error:
-        reports.report("log not closed", error=str(error))
-
-
 def upstream_security(config: Config) -> ClientSecurity:
     """Security of connections to controllers, from ``command.config``. Raises ConfigError."""
     if config.command_config is None:
@@ -289,25 +219,6 @@ def _require_formatted(config: Config, where: Path) -> None:
         raise ConfigError(
             f"data.dir: {where} is that of node {known.node_id}, and node.id is {config.node_id}"
         )
-
-
-def log_settings(config: Config) -> LogSettings:
-    """Settings of the local log, from the configuration."""
-    return LogSettings(
-        segment_bytes=config.metadata_log_segment_bytes,
-        segment_ms=config.metadata_log_segment_ms,
-        retention_bytes=config.metadata_max_retention_bytes,
-        retention_ms=config.metadata_max_retention_ms,
-        fsync=config.metadata_log_fsync,
-    )
-
-
-def snapshot_settings(config: Config) -> SnapshotSettings:
-    """How often snapshots are written, from the configuration."""
-    return SnapshotSettings(
-        config.metadata_log_max_record_bytes_between_snapshots,
-        config.metadata_log_max_snapshot_interval_ms,
-    )
 
 
 def observer_settings(
@@ -349,7 +260,3 @@ def _core(settings: RaftSettings, store: ObserverStore, now: float, wall_ms: int
     # Not fixed in ``settings``: an observer learns the cluster id from the leader's first response.
     settings = replace(settings, cluster_id=store.cluster_id or None)
     return Raft(settings, stored(store.stored()), random=random.random, now=now, wall_ms=wall_ms)
-
-
-def _cleaned(store: ObserverStore) -> Cleaned:
-    return Cleaned(store.start_offset, list_directory(str(store.directory)).snapshots)
