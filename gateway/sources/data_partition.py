@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from gateway.base.wall_clock import wall_ms
 from gateway.broker.produce.marker import Marker, marker_batch
@@ -39,6 +39,7 @@ from gateway.sources.committed_reads import bytes_committed, read_committed
 from gateway.sources.log_partition import LogPartition
 from gateway.sources.opened_log import open_log
 from gateway.sources.partition_append import Outcome, PartitionAppend
+from gateway.sources.partition_compaction import Plan, plan, replace
 from gateway.sources.producer_log import ProducerLog
 from kwire.protocol import ErrorCode
 from kwire.records.header import read_header
@@ -55,6 +56,7 @@ _LEADER_EPOCH_AT: Final = 12
 #: The offset in DeleteRecords that stands for the end of what is committed.
 _HIGH_WATERMARK: Final = -1
 
+_T = TypeVar("_T")
 #: Performs work in a thread, and returns what the event loop calls afterwards.
 Job = Callable[[], "Callable[[], None] | None"]
 
@@ -248,6 +250,59 @@ class DataPartition(LogPartition):
         except LogError as error:
             return partial(on_done, self._failed(error).error)
         return partial(on_done, log.start_offset)
+
+    # --- compaction
+    # ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the topic is compacted, and the log is open."""
+        return self._log is not None and self._settings().cleanup.compacts
+
+    def plan_compaction(self, now_ms: int, on_done: Callable[[Plan | None], None]) -> None:
+        """Call ``on_done`` with the compaction that is due."""
+
+        def work(log: UnifiedLog) -> Plan | None:
+            cleaned = self._checkpoints.cleaned.get(self._topic, self.index)
+            return plan(log, self._producers, self._settings(), cleaned, now_ms)
+
+        self._submit(partial(self._with_log, work, on_done))
+
+    def take_compacted(
+        self, made_for: Plan, bases: Sequence[int], on_done: Callable[[bool | None], None]
+    ) -> None:
+        """Put a compacted segment in the place of those with the base offsets ``bases``; call
+        ``on_done`` with whether it is there.
+        """
+
+        def work(log: UnifiedLog) -> bool:
+            is_taken = replace(made_for, log, self._producers, self._disk, bases)
+            self._show()
+            return is_taken
+
+        self._submit(partial(self._with_log, work, on_done))
+
+    def note_compacted(self, end: int, on_done: Callable[[bool | None], None]) -> None:
+        """Note that the log is compacted up to the offset ``end``."""
+
+        def work(log: UnifiedLog) -> bool:
+            self._checkpoints.cleaned.write(self._topic, self.index, end)
+            return True
+
+        self._submit(partial(self._with_log, work, on_done))
+
+    def _with_log(
+        self, work: Callable[[UnifiedLog], _T], on_done: Callable[[_T | None], None]
+    ) -> Callable[[], None]:
+        """Do ``work`` on the log, which gives None where it cannot be done."""
+        log = self._log
+        if log is None or log.guard.reason:
+            return partial(on_done, None)
+        try:
+            return partial(on_done, work(log))
+        except LogError as error:
+            self._failed(error)
+            return partial(on_done, None)
 
     def _delete_oldest(self, log: UnifiedLog, count: int) -> None:
         """Delete the oldest segments; the log start moves behind them."""

@@ -61,6 +61,8 @@ def read(view: LogView, offset: int, max_bytes: int) -> Read:
         if files and _begins_below(piece):
             break
         first = piece.slot_of(offset) if not files else None
+        if not files and first is None and view.is_compacted:
+            continue
         if not files and first is None:
             break  # the file was just truncated: return nothing until the next scan
         start = first.position if first else piece.start
@@ -108,9 +110,9 @@ def bytes_available(view: LogView, offset: int, limit: int) -> int:
         return 0
     at = view.slice_at(offset)
     first = view.slices[at].slot_of(offset)
-    if first is None:
+    if first is None and not view.is_compacted:
         return 0
-    size = view.slices[at].end - first.position
+    size = view.slices[at].end - first.position if first is not None else 0
     for piece in view.slices[at + 1 :]:
         if size >= limit:
             break
@@ -185,6 +187,7 @@ def _record_in(piece: SegmentSlice, slot: Slot, timestamp: int) -> OffsetAt | No
     if (
         header.base_timestamp >= timestamp
         and header.delete_horizon_ms is None
+        and header.record_count > header.last_offset_delta
         and first >= piece.start_offset
     ):
         return OffsetAt(first, header.base_timestamp, header.partition_leader_epoch)

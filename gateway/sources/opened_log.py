@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gateway.log.cleaner.segment_swap import finish_swaps
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.partition_metadata import FILE_NAME, format_topic_id
 from gateway.log.partition.log_loader import load_log
@@ -41,10 +42,12 @@ def open_log(
     metadata = directory / FILE_NAME
     if not metadata.exists():
         disk.replace(metadata, format_topic_id(topic_id))
+    with doing("read", directory):
+        finish_swaps(directory, disk)
     producers = ProducerLog(directory, disk)
     producers.begin()
     loaded = load_log(directory, disk, settings, repairs, producers.fold, log_start)
     log = UnifiedLog(directory, disk, settings, loaded, rolls=rolls_when_told, problems=[])
     producers.finish(log.bases, log.end_offset)
     with doing("read", directory):
-        return OpenedLog(log, OwnLog(log, snapshot_prefix=False), producers)
+        return OpenedLog(log, OwnLog(log, snapshot_prefix=False, is_compacted=True), producers)

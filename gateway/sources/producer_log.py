@@ -155,6 +155,20 @@ class ProducerLog:
         # After the index, which the next start does not read again if there is a snapshot.
         self._write_snapshot(bases[-1])
 
+    def compacted(self, replaced: Sequence[int], bases: Sequence[int]) -> None:
+        """A segment came in the place of those with the base offsets ``replaced``, and the log has
+        ``bases``. Raises DiskFailed.
+        """
+        with doing("read", self._directory):
+            entries = read_index(self._index_path(replaced[0]), replaced[0])
+        indexes = {base: one for base, one in self._indexes.items() if base not in replaced}
+        if entries:
+            size = len(encode_index(entries))
+            indexes[replaced[0]] = TransactionIndex(self._index_path(replaced[0]), size)
+        self._bases = list(bases)
+        # In one step, in order: readers go through them.
+        self._indexes = dict(sorted(indexes.items()))
+
     def close(self, end_offset: int | None = None) -> None:
         """Close the files; ``end_offset``: that of a log that is on disk as a whole, so that Kafka
         need not read it. Raises DiskFailed.

@@ -49,7 +49,8 @@ def load_log(
         names = {entry.name for entry in directory.iterdir()}
         bases = sorted(base for base in map(parse_segment_name, names) if base is not None)
         scans = [
-            scan_segment(directory, base, settings.index_interval_bytes, 0, note) for base in bases
+            scan_segment(directory, base, settings.index_interval_bytes, 0, note, gaps=True)
+            for base in bases
         ]
         _check_closed(directory, scans)
         _remove_leftovers(directory, disk, names)
@@ -86,7 +87,7 @@ def _check_closed(directory: Path, scans: list[SegmentScan]) -> None:
     """Compare the segments with one another. Raises LogDamaged."""
     for scan, following in itertools.pairwise(scans):
         base = following.base_offset
-        if scan.fault is not None or scan.file_size > scan.size or scan.tail.next_offset != base:
+        if scan.fault is not None or scan.file_size > scan.size or scan.tail.next_offset > base:
             reason = (
                 scan.fault.reason
                 if scan.fault

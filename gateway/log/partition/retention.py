@@ -6,12 +6,11 @@ Records of one segment go together: those before its newest one stay longer than
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from gateway.log.cleaner.cleanable import newest
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.segments.segment import ReadableSegment
-
-_NS_PER_MS = 1_000_000
 
 
 def count_expired(
@@ -27,22 +26,16 @@ def count_expired(
     )
 
 
-def _too_old(segments: Iterable[ReadableSegment], keep_ms: int, now_ms: int) -> int:
+def _too_old(segments: Sequence[ReadableSegment], keep_ms: int, now_ms: int) -> int:
     if keep_ms < 0:
         return 0
     count = 0
     for segment in segments:
-        # An empty one is the active segment, which has no record to delete.
-        if segment.size == 0 or now_ms - _newest(segment) <= keep_ms:
+        # An empty active segment has no record to delete; one of the others was compacted.
+        if (segment.size == 0 and segment is segments[-1]) or now_ms - newest(segment) <= keep_ms:
             break
         count += 1
     return count
-
-
-def _newest(segment: ReadableSegment) -> int:
-    """Return the largest timestamp of a segment (ms); without one, the time of its last change."""
-    timestamp, _ = segment.index.latest
-    return timestamp if timestamp >= 0 else segment.file.status()[1] // _NS_PER_MS
 
 
 def _too_much(segments: Sequence[ReadableSegment], keep_bytes: int) -> int:
@@ -51,7 +44,7 @@ def _too_much(segments: Sequence[ReadableSegment], keep_bytes: int) -> int:
         return 0
     surplus, count = sum(segment.size for segment in segments) - keep_bytes, 0
     for segment in segments:
-        if segment.size == 0 or surplus < segment.size:
+        if (segment.size == 0 and segment is segments[-1]) or surplus < segment.size:
             break
         surplus -= segment.size
         count += 1

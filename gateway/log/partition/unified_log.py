@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from gateway.log.cleaner.segment_swap import swap_segments
 from gateway.log.files.disk import Disk, DiskFile, doing
 from gateway.log.files.errors import BelowHighWatermark, DiskFailed, SyncFailed
 from gateway.log.files.write_guard import WriteGuard
@@ -315,6 +316,19 @@ class UnifiedLog:
                 self.directory, self.disk, base, pieces, self.settings.index_interval_bytes
             )
 
+    def swap_closed(self, bases: Sequence[int]) -> None:
+        """Put the compacted segment in the directory in the place of the closed segments ``bases``
+        (``UnifiedLog.replaceSegments``). Raises DiskFailed, LogFailed.
+        """
+        self.guard.check()
+        assert set(bases) <= set(self._closed), "only closed segments are compacted"
+        with self.guard.several_steps():
+            swap_segments(self.directory, self.disk, bases)
+            self._closed = [base for base in self._closed if base not in bases[1:]]
+            for base in bases:
+                self._opened.pop(base, None)
+            self._readable = None
+
     def start_at(self, offset: int, epoch: int) -> None:
         """Set the log start, and the epoch of the record before it, after the segments below were
         deleted. Raises DiskFailed, LogFailed.
@@ -401,7 +415,8 @@ class UnifiedLog:
         # The caller has refused offsets below the high watermark, so there is such a segment.
         base_offset = max(base for base in self._closed if base <= offset)
         with doing("read", self.directory):
-            return scan_segment(self.directory, base_offset, self.settings.index_interval_bytes, 0)
+            interval = self.settings.index_interval_bytes
+            return scan_segment(self.directory, base_offset, interval, 0, gaps=True)
 
     def _reopen_closed(self, scan: SegmentScan) -> None:
         """Delete the segments behind a closed one, and make that one the active segment.

@@ -35,10 +35,14 @@ class LogView:
     epoch: int  #: of the last batch, or of the snapshot that an empty log starts at
     broken: Problem | None = None  #: the fault that ends the log although more follows
     notices: tuple[Problem, ...] = ()  #: a torn tail, a snapshot that cannot be used
+    is_compacted: bool = False  #: a slice may have no batch at or behind an offset in it
 
     def slice_at(self, offset: int) -> int:
-        """Return the number of the slice that holds ``offset``, which must lie within the log."""
-        return bisect.bisect_right(self.slices, offset, key=lambda piece: piece.start_offset) - 1
+        """Return the number of the slice that holds ``offset``, which must lie within the log; in a
+        compacted one it may hold what is behind the offset alone.
+        """
+        at = bisect.bisect_right(self.slices, offset, key=lambda piece: piece.start_offset)
+        return max(0, at - 1)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """As ``gateway.base.leader_epochs.end_offset_for``, for the served records."""

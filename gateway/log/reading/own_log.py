@@ -46,9 +46,14 @@ class OwnLog:
     ``DirectoryFollower``.
     """
 
-    def __init__(self, log: UnifiedLog, *, snapshot_prefix: bool) -> None:
-        """Open every segment. Raises OSError."""
+    def __init__(
+        self, log: UnifiedLog, *, snapshot_prefix: bool, is_compacted: bool = False
+    ) -> None:
+        """Open every segment. ``is_compacted``: batches may be missing between others. Raises
+        OSError.
+        """
         self._log = log
+        self._is_compacted = is_compacted
         self._prefix = SnapshotPrefix(str(log.directory), enabled=snapshot_prefix)
         self._first: _First | None = None
         self._closed: tuple[ReadableSegment, ...] = ()  # what ``_closed_slices`` are of
@@ -79,6 +84,7 @@ class OwnLog:
             merged_epochs(prefix.epochs, log.epochs),
             log.last_epoch,
             notices=prefix.notices,
+            is_compacted=self._is_compacted,
         )
 
     def fault(self, end_offset: int, suspects: Iterable[int] = ()) -> Problem | None:
@@ -108,14 +114,17 @@ class OwnLog:
     def _slices(
         self, segments: Iterable[ReadableSegment], log_start: int
     ) -> tuple[SegmentSlice, ...]:
-        return tuple(
+        slices = (
             self._slice(one, log_start)
             for one in segments
             if one.size and one.end_offset > log_start
         )
+        return tuple(one for one in slices if one is not None)
 
-    def _slice(self, segment: ReadableSegment, log_start: int) -> SegmentSlice:
-        """Return all batches of a segment that end above ``log_start``."""
+    def _slice(self, segment: ReadableSegment, log_start: int) -> SegmentSlice | None:
+        """Return all batches of a segment that end above ``log_start``; None if it was compacted
+        and has none.
+        """
         whole = SegmentSlice(
             file=segment.file,
             index=segment.index,
@@ -132,6 +141,8 @@ class OwnLog:
         first = self._first
         if first is None or first.log_start != log_start or first.end > segment.size:
             slot = whole.slot_of(log_start)
+            if slot is None and self._is_compacted:
+                return None
             if slot is None:
                 reason = f"the batch at offset {log_start} is not there any more"
                 raise OSError(errno.EIO, reason, segment.file.path)

@@ -36,11 +36,12 @@ class Batch(NamedTuple):
 
 class Tail(NamedTuple):
     """The end of a log: the base offset that the next batch must have (-1: any), and the lowest
-    epoch that it may have.
+    epoch that it may have. ``gaps``: it may have a larger offset, since the log is compacted.
     """
 
     next_offset: int
     epoch: int
+    gaps: bool = False
 
 
 class Checked(NamedTuple):
@@ -72,12 +73,12 @@ def check_batches(data: Buffer, tail: Tail, base: int = 0, *, crc_checked: bool 
     """Check the batches of format 2 in ``data``: length, CRC-32C, offsets without a gap, epochs
     that never decrease.
 
-    Kafka's followers accept a gap. KRaft's leader never writes one, so it is an error here.
+    A leader never writes a gap, so it is an error unless the log may be compacted.
     ``data`` is at position ``base`` of the file it was read from. ``crc_checked``: the caller has
     checked each CRC.
     """
     unpack, crc_of, view, limit = HEADER.unpack_from, crc32c.crc32c, memoryview(data), len(data)
-    expected, current, position = tail.next_offset, tail.epoch, 0
+    (expected, current, gaps), position = tail, 0
     batches: list[Batch] = []
     add, new = batches.append, tuple.__new__
     fault = None
@@ -95,14 +96,19 @@ def check_batches(data: Buffer, tail: Tail, base: int = 0, *, crc_checked: bool 
         if not crc_checked and crc_of(view[position + CRC_START : position + size]) != crc:
             fault = wrong_crc(size, offset, base + position)
             break
-        if (offset != expected and expected >= 0) or offset < 0 or delta < 0 or epoch < current:
+        if (
+            (offset != expected and expected >= 0 and (offset < expected or not gaps))
+            or offset < 0
+            or delta < 0
+            or epoch < current
+        ):
             fault = misplaced(offset, delta, epoch, Tail(expected, current), base + position)
             break
         # ``tuple.__new__`` is what ``Batch(...)`` does, without its Python-level call: this loop
         # reads every batch of a segment at start.
         add(new(Batch, (base + position, size, offset, offset + delta, epoch, max_timestamp)))
         expected, current, position = offset + delta + 1, epoch, position + size
-    return Checked(batches, Tail(expected, current), fault)
+    return Checked(batches, Tail(expected, current, gaps), fault)
 
 
 def check_file(file: Readable, position: int, size: int, tail: Tail) -> Iterator[Checked]:
@@ -148,7 +154,7 @@ def _size_of(data: bytes) -> int:
 def bad_header(magic: int, length: int, position: int) -> DecodeError:
     """Return the fault of a batch with another format, or a length that is too short."""
     if magic != 2:
-        reason = f"unknown batch format (magic) {magic}; a metadata log has 2"
+        reason = f"unknown batch format (magic) {magic}; this log has 2"
         return DecodeError(reason, path="Magic", offset=position, rule="batch-magic")
     reason = f"a batch of length {length}, too short for its header"
     return DecodeError(reason, path="BatchLength", offset=position, rule="batch-length")
@@ -168,8 +174,8 @@ def wrong_crc(size: int, offset: int, position: int) -> DecodeError:
 def misplaced(offset: int, delta: int, epoch: int, tail: Tail, position: int) -> DecodeError | None:
     """Return the fault of a batch that does not follow ``tail``, None if it does.
 
-    A KRaft leader writes offsets without a gap and epochs that never decrease, so anything else is
-    damage.
+    A leader writes offsets without a gap and epochs that never decrease, so anything else is damage.
+    A compacted log has gaps, so that only an offset that is too low comes here.
     """
     # In the order of the fields in a batch, so that the text names the first one that is wrong.
     if offset != tail.next_offset >= 0 or offset < 0:

@@ -31,7 +31,7 @@ _OF_PRODUCERS: Final = (".txnindex", ".snapshot")
 #: Positions and relative offsets in the indexes are int32.
 _INT32_MAX: Final = (1 << 31) - 1
 #: For batches that were checked when they were appended: any offset may come first.
-_ANY: Final = Tail(-1, -1)
+_ANY: Final = Tail(-1, -1, gaps=True)
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ def open_closed(
     file = OpenFile(str(directory / segment_name(base_offset)))
     index = _read_index(file, base_offset, interval_bytes)
     if index is None:
-        index = scan_segment(directory, base_offset, interval_bytes, 0).index
+        index = scan_segment(directory, base_offset, interval_bytes, 0, gaps=True).index
     return ReadableSegment(base_offset, end_offset, file.status()[0], file, index)
 
 
@@ -98,16 +98,19 @@ def scan_segment(
     interval_bytes: int,
     epoch: int,
     on_checked: Callable[[Checked], None] | None = None,
+    *,
+    gaps: bool = False,
 ) -> SegmentScan:
     """Check the batches of a segment up to the first bad one; none may have an epoch below
-    ``epoch``. ``on_checked`` is called with the good batches, chunk by chunk. Raises OSError.
+    ``epoch``. ``on_checked`` is called with the good batches, chunk by chunk. ``gaps``: it may be
+    compacted. Raises OSError.
     """
     # A descriptor for reading: the scan also serves directories that are refused and stay
     # unchanged.
     file = OpenFile(str(directory / segment_name(base_offset)))
     scan = SegmentScan(
         SegmentIndex(base_offset, interval_bytes),
-        Tail(base_offset, epoch),
+        Tail(base_offset, epoch, gaps),
         file_size=file.status()[0],
     )
     _check_to_end(file, scan, on_checked)

@@ -15,6 +15,7 @@ from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
 from gateway.ports.services import THIS_NODE
 from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManager
+from gateway.server.broker.data_log_cleaner import DataLogCleaner
 from gateway.server.broker.internal_topic import InternalTopic
 from gateway.server.broker.producer_id_manager import ProducerIdManager
 from gateway.server.broker.replica_manager import ReplicaManager
@@ -86,6 +87,7 @@ class BrokerNode:
             reports,
             fsync=fsync,
         )
+        self._cleaner = DataLogCleaner(self.replicas, self._disk, reports)
         self.producer_ids = ProducerIdManager(registration.broker_id, self.lifecycle, requests)
         self._manager = BrokerLifecycleManager(
             self.lifecycle,
@@ -118,6 +120,7 @@ class BrokerNode:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.replicas.run)
             nursery.start_soon(self.replicas.clean_regularly, self._retention_check_interval_s)
+            nursery.start_soon(self._cleaner.run)
             nursery.start_soon(self.producer_ids.run)
             nursery.start_soon(self.offsets_topic.run)
             nursery.start_soon(self._transactions_topic.run)

@@ -27,6 +27,7 @@ from gateway.log.partition.partition_directories import (
 )
 from gateway.ports.replicas import LogSize
 from gateway.ports.services import State
+from gateway.server.broker.cleaner_settings import CleanerSettings, cleaner_settings
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
 from gateway.sources.data_partition import DataPartition, Job
 from gateway.sources.log_partition import Callbacks
@@ -208,6 +209,11 @@ class ReplicaManager:
     def problems(self) -> tuple[Problem, ...]:
         """Why logs cannot be opened."""
         return tuple(problem for one in self.partitions for problem in one.problems)
+
+    @property
+    def cleaner_settings(self) -> CleanerSettings | None:
+        """The configuration of the log cleaner, None while there is no image."""
+        return None if self._image is None else cleaner_settings(self._image, self._node_id)
 
     # --- the task
     # ---------------------------------------------------------------------------------------------

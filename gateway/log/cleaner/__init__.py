@@ -1,0 +1,3 @@
+"""Compacts the log of a partition: which segments, which of their records, and how they are
+replaced.
+"""
