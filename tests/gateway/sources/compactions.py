@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from gateway.broker.produce.validation import ProducedBatch
 from gateway.log.cleaner.cleaner import Cleaner
 from gateway.log.files.disk import Disk
 from gateway.log.partition.cleanup_settings import CleanupSettings
@@ -20,13 +21,15 @@ SMALL = replace(SETTINGS, segment_bytes=200, cleanup=COMPACT, retention_ms=-1)
 MEMORY = 1 << 20
 
 
-def keyed(*pairs: tuple[bytes | None, bytes | None], timestamp: int = 1000, **header: Any) -> Any:
+def keyed(
+    *pairs: tuple[bytes | None, bytes | None], timestamp: int = 1000, **header: Any
+) -> ProducedBatch:
     """A batch of records with these keys and values."""
     records = [
         Record(offset=offset, timestamp=timestamp, key=key, value=value)
         for offset, (key, value) in enumerate(pairs)
     ]
-    return check(encode_batch(records, **header))
+    return check(encode_batch(records, **header), now_ms=timestamp)
 
 
 def planned(one: Any, now_ms: int) -> Plan | None:
