@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.log.cleaner.segment_swap import finish_swaps
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.partition_metadata import FILE_NAME, format_topic_id
 from gateway.log.partition.log_loader import load_log
@@ -13,6 +12,7 @@ from gateway.log.partition.log_settings import LogSettings
 from gateway.log.partition.roll_policy import rolls_when_told
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
+from gateway.log.segments.segment_swap import finish_swaps
 from gateway.sources.producer_log import ProducerLog
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from gateway.log.cleaner.batch_filter import LastRecord
 from gateway.log.cleaner.cleanable import Cleanable, find_cleanable
 from gateway.log.cleaner.cleaner import Compaction
-from gateway.log.cleaner.segment_swap import remove_cleaned
 from gateway.log.files.disk import doing
+from gateway.log.segments.segment_swap import remove_cleaned
 
 if TYPE_CHECKING:
     from gateway.log.files.disk import Disk
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """What is to be done to ``log``, and how much that is."""
+    """The compaction of ``log`` that is due, and how much of it is not clean."""
 
     log: UnifiedLog
     cleanable: Cleanable

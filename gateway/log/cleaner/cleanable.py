@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gateway.log.partition.cleanup_settings import CleanupSettings
+from gateway.log.partition.retention import newest
 from gateway.log.segments.batch_check import batch_at
 from gateway.log.segments.segment import ReadableSegment
 
 _INT32_MAX: Final = (1 << 31) - 1
-_NS_PER_MS: Final = 1_000_000
 
 
 class Cleanable(NamedTuple):
@@ -82,12 +82,6 @@ def _is_overdue(dirty: Sequence[ReadableSegment], settings: CleanupSettings, now
 def _first_timestamp(segment: ReadableSegment) -> int:
     first = batch_at(segment.file, 0) if segment.size else None
     return -1 if first is None else first.max_timestamp
-
-
-def newest(segment: ReadableSegment) -> int:
-    """Return the largest timestamp of a segment (ms); without one, the time of its last change."""
-    timestamp, _ = segment.index.latest
-    return timestamp if timestamp >= 0 else segment.file.status()[1] // _NS_PER_MS
 
 
 def grouped(

@@ -19,12 +19,12 @@ from gateway.log.cleaner.batch_filter import BatchFilter, LastRecord
 from gateway.log.cleaner.cleanable import grouped
 from gateway.log.cleaner.cleaned_transactions import CleanedTransactions
 from gateway.log.cleaner.offset_map import OffsetMap
-from gateway.log.cleaner.segment_swap import CLEANED, INDEXES, suffixed
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.errors import LogDamaged
 from gateway.log.segments.batch_check import Batch, Tail, check_file
 from gateway.log.segments.segment import ReadableSegment
 from gateway.log.segments.segment_index import SegmentIndex
+from gateway.log.segments.segment_swap import CLEANED, INDEXES, suffixed
 from gateway.log.segments.transaction_index import AbortedTxn, encode_index
 from kwire.errors import DecodeError
 from kwire.records.batch import decode_slices
@@ -91,19 +91,19 @@ class Cleaner:
             position = segment.index.position_before(of.first_dirty)
             for data, header in _batches(segment, position):
                 with _in(segment, header):
-                    has_room = self._map_batch(data, header, transactions)
-                if not has_room:
+                    has_space = self._map_batch(data, header, transactions)
+                if not has_space:
                     return
                 if header.last_offset >= of.first_dirty:
                     offsets.latest_offset = max(offsets.latest_offset, header.last_offset)
                 yield
-            # What is between the last batch and the next segment was cleaned before.
+            # An earlier round removed the batches between the last one and the next segment.
             offsets.latest_offset = max(offsets.latest_offset, segment.end_offset - 1)
 
     def _map_batch(
         self, data: bytes, header: BatchHeader, transactions: CleanedTransactions
     ) -> bool:
-        """Map the keys of a batch; return whether all of them had room. Those of the first batch
+        """Map the keys of a batch; return whether all of them had space. Those of the first batch
         have, so that each round makes progress.
         """
         if header.is_control:

@@ -1,7 +1,7 @@
 """Maps the keys of a log to the offset of the newest record that has each, in bounded memory.
 
-A long key is kept as a digest of 16 bytes. It has to resist whoever chooses keys: two keys of one
-digest would be one key. Source: ``SkimpyOffsetMap``, which takes MD5 and a fixed table.
+A long key is kept as a digest of 16 bytes. It has to resist a client that chooses its keys: two
+keys of one digest would be one key. Source: ``SkimpyOffsetMap``, which takes MD5 and a fixed table.
 """
 
 from __future__ import annotations

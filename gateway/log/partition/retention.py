@@ -7,10 +7,12 @@ Records of one segment go together: those before its newest one stay longer than
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from gateway.log.cleaner.cleanable import newest
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.segments.segment import ReadableSegment
+
+_NS_PER_MS: Final = 1_000_000
 
 
 def count_expired(
@@ -36,6 +38,12 @@ def _too_old(segments: Sequence[ReadableSegment], keep_ms: int, now_ms: int) -> 
             break
         count += 1
     return count
+
+
+def newest(segment: ReadableSegment) -> int:
+    """Return the largest timestamp of a segment (ms); without one, the time of its last change."""
+    timestamp, _ = segment.index.latest
+    return timestamp if timestamp >= 0 else segment.file.status()[1] // _NS_PER_MS
 
 
 def _too_much(segments: Sequence[ReadableSegment], keep_bytes: int) -> int:

@@ -18,7 +18,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from gateway.log.cleaner.segment_swap import swap_segments
 from gateway.log.files.disk import Disk, DiskFile, doing
 from gateway.log.files.errors import BelowHighWatermark, DiskFailed, SyncFailed
 from gateway.log.files.write_guard import WriteGuard
@@ -37,6 +36,7 @@ from gateway.log.segments.segment import (
     replace_segment,
     scan_segment,
 )
+from gateway.log.segments.segment_swap import swap_segments
 from kwire.metadata_log.file_names import segment_name
 
 

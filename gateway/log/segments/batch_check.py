@@ -174,8 +174,8 @@ def wrong_crc(size: int, offset: int, position: int) -> DecodeError:
 def misplaced(offset: int, delta: int, epoch: int, tail: Tail, position: int) -> DecodeError | None:
     """Return the fault of a batch that does not follow ``tail``, None if it does.
 
-    A leader writes offsets without a gap and epochs that never decrease, so anything else is damage.
-    A compacted log has gaps, so that only an offset that is too low comes here.
+    A leader writes offsets without a gap and epochs that never decrease, so anything else is
+    damage. A compacted log has gaps, so that only an offset that is too low comes here.
     """
     # In the order of the fields in a batch, so that the text names the first one that is wrong.
     if offset != tail.next_offset >= 0 or offset < 0:

@@ -21,7 +21,7 @@ from kwire.metadata_log.open_file import OpenFile
 
 CLEANED: Final = ".cleaned"
 _SWAP: Final = ".swap"
-#: What belongs to a segment beside its batches.
+#: The suffixes of the indexes of a segment.
 INDEXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex")
 _KINDS: Final = (".log", *INDEXES)
 _UNFINISHED: Final = re.compile(
