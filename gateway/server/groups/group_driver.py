@@ -48,6 +48,8 @@ from kwire.protocol import ErrorCode
 
 #: Between attempts to open the store again after a write failed, seconds: first and longest.
 _RETRY_S: Final = (0.1, 10.0)
+#: How long the end of the driver waits for its last records, s.
+_LAST_WRITE_S: Final = 10.0
 #: Between attempts to rewrite a store that could not be rewritten, seconds.
 _COMPACT_RETRY_S: Final = 60.0
 
@@ -453,7 +455,9 @@ class GroupDriver:
     async def _close(self) -> None:
         """Write the remaining records, complete the requests that still wait, close the store."""
         if self._unwritten:
-            with contextlib.suppress(LogError):  # the requests then get an error from _unload
+            # Requests not written by then get an error from _unload. A partition whose node is
+            # ending for an internal error may write nothing any more.
+            with contextlib.suppress(LogError), trio.move_on_after(_LAST_WRITE_S):
                 await self._write()
         self._unload(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
         await self._store.close()

@@ -1,4 +1,6 @@
-"""A marker that comes while the coordinator is loaded completes what the load has found."""
+"""The driver over a store that answers when the test wants: markers that come while it loads, and
+an end while it writes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 import trio
+import trio.testing
 
 from gateway.groups import Record
 from gateway.groups.events import Committed
@@ -13,15 +16,24 @@ from gateway.groups.pending_offsets import PendingRecord
 from gateway.groups.records import offset_record
 from gateway.server.groups.group_driver import GroupDriver
 from gateway.server.groups.group_store import LoadedRecords
-from tests.gateway.server.groups.group_driving import SETTINGS, committed, fetch, run, submit
+from kwire.protocol import ErrorCode
+from tests.gateway.server.groups.group_driving import (
+    SETTINGS,
+    commit,
+    committed,
+    fetch,
+    run,
+    submit,
+)
 
 
 class LoadingStore:
-    """A store with one pending offset, whose load waits for the test."""
+    """A store with one pending offset, whose load waits for the test; it writes nothing."""
 
     def __init__(self) -> None:
         self.loading = trio.Event()
         self.gate = trio.Event()
+        self.appending = trio.Event()
 
     async def load(self) -> LoadedRecords:
         self.loading.set()
@@ -37,7 +49,8 @@ class LoadingStore:
         owners: Mapping[bytes, str],
         producer: tuple[int, int] | None = None,
     ) -> None:
-        raise AssertionError("a marker is no record of the coordinator")
+        self.appending.set()
+        await trio.sleep_forever()
 
     async def compact(self) -> None:
         raise AssertionError("nothing was written")
@@ -63,3 +76,18 @@ def test_marker_during_the_load_counts(is_committed: bool, found: list[int]) -> 
             nursery.cancel_scope.cancel()
 
     run(main)
+
+
+def test_end_does_not_wait_for_ever_for_a_store_that_writes_nothing() -> None:
+    async def main() -> None:
+        store = LoadingStore()
+        store.gate.set()
+        driver = GroupDriver(store, SETTINGS, node_id=7)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(driver.run)
+            waiting = submit(driver, commit(1))
+            await store.appending.wait()
+            nursery.cancel_scope.cancel()
+        assert waiting.results[0].errors == (ErrorCode.NOT_COORDINATOR,)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
