@@ -326,6 +326,11 @@ def lists(side: Side) -> list[Any]:
         listed(duration_filter=0),
         listed(duration_filter=1_000_000),
         listed(duration_filter=-5),
+        listed(2, transactional_id_pattern=name),
+        listed(2, transactional_id_pattern=name[:-1]),
+        listed(2, transactional_id_pattern=f"x|{name}"),
+        listed(2, transactional_id_pattern=""),
+        listed(2, transactional_id_pattern="("),
         side.end(name, producer),
     ]
     return found

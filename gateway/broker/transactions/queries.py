@@ -1,8 +1,8 @@
-"""Answers what ListTransactions and DescribeTransactions ask (KIP-664, KIP-994, KIP-1152)."""
+"""Answers what ListTransactions and DescribeTransactions ask (KIP-664, KIP-994)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +24,6 @@ class Filter:
     states: Collection[TransactionState] | None = None
     producer_ids: Collection[int] = ()
     longer_than_ms: int = -1
-    matches: Callable[[str], bool] | None = None
 
     def takes(self, one: Transaction, now_ms: int) -> bool:
         """Whether the transaction is one of them."""
@@ -32,7 +31,6 @@ class Filter:
             (not self.producer_ids or one.producer_id in self.producer_ids)
             and (self.states is None or one.state in self.states)
             and (self.longer_than_ms < 0 or now_ms - one.started_ms > self.longer_than_ms)
-            and (self.matches is None or self.matches(one.transactional_id))
         )
 
 

@@ -1,5 +1,5 @@
 """ListTransactions (key 66): lists the transactional ids that this node coordinates (KIP-664), by
-state, producer id, duration (KIP-994).
+state, producer id, duration (KIP-994) and pattern (KIP-1152).
 
 A server that is no broker has none, so that ``kafka-transactions list`` shows nothing instead of
 failing. Source: ``KafkaApis.handleListTransactionsRequest``.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.broker.transactions.queries import Filter
 from gateway.broker.transactions.transaction import STATES_BY_LABEL
+from gateway.groups.consumer.regex import matching, regex_fault
 from gateway.handlers.access import Operation
 from gateway.handlers.transaction_requests import may_on_transaction
 from gateway.ports.streamed import respond
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kwire.messages.list_transactions_request import ListTransactionsRequest
 
 API_KEY: Final = ApiKey.LIST_TRANSACTIONS
-VERSIONS: Final = range(2)
+VERSIONS: Final = range(3)
 
 
 def handle(request: ListTransactionsRequest, context: Context) -> Answer:
@@ -36,6 +37,9 @@ def handle(request: ListTransactionsRequest, context: Context) -> Answer:
     response = ListTransactionsResponse(unknown_state_filters=list(unknown))
     if context.gateway.transactions is None:
         return response
+    pattern = request.transactional_id_pattern
+    if pattern and regex_fault(pattern) is not None:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     return _list(request, response, context)
 
 
@@ -54,6 +58,10 @@ def _list(
     if isinstance(found, ErrorCode):
         response.error_code = found
         return response
+    pattern = request.transactional_id_pattern
+    if pattern:
+        matched = yield from matching([pattern], [one.transactional_id for one in found])
+        found = [one for one in found if one.transactional_id in matched[pattern]]
     return respond(response, "transaction_states", _states(found, context), len(found))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.handlers.apis import list_transactions
+from kwire.messages.list_transactions_request import ListTransactionsRequest
 from kwire.protocol import ErrorCode
 from tests.gateway.broker.transactions.driver import A
 from tests.gateway.handlers.transaction_world import TransactionWorld
@@ -43,6 +44,20 @@ def test_filters_leave_the_others_out(world: TransactionWorld) -> None:
     age_ms = now_ms - world.transactions.driver.now_ms
     assert listed(world, duration_filter=age_ms - 1) == ["pay", "ship"]
     assert listed(world, duration_filter=age_ms) == ["pay"], "it has no start"
+
+
+def test_pattern_takes_the_ids_that_it_matches_as_a_whole(world: TransactionWorld) -> None:
+    assert listed(world, 2, transactional_id_pattern="p.*|x") == ["pay"]
+    assert listed(world, 2, transactional_id_pattern="a") == []
+    assert listed(world, 2, transactional_id_pattern="") == ["pay", "ship"]
+    assert listed(world, 2, transactional_id_pattern=None) == ["pay", "ship"]
+    answer = world.ask(list_transactions, 2, transactional_id_pattern="(")
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert answer.transaction_states == []
+
+
+def test_versions_are_those_of_kafka() -> None:
+    assert list_transactions.VERSIONS == ListTransactionsRequest.VERSIONS
 
 
 def test_ids_that_the_client_may_not_describe_are_left_out(world: TransactionWorld) -> None:
