@@ -58,6 +58,7 @@ MODULES: Final = (
     "add_partitions_to_txn",
     "add_offsets_to_txn",
     "end_txn",
+    "txn_offset_commit",
     "describe_transactions",
     "list_transactions",
 )

@@ -24,6 +24,16 @@ from kwire.messages.end_txn_request import EndTxnRequest
 from kwire.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.messages.list_transactions_request import ListTransactionsRequest
+from kwire.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kwire.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kwire.protocol import ErrorCode
 from tests.waiting import until
 from tools.wire_client import WireClient
@@ -143,6 +153,43 @@ class Side:
         ):
             pass
         return ErrorCode(answer.error_code).name
+
+    def commit_offset(
+        self,
+        name: str,
+        producer: Producer,
+        *,
+        version: int = 5,
+        group: str = "g",
+        topic: str = TOPIC,
+        index: int = 0,
+        member: str = "",
+        generation: int = -1,
+    ) -> str:
+        """Commit offset 7 of a partition in the transaction; return the error."""
+        partition = TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=7, committed_metadata="note"
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=name,
+            group_id=group,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        )
+        if version >= 3:
+            request.member_id = member
+            request.generation_id_or_member_epoch = generation
+        answer = self.call(request, version)
+        return ErrorCode(answer.topics[0].partitions[0].error_code).name
+
+    def committed(self, group: str = "g", *, is_stable: bool = False) -> tuple[Any, ...]:
+        """Return the committed offset of the first partition, with its metadata."""
+        topic = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
+        wanted = OffsetFetchRequestGroup(group_id=group, topics=[topic])
+        answer = self.call(OffsetFetchRequest(groups=[wanted], require_stable=is_stable), 8)
+        one = answer.groups[0].topics[0].partitions[0]
+        return ErrorCode(one.error_code).name, one.committed_offset, one.metadata
 
     def end(
         self, name: str, producer: Producer, *, commits: bool = True, version: int = 5
@@ -299,6 +346,39 @@ def of_brokers(side: Side) -> list[Any]:
     ]
 
 
+def offsets(side: Side) -> list[Any]:
+    name, group = side.name(), side.name()
+    producer = side.producer(name)
+    found: list[Any] = [
+        side.commit_offset(name, producer, version=3, group=group),
+        side.commit_offset(name, producer, version=4, group=group),
+        side.add_offsets(name, producer),
+        side.commit_offset(name, producer, version=1, group="old" + group),
+        side.commit_offset(name, producer, version=3, group=group),
+        side.commit_offset(name, producer, group=group),
+        side.committed(group),
+        side.committed(group, is_stable=True),
+        side.commit_offset(name, producer, group=group, topic="unknown"),
+        side.commit_offset(name, producer, group=group, index=9),
+        side.commit_offset(name, producer, group=group, member="m", generation=3),
+        side.commit_offset(name, (producer[0], producer[1] + 5), group=group),
+        side.commit_offset(name, (producer[0], producer[1] + 5), group=group, version=3),
+        side.commit_offset(name, (producer[0] + 99, 0), group=group),
+        side.end(name, producer, commits=False),
+        side.state(name),
+        side.committed(group, is_stable=True),
+    ]
+    producer = producer[0], producer[1] + 1
+    found += [
+        side.commit_offset(name, producer, group=group),
+        side.end(name, producer),
+        side.state(name),
+        side.committed(group, is_stable=True),
+        side.commit_offset(name, producer, group=group),
+    ]
+    return found
+
+
 def lists(side: Side) -> list[Any]:
     name = side.name()
     producer = side.producer(name)
@@ -342,5 +422,6 @@ CASES: Final[tuple[Callable[[Side], list[Any]], ...]] = (
     commits_of_old_clients,
     fenced,
     of_brokers,
+    offsets,
     lists,
 )

@@ -275,4 +275,5 @@ REFUSED_TO_ALL: Final = {
     22: "InitProducerId: no client writes here",
     25: "AddOffsetsToTxn: no client writes here",
     26: "EndTxn: no client writes here",
+    28: "TxnOffsetCommit: no client writes here",
 }

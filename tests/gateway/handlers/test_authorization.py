@@ -281,6 +281,8 @@ def test_unserved_request_is_answered_alike_with_and_without_permissions(api_key
         )
     if api_key == 21:
         fields = {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 1}]}]}
+    if api_key == 28:
+        fields = {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]}
     row, world = Row(api_key, (), fields), SecuredWorld()
     answers = [world.answer(row, "PLAINTEXT", principal) for principal in (ANONYMOUS, ADMIN)]
     assert answers[0] == answers[1] and errors_of(answers[0])

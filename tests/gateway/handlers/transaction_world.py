@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gateway.base.slices import Slices
 from gateway.broker.transactions import queries
-from gateway.broker.transactions.events import Event
+from gateway.broker.transactions.events import AddPartitions, Event, VerifyPartitions
 from gateway.broker.transactions.queries import Filter
-from gateway.broker.transactions.transaction import Transaction
+from gateway.broker.transactions.transaction import Producer, TopicPartition, Transaction
 from gateway.ports.pending_response import PendingResponse
 from kwire.protocol import ErrorCode
 from tests.gateway.broker.transactions.driver import Driver
@@ -34,8 +34,23 @@ class CoreTransactions:
     def submit(self, event: Event, on_done: Callable[[Any], None]) -> None:
         on_done(self.driver.ask(event))
 
-    def verify(self, *arguments: Any, **more: Any) -> None:
-        raise AssertionError("only producers of records are verified")
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        add: bool,
+        on_done: Callable[[Mapping[tuple[str, int], ErrorCode]], None],
+    ) -> None:
+        producer = Producer(producer_id, producer_epoch)
+        wanted = frozenset(TopicPartition(*one) for one in partitions)
+        if add:
+            error = self.driver.ask(AddPartitions(transactional_id, producer, wanted, 2))
+            on_done(dict.fromkeys(wanted, error))
+        else:
+            on_done(self.driver.ask(VerifyPartitions(transactional_id, producer, wanted)))
 
     def describe(self, transactional_id: str) -> Transaction | ErrorCode:
         return queries.describe(self.driver.coordinator.log, transactional_id)
