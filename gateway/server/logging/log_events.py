@@ -431,6 +431,16 @@ _BROKER: Final = (
         "partition deleted",
         "Retention deleted the segments in `deleted`.",
     ),
+    _event(
+        "partition compacted",
+        "info",
+        "partition up_to bytes",
+        "Superseded records below the offset `up_to` were removed; `bytes` were read for that.",
+    ),
+    _failure(
+        "partition not compacted",
+        "A log cannot be compacted. It keeps all records; the next start tries again.",
+    ),
     _problem(
         "partition set aside",
         "A directory belongs to no topic of the cluster. Nothing in it was changed: delete it if "

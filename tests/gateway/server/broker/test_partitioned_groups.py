@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gateway.base.sizes import MIB
+from gateway.base.wall_clock import wall_ms
 from gateway.groups import Usage
 from gateway.groups.events import (
     DeleteGroups,
@@ -25,7 +27,14 @@ from kwire.messages.offset_commit_request import (
 from kwire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kwire.protocol import ErrorCode
 from tests.gateway.server.broker.test_broker_node import broker, in_loop, produce, unfenced
-from tests.gateway.server.groups.group_driving import commit, committed, fetch, join, submit
+from tests.gateway.server.groups.group_driving import (
+    commit,
+    committed,
+    fetch,
+    join,
+    long_commit,
+    submit,
+)
 from tests.gateway.server.own_nodes import OwnNode
 from tests.waiting import until_async
 
@@ -195,6 +204,34 @@ async def test_pending_offsets_are_there_after_the_process_was_killed(tmp_path: 
         driver.complete_transaction(9, 0, committed=True)
         driver.complete_transaction(9, 77, committed=False)  # a partition that is led elsewhere
         assert await fetch_through(node, "g", require_stable=True) == [[5]]
+
+
+@in_loop
+async def test_superseded_offsets_take_no_room_and_the_newest_stay(tmp_path: Path) -> None:
+    options = {"offsets_topic_num_partitions": 1, "offsets_topic_segment_bytes": MIB}
+    async with broker(tmp_path, **options) as node:
+        await coordinated(node, "g", "once")
+        driver: Any = node.ready.services.groups
+        await submit(driver, commit(7, "once")).result()
+        await submit(driver, long_commit(0)).result()
+        before = sum(log_sizes(tmp_path))
+        for offset in range(1, 15):
+            await submit(driver, long_commit(offset)).result()
+        assert sum(log_sizes(tmp_path)) > 14 * before
+        own = node.ready.services.source.broker
+        assert own is not None
+        while await own._cleaner.clean_once(wall_ms()):
+            pass
+        # The active segment is not compacted.
+        assert sum(log_sizes(tmp_path)) < 7 * before
+        await submit(driver, commit(99)).result()
+        await node.cut_off()
+    async with broker(tmp_path) as node:
+        await coordinated(node, "g", "once")
+        driver = node.ready.services.groups
+        assert committed(await submit(driver, fetch("once")).result()) == [7]
+        found = committed(await submit(driver, fetch()).result())
+        assert sorted(found) == [*[14] * 1_999, 99]
 
 
 @in_loop
