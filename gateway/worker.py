@@ -87,6 +87,7 @@ class WorkerServices:
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     views: ViewTopics | None = None
     replicas: None = None
+    topic_creator: None = None
     producer_ids: None = None
     transactions: None = None
     relay: None = None  # observers connect to the node's own listener for them

@@ -528,6 +528,20 @@ class Config:
         unit="ms",
         at_least=100,
     )
+    auto_create_topics_enable: bool = key(
+        True,
+        "Whether a broker has topics created that producers and consumers ask for.",
+    )
+    num_partitions: int = key(
+        1,
+        "Partitions of a topic whose creator names no number.",
+        at_least=1,
+    )
+    default_replication_factor: int = key(
+        1,
+        "Replicas of the partitions of a topic whose creator names no number.",
+        at_least=1,
+    )
     max_incremental_fetch_session_cache_slots: int = key(
         1000,
         "Maximum number of Fetch sessions; 0 keeps none, and clients name all partitions in every "

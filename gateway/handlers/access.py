@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from gateway.controller.topic_names import RESERVED_TOPICS
+from gateway.ports.services import Requester
 from kwire.protocol import AclOperation
 
 if TYPE_CHECKING:
@@ -48,6 +49,19 @@ def may(context: Context, operation: Operation, topic: str) -> bool:
 def may_on_cluster(context: Context, operation: Operation) -> bool:
     """Whether the client may do ``operation`` on the cluster."""
     return _allows(context, operation, "CLUSTER", CLUSTER_NAME)
+
+
+def requester_of(context: Context) -> Requester:
+    """Return the client as the controller authorizes it."""
+    peer = context.peer
+    return Requester(
+        peer.principal,
+        peer.host,
+        context.client_id,
+        peer.token_authenticated,
+        peer.listener,
+        peer.forwarder,
+    )
 
 
 def topic_operations(context: Context, topic: str) -> int:

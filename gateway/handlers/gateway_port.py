@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.handlers.fetch_sessions import FetchSessionCache
     from gateway.handlers.topic_index import TopicIndex
-    from gateway.ports.replicas import ProducerIds, Replicas
+    from gateway.ports.replicas import ProducerIds, Replicas, TopicCreator
     from gateway.ports.services import (
         Audit,
         Authorizer,
@@ -74,6 +74,10 @@ class Gateway(Protocol):
     @property
     def transactions(self) -> Transactions | None:
         """Set where ``replicas`` is."""
+
+    @property
+    def topic_creator(self) -> TopicCreator | None:
+        """None where this node is no broker, or ``auto.create.topics.enable`` is false."""
 
     @property
     def groups(self) -> Groups: ...

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from gateway.ports.services import Partition
+from gateway.ports.services import Partition, Requester
 
 if TYPE_CHECKING:
     from gateway.broker.produce.producer_state import Verification
@@ -120,6 +120,14 @@ class Replicas(Protocol):
 
     def sizes(self) -> Iterator[LogSize]:
         """Yield the size of each partition, those of a topic one after the other."""
+        ...
+
+
+class TopicCreator(Protocol):
+    """Has topics created because clients ask for them (``AutoTopicCreationManager``)."""
+
+    def create(self, name: str, requester: Requester) -> None:
+        """Begin the creation of a topic for a client that may create it, unless that has begun."""
         ...
 
 

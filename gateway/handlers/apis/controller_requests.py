@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.controller.admin_api import AdminApi, Refusal, Requirement
 from gateway.controller.apis import admin_api, admin_keys
-from gateway.handlers.access import may_on_cluster
+from gateway.handlers.access import may_on_cluster, requester_of
 from gateway.handlers.acls import NO_AUTHORIZER
 from gateway.handlers.context import Handler
 from gateway.handlers.delegation_tokens import may_ask_for_tokens
 from gateway.handlers.refusals import REASON, REFUSED
 from gateway.ports.pending_response import PendingResponse
-from gateway.ports.services import Requester
 from kwire.protocol import AclOperation, ApiKey, ErrorCode
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def submit(
     """Submit ``request`` to this node's controller, which may forward it. ``refuse`` makes the
     response after ``timeout_ms``.
     """
-    controller, peer = context.gateway.controller, context.peer
+    controller = context.gateway.controller
     assert controller is not None, "the caller has looked"
     timeout_s = max(0, min(timeout_ms, TIMEOUT_MS_MAX)) / 1000
     why = (
@@ -73,15 +72,7 @@ def submit(
     )
     late = Refusal(context.version, ErrorCode.REQUEST_TIMED_OUT, why)
     pending = PendingResponse(deadline=context.now + timeout_s, expire=lambda: refuse(late))
-    requester = Requester(
-        peer.principal,
-        peer.host,
-        context.client_id,
-        peer.token_authenticated,
-        peer.listener,
-        peer.forwarder,
-    )
-    controller.submit(request, context.version, requester, pending)
+    controller.submit(request, context.version, requester_of(context), pending)
     return pending
 
 

@@ -1,9 +1,9 @@
 """Metadata (key 3): returns topics, the leaders of their partitions, and the addresses of nodes.
 
 Every node serves the metadata log, at its address for clients of the same listener; other topics
-exist if this node belongs to a quorum of kwire. A missing topic is never created.
-``__cluster_metadata`` is not marked internal: clients hide internal topics, and Spark reads nothing
-of them without an error.
+exist if this node belongs to a quorum of kwire. A broker has a missing topic created, if the client
+allows that and may. ``__cluster_metadata`` is not marked internal: clients hide internal topics,
+and Spark reads nothing of them without an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from collections.abc import Hashable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from gateway.handlers.access import NOT_ASKED, Operation, cluster_operations, may, topic_operations
+from gateway.handlers.access import (
+    NOT_ASKED,
+    Operation,
+    cluster_operations,
+    may,
+    may_on_cluster,
+    requester_of,
+    topic_operations,
+)
 from gateway.handlers.catalog import (
     Topic,
     controller_image,
@@ -24,7 +32,7 @@ from gateway.handlers.catalog import (
 )
 from gateway.handlers.metadata_encoding import NamedPartitions
 from gateway.handlers.nodes import reachable_nodes
-from gateway.handlers.topic import PARTITION, is_valid_name
+from gateway.handlers.topic import INTERNAL_TOPICS, PARTITION, is_valid_name
 from gateway.ports.encoded import Encoded, PartlyEncoded
 from gateway.ports.services import AUDIT_TOPIC, State
 from gateway.ports.streamed import WHOLE_MAX, Streamed
@@ -194,12 +202,28 @@ class _Answer:
         topic = topic_named(asked.name, self._context)
         if topic is not None:
             return (yield from self._found(topic))
-        fault = (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if is_valid_name(asked.name)
-            else ErrorCode.INVALID_TOPIC_EXCEPTION
+        return MetadataResponseTopic(
+            error_code=self._missing(asked.name),
+            name=asked.name,
+            is_internal=asked.name in INTERNAL_TOPICS,
         )
-        return MetadataResponseTopic(error_code=fault, name=asked.name)
+
+    def _missing(self, name: str) -> ErrorCode:
+        """Return the error for a topic that does not exist, and have it created. As in Kafka the
+        client gets UNKNOWN_TOPIC_OR_PARTITION until it exists (``getTopicMetadata``).
+        """
+        context = self._context
+        creator = context.gateway.topic_creator
+        creates = creator is not None and self._request.allow_auto_topic_creation
+        if creates and not (
+            may_on_cluster(context, Operation.CREATE) or may(context, Operation.CREATE, name)
+        ):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not is_valid_name(name):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if creator is not None and creates:
+            creator.create(name, requester_of(context))
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _by_id(self, asked: MetadataRequestTopic) -> Slices[_Element]:
         topic = topic_with_id(asked.topic_id, self._context)

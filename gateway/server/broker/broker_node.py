@@ -14,6 +14,7 @@ from gateway.log.files.clean_shutdown import take_clean_shutdown, write_clean_sh
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
 from gateway.ports.services import THIS_NODE
+from gateway.server.broker.auto_topic_creation_manager import AutoTopicCreationManager, NewTopics
 from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManager
 from gateway.server.broker.data_log_cleaner import DataLogCleaner
 from gateway.server.broker.internal_topic import InternalTopic
@@ -64,12 +65,12 @@ class BrokerNode:
         retention_check_interval_s: float,
         offsets_topic: InternalTopicSettings,
         transactions: TransactionSettings,
+        new_topics: NewTopics,
         hindrance: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Take the note of the last clean shutdown. ``heartbeats``: the controllers over a
-        connection on which no long request is in the way. ``offsets_topic``: how
-        ``__consumer_offsets`` is created. ``hindrance``: as of ``BrokerLifecycleManager``. Raises
-        LogError.
+        connection without long requests. ``offsets_topic``: how ``__consumer_offsets`` is created.
+        ``hindrance``: as of ``BrokerLifecycleManager``. Raises LogError.
         """
         self._data_dir = data_dir
         self._node_id = registration.broker_id
@@ -99,13 +100,14 @@ class BrokerNode:
             hindrance,
         )
         loader.subscribe(self.replicas.on_update)
-
         #: The topic of the group coordinators.
         self.offsets_topic = self._internal_topic(offsets_topic, requests, loader)
-        self._transactions_topic = self._internal_topic(transactions.topic, requests, loader)
-        topics = self._transactions_topic, self.offsets_topic
+        of_transactions = self._internal_topic(transactions.topic, requests, loader)
+        self._topics = of_transactions, self.offsets_topic
+        internal = {topic.settings.name: topic.create for topic in self._topics}
+        self.topic_creator = AutoTopicCreationManager(controllers, new_topics, internal)
         self.transactions = TransactionDriver(
-            *topics, self.replicas, self.producer_ids, loader, transactions, reports
+            *self._topics, self.replicas, self.producer_ids, loader, transactions, reports
         )
 
     def _internal_topic(
@@ -122,8 +124,9 @@ class BrokerNode:
             nursery.start_soon(self.replicas.clean_regularly, self._retention_check_interval_s)
             nursery.start_soon(self._cleaner.run)
             nursery.start_soon(self.producer_ids.run)
-            nursery.start_soon(self.offsets_topic.run)
-            nursery.start_soon(self._transactions_topic.run)
+            for topic in self._topics:
+                nursery.start_soon(topic.run)
+            nursery.start_soon(self.topic_creator.run)
             nursery.start_soon(self.transactions.run)
             nursery.start_soon(self._manager.run)
             await self.replicas.loaded.wait()

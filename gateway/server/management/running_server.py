@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.log.files.problem import Problem
     from gateway.ports.services import Authorizer, Endpoint, Groups
+    from gateway.server.broker.auto_topic_creation_manager import AutoTopicCreationManager
     from gateway.server.broker.producer_id_manager import ProducerIdManager
     from gateway.server.broker.replica_manager import ReplicaManager
     from gateway.server.broker.transaction_driver import TransactionDriver
@@ -113,6 +114,12 @@ class GatewayServices:
     def producer_ids(self) -> ProducerIdManager | None:
         """Gives out ids of producers."""
         return None if self.source.broker is None else self.source.broker.producer_ids
+
+    @property
+    def topic_creator(self) -> AutoTopicCreationManager | None:
+        """Has topics created that clients ask for."""
+        broker = self.source.broker
+        return broker.topic_creator if broker and self.config.auto_create_topics_enable else None
 
     @property
     def transactions(self) -> TransactionDriver | None:

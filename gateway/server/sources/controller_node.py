@@ -313,6 +313,8 @@ def _controller(
         serving_nodes=tuple(serving),
         max_idle_interval_ms=config.metadata_max_idle_interval_ms,
         cluster_id=cluster_id,
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
         broker_incarnation=incarnation if config.is_broker else None,
         leader_imbalance_check_interval_ms=1000

@@ -8,6 +8,7 @@ from gateway.broker.internal_topic import InternalTopicSettings
 from gateway.config.config import ConfigError
 from gateway.handlers.apis.api_versions import OWN_FEATURES
 from gateway.log.files.errors import LogError
+from gateway.server.broker.auto_topic_creation_manager import NewTopics
 from gateway.server.broker.broker_node import BrokerNode, broker_registration
 from gateway.server.broker.transaction_driver import TransactionSettings
 from kwire.protocol.topic import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -61,6 +62,7 @@ def open_broker(
             retention_check_interval_s=config.log_retention_check_interval_ms / 1000,
             offsets_topic=_offsets_topic(config),
             transactions=_transactions(config),
+            new_topics=NewTopics(config.num_partitions, config.default_replication_factor),
             hindrance=hindrance,
         )
     except LogError as error:

@@ -41,6 +41,7 @@ OTHER = {
     "controller.listener.names": "QUORUM,OTHERS",
     "controller.quorum.voters": "1@127.0.0.1:9093,2@[::1]:9094",
     "controller.quorum.campaign": "false",
+    "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
     "metadata.audit.enable": "false",
     "metadata.views.enable": "false",

@@ -215,6 +215,7 @@ class World:
     raft: Any = None
     replicas: Any = None
     producer_ids: Any = None
+    topic_creator: Any = None
     transactions: Any = None
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     relay: Any = None

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.handlers.access import NOT_ASKED
 from gateway.handlers.apis import metadata
-from gateway.ports.services import State
+from gateway.ports.services import Requester, State
 from kwire.messages.metadata_request import MetadataRequest
 from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
@@ -170,3 +170,53 @@ def test_librdkafkas_malformed_question_for_all_topics() -> None:
         world = World()
         answer = over_the_wire(metadata.handle(request, world.context(version)), version)
         assert names(answer) == [(NAME, 0)]
+
+
+class Creator:
+    """The names that were to be created, with the clients that asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def create(self, name: str, requester: Requester) -> None:
+        self.asked.append((name, requester.principal))
+
+
+class TestTopicThatDoesNotExist:
+    def ask(self, world: World, name: str, version: int = 12, **more: Any) -> int:
+        [topic] = world.ask(metadata, version, topics=[{"name": name}], **more).topics
+        assert topic.name == name and not topic.is_internal
+        return int(topic.error_code)
+
+    def world(self, *forbidden: tuple[str, str, str]) -> World:
+        world = World()
+        world.topic_creator = Creator()
+        world.authorizer.forbidden = set(forbidden)
+        return world
+
+    @pytest.mark.parametrize("version", [1, 3, 4, 12])
+    def test_it_is_created_and_unknown_until_then(self, version: int) -> None:
+        world = self.world()
+        assert self.ask(world, "orders", version) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert world.topic_creator.asked == [("orders", "User:ANONYMOUS")]
+
+    def test_it_is_not_created_where_the_client_does_not_allow_it(self) -> None:
+        world = self.world()
+        error = self.ask(world, "orders", allow_auto_topic_creation=False)
+        assert (error, world.topic_creator.asked) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+
+    def test_name_that_no_topic_can_have_is_not_created(self) -> None:
+        world = self.world()
+        assert self.ask(world, "a b") == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert world.topic_creator.asked == []
+
+    def test_client_without_create_on_cluster_and_topic_is_refused(self) -> None:
+        world = self.world(("CREATE", "CLUSTER", "*"), ("CREATE", "TOPIC", "*"))
+        assert self.ask(world, "orders") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert world.topic_creator.asked == []
+
+    @pytest.mark.parametrize("resource", ["CLUSTER", "TOPIC"])
+    def test_create_on_one_of_them_is_enough(self, resource: str) -> None:
+        world = self.world(("CREATE", resource, "*"))
+        assert self.ask(world, "orders") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [name for name, _ in world.topic_creator.asked] == ["orders"]
