@@ -86,6 +86,8 @@ async def serve(
         views = view_topics_of(config, source.partition, reports)
         services = GatewayServices(config, source, groups, endpoints, views)
         topics.show(services)
+        # The groups are a part of ``services``: the cycle would keep the files of the log open.
+        stack.callback(topics.show, None)
         limits, dispatcher = limits_of_worker(config), _dispatcher(config, services)
         server_context = ServerContext(
             limits, dispatcher, Purgatory(), reports, listener_auths=listener_auths

@@ -69,7 +69,7 @@ class Group:
         self.new_member_added = False  # a member joined during the initial delay: wait for more
         self.initial_delay_left_ms = 0
         self.consumer: ConsumerGroup | None = None  # a group of KIP-848; then all above is empty
-        self.ledger = Ledger(self)  # memory of ``consumer``
+        self.ledger = Ledger()  # memory of ``consumer``
         self.offsets: dict[TopicPartition, Committed] = {}
         self.pending_offsets = 0  # number of those of transactions without a marker
         self.subscribed_topics: frozenset[str] | None = None  # None: not known

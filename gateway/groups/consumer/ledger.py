@@ -24,10 +24,11 @@ _MEMBER: Final = b"\0\x05"
 
 
 class Ledger:
-    """The records of one group, with their sizes and owners."""
+    """The records of one group, with their sizes and owners. It does not refer to the group, which
+    has it: a cycle would keep a deleted group until the collector comes.
+    """
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self) -> None:
         self._sizes: dict[bytes, tuple[int, str]] = {}
 
     def growth(self, records: Iterable[Record], owner: str) -> tuple[Counter[str], int]:
@@ -44,14 +45,14 @@ class Ledger:
                 growth[charged] += _size(key, value)
         return growth, members
 
-    def apply(self, records: Iterable[Record], owner: str) -> dict[bytes, str]:
-        """Charge the group for these records. Returns the owner of each that is not deleted."""
+    def apply(self, group: Group, records: Iterable[Record], owner: str) -> dict[bytes, str]:
+        """Charge its ``group`` for these records. Returns the owner of each that is not deleted."""
         owners = {}
         for key, value in records:
             members = _members(key, value) - (key in self._sizes and _members(key, b""))
             size, charged = self._sizes.pop(key, (0, owner))
             after = 0 if value is None else _size(key, value)
-            self._group.charge(charged, members=members, member_bytes=after - size)
+            group.charge(charged, members=members, member_bytes=after - size)
             if value is not None:
                 self._sizes[key] = after, charged
                 owners[key] = charged
@@ -59,10 +60,10 @@ class Ledger:
                 owners.pop(key, None)
         return {key: charged for key, charged in owners.items() if charged}
 
-    def discard(self) -> None:
+    def discard(self, group: Group) -> None:
         """Give all memory back: the group is removed."""
         for key, (size, owner) in self._sizes.items():
-            self._group.charge(owner, members=-_members(key, b""), member_bytes=-size)
+            group.charge(owner, members=-_members(key, b""), member_bytes=-size)
         self._sizes.clear()
 
 

@@ -40,8 +40,8 @@ class GroupTopics:
         self._names_version = 0
         self._newest: tuple[int, str | None, Uuid | None] = (0, None, None)
 
-    def show(self, gateway: Gateway) -> None:
-        """Show the topics of ``gateway`` from now on."""
+    def show(self, gateway: Gateway | None) -> None:
+        """Show the topics of ``gateway`` from now on; None: no more."""
         self.gateway = gateway
 
     @property
