@@ -16,7 +16,7 @@ VARINT_BYTES_MAX: Final = 5
 VARLONG_BYTES_MAX: Final = 10
 
 
-def read_unsigned_varint(data: bytes, position: int = 0) -> tuple[int, int]:
+def read_unsigned_varint(data: bytes | bytearray, position: int = 0) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits (``ByteUtils.readUnsignedVarint``).
 
     Padded forms such as ``80 00`` are read. Raises DecodeError: rule ``truncated``,
@@ -41,7 +41,7 @@ def read_varlong(data: bytes, position: int = 0) -> tuple[int, int]:
     return value >> 1 ^ -(value & 1), position
 
 
-def read_unsigned_varlong(data: bytes, position: int = 0) -> tuple[int, int]:
+def read_unsigned_varlong(data: bytes | bytearray, position: int = 0) -> tuple[int, int]:
     """An unsigned varint of at most 64 bits in ten bytes. Raises as
     :func:`read_unsigned_varint`.
     """
@@ -69,7 +69,7 @@ def write_varlong(value: int) -> bytes:
     return _write(value << 1 ^ value >> 63)
 
 
-def _read(data: bytes, start: int, longest: int, last_byte_max: int) -> tuple[int, int]:
+def _read(data: bytes | bytearray, start: int, longest: int, last_byte_max: int) -> tuple[int, int]:
     value = shift = 0
     stop = start + longest
     for position in range(start, min(stop, len(data))):

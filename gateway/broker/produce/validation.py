@@ -94,7 +94,7 @@ def check_batch(records: Buffer | None, version: int, rules: TopicRules, now_ms:
     elif compressed:
         seen = yield partial(_look, header, data, DECOMPRESSED_BYTES_MAX)
     else:
-        seen = yield from _look_in_slices(header, bytes(data[BATCH_OVERHEAD:]))
+        seen = yield from _look_in_slices(header, data)
     _check_records(header, seen, rules)
     if not _is_in_range(header, seen, rules, now_ms):
         yield partial(_check_timestamps, header, data, rules, now_ms)
@@ -183,16 +183,23 @@ def _look(header: BatchHeader, data: bytearray, limit: int) -> RecordsSeen:
     """Look at all records of a batch, which may decompress to ``limit`` bytes. Raises BatchRefused,
     _TooLarge.
     """
-    codec, payload = header.compression, bytes(data[BATCH_OVERHEAD:])
+    if header.compression is Compression.NONE:
+        return run(_look_in_slices(header, data))
     try:
-        return run(check_records(decompress(codec, payload, limit), header.record_count))
+        payload = decompress(header.compression, _payload(data), limit)
+        return run(check_records(payload, header.record_count))
     except DecodeError as error:
         raise _refused(error, limit) from None
 
 
-def _look_in_slices(header: BatchHeader, payload: bytes) -> Generator[None, None, RecordsSeen]:
+def _payload(data: bytearray) -> bytes:
+    return bytes(memoryview(data)[BATCH_OVERHEAD:])
+
+
+def _look_in_slices(header: BatchHeader, data: bytearray) -> Generator[None, None, RecordsSeen]:
+    """Look at the records of a batch that is not compressed, where they are."""
     try:
-        return (yield from check_records(payload, header.record_count))
+        return (yield from check_records(data, header.record_count, BATCH_OVERHEAD))
     except DecodeError as error:
         raise _refused(error, 0) from None
 
@@ -262,7 +269,7 @@ def _recompressed(data: bytearray, header: BatchHeader, rules: TopicRules) -> by
     """Return the batch in the compression of its topic; its CRC is still that of the old one."""
     codec = rules.compression
     assert codec is not None
-    payload = decompress(header.compression, bytes(data[BATCH_OVERHEAD:]), DECOMPRESSED_BYTES_MAX)
+    payload = decompress(header.compression, _payload(data), DECOMPRESSED_BYTES_MAX)
     attributes = header.attributes & ~_COMPRESSION_BITS | codec
     new = data[:BATCH_OVERHEAD] + compress(codec, payload, rules.compression_level)
     _INT32.pack_into(new, _LENGTH_AT, len(new) - LOG_OVERHEAD)

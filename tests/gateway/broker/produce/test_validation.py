@@ -9,11 +9,13 @@ import crc32c
 import pytest
 
 from gateway.base.slices import run
+from gateway.broker.produce import record_check
 from gateway.broker.produce.record_check import check_records
 from kwire.errors import DecodeError
 from kwire.protocol import ErrorCode
 from kwire.records import BATCH_OVERHEAD, Compression, Record, TimestampType, decode_batch
 from kwire.records.encode import encode_batch
+from kwire.varint import read_unsigned_varint
 from tests.gateway.broker.produce.batches import NOW_MS, check, produced, refusal
 
 
@@ -179,3 +181,21 @@ def test_compression_of_the_topic_replaces_that_of_the_batch(
     assert [record.value for record in read.records] == [b"a" * 1000, b"b"]
     if sent is kept:
         assert batch.data == data
+
+
+def test_record_whose_sizes_take_one_or_two_bytes_is_looked_at_without_a_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[int] = []
+
+    def counted(data: bytes, position: int) -> tuple[int, int]:
+        calls.append(position)
+        return read_unsigned_varint(data, position)
+
+    monkeypatch.setattr(record_check, "read_unsigned_varint", counted)
+    data = produced(*[bytes(200)] * 200, key=bytes(60))
+    assert run(check_records(data, 200, BATCH_OVERHEAD)).keyless == -1
+    assert calls == []
+    data = produced(bytes(8192))
+    run(check_records(data, 1, BATCH_OVERHEAD))
+    assert len(calls) == 2, "the lengths of record and value take three bytes"
