@@ -15,6 +15,7 @@ from collections.abc import Callable
 from importlib import metadata
 
 from kwire.jars.maven import MavenError, resolve
+from kwire.jars.object_stores import s3_jars
 from kwire.jars.spark import spark_jars
 from kwire.jars.table_formats import FORMATS, format_jars
 from tools import class_archive, connect, java, pyspark_release, spark_home
@@ -63,6 +64,10 @@ def _parts() -> dict[str, Callable[[], object]]:
         **{
             f"{one} for PySpark {release}": functools.partial(format_jars, one, f"{release}.0")
             for release, one in FORMATS.items()
+        },
+        **{
+            f"S3's client for PySpark {release}": functools.partial(s3_jars, f"{release}.0")
+            for release in FORMATS
         },
         **kafka,
         "Kafka Connect's file sink": connect.file_jars,

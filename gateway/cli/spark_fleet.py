@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -100,7 +101,7 @@ def fleet(
     _ask_first(named)
     told = _Told(wants_json(output))
     try:
-        with running_session(lambda: session(format_, settings)) as spark:
+        with running_session(lambda: session(format_, settings, where)) as spark:
             keep(
                 spark,
                 named,
@@ -168,7 +169,8 @@ def _setting(text: str) -> tuple[str, str]:
 def _absolute(where: str) -> str:
     """A directory by its whole path; a URI and the name of a database as they are."""
     is_database = "/" not in where and "." in where.strip(".")
-    return where if "://" in where or is_database else os.path.abspath(where)
+    is_uri = re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", where) is not None
+    return where if is_uri or is_database else os.path.abspath(where)
 
 
 def _security(config: Path | None) -> dict[str, str]:

@@ -23,14 +23,19 @@ import click
     type=click.Choice(["delta", "iceberg"]),
     help="The jars of this table format instead.",
 )
-def jars(pyspark: str | None, format_: str | None) -> None:
+@click.option("--s3", is_flag=True, help="The jars of Hadoop's client of s3a:// instead.")
+def jars(pyspark: str | None, format_: str | None, s3: bool) -> None:
     """Print the paths, and on standard error a sentence that names the jars."""
     from kwire.jars.maven import MavenError
+    from kwire.jars.object_stores import s3_jars
     from kwire.jars.spark import spark_jars
     from kwire.jars.table_formats import format_jars
 
     try:
-        found = format_jars(format_, pyspark) if format_ else spark_jars(pyspark)
+        if s3:
+            found = s3_jars(pyspark)
+        else:
+            found = format_jars(format_, pyspark) if format_ else spark_jars(pyspark)
     except MavenError as error:
         raise click.ClickException(str(error)) from error
     click.echo(found.which, err=True)

@@ -1,6 +1,6 @@
-"""The fleet's tables in one Spark session: live servers, the image as truth, gaps, and engines that
-read the files without kwire. ``test_spark_fleet`` runs it with each release that has a table
-format with MERGE.
+"""The fleet's tables in one Spark session: live servers, the image as truth, gaps, an object store,
+and engines that read the files without kwire. ``test_spark_fleet`` runs it with each release that
+has a table format with MERGE.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,21 +19,29 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli import main
-from kwire.cluster.entities import KINDS
-from kwire.cluster.image import Image
 from kwire.cluster.view_offsets import at
 from kwire.jars.maven import MavenError
 from kwire.jars.table_formats import format_of
 from kwire.metadata_log.read import image
-from kwire.spark.fleet import Condition, Outcome, keep, register, session, sql
+from kwire.spark.fleet import Condition, FleetError, Outcome, keep, register, rounds, session, sql
 from kwire.spark.fleet.place import Format, Place
-from kwire.spark.fleet.plan import OnGap
+from kwire.spark.fleet.plan import Found, OnGap
+from kwire.spark.fleet.probe import ask
 from kwire.spark.fleet.views import VIEWS
 from tests.documented import blocks
 from tests.interop.clients import missing
-from tests.interop.truth import split
+from tests.interop.fleet_truth import (
+    ENTITIES,
+    Rows,
+    Truth,
+    Versions,
+    by_cluster,
+    cluster_of,
+    rows,
+    truth,
+)
 from tests.shared import needs_shared
-from tools.gateway_process import gateway
+from tools.log_servers import log_servers
 from tools.spark_home import FEW_ROWS, driver_options
 
 if TYPE_CHECKING:
@@ -40,69 +49,63 @@ if TYPE_CHECKING:
 
 pytestmark = [needs_shared, pytest.mark.timeout(900)]
 
-Rows = dict[tuple[Any, ...], dict[str, Any]]
+#: The logs, with the node whose log is read.
+NODES: Final = {
+    "p-abort": "1",
+    "p-old": "1",
+    "p-one-basic": "1",
+    "p-quorum": "1",
+    "p-quorum-short": "101",
+    "p-upgrade": "1",
+    "p-one-segments": "7",
+}
+#: In how many pieces each log is read before its end.
+PIECES: Final = 2
 #: Views of the tests about gaps, whose entities come and go.
 _FEW: Final = ("features", "topics", "configs", "acls")
 _PARTITION: Final = "__cluster_metadata-0"
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def store() -> Iterator[str]:
+    """The address of a server of S3's API."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(store: str) -> str:
+    connection = HTTPConnection(store.removeprefix("http://"))
+    connection.request("PUT", "/tables")
+    assert connection.getresponse().status == 200
+    connection.close()
+    return "tables"
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, store: str) -> Iterator[SparkSession]:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     options = f"{driver_options()} -XX:ReservedCodeCacheSize=256m"
     settings = {**FEW_ROWS, "spark.driver.extraJavaOptions": options}
     settings["spark.sql.warehouse.dir"] = str(tmp_path_factory.mktemp("warehouse"))
+    for name, value in (
+        ("endpoint", store),
+        ("endpoint.region", "us-east-1"),
+        ("access.key", "user"),
+        ("secret.key", "secret"),
+        ("path.style.access", "true"),
+    ):
+        settings[f"spark.hadoop.fs.s3a.{name}"] = value
     try:
-        found = session(conf=settings)
+        found = session(conf=settings, where="s3a://tables")
     except MavenError as error:
         missing(f"the jars are not to be had: {error}")
     found.sparkContext.setLogLevel("ERROR")
     yield found
     found.stop()
-
-
-@contextmanager
-def served(*directories: Path) -> Iterator[list[str]]:
-    """The addresses of ``kwire serve`` over each of ``directories``."""
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(gateway("--source", "log", "--log-dir", str(one))).bootstrap
-            for one in directories
-        ]
-
-
-def cluster_of(directory: Path) -> str:
-    [line] = [
-        line
-        for line in (directory / "meta.properties").read_text().splitlines()
-        if line.startswith("cluster.id=")
-    ]
-    return line.partition("=")[2]
-
-
-def truth(of: Image, view: str) -> Rows:
-    """The entities of a view in Kafka's image, as ``kwire state`` folds it."""
-    [kind] = [kind for kind in KINDS if kind.view == view]
-    found = {}
-    for key in kind.keys(of):
-        state = kind.find(of, key)
-        assert state is not None
-        found[tuple(kind.name(state))] = kind.fields(state)
-    return found
-
-
-def rows(spark: SparkSession, query: str, view: str) -> Rows:
-    found: Rows = {}
-    for row in spark.sql(query).collect():
-        fields = row.asDict(recursive=True)
-        key = tuple(fields[name] for name in VIEWS[view].keys)
-        assert key not in found, f"{view} has {key} twice"
-        found[key] = {
-            name: value
-            for name, value in fields.items()
-            if name in VIEWS[view].keys or name in VIEWS[view].values
-        }
-    return found
 
 
 def table(where: Path, name: str) -> str:
@@ -119,70 +122,85 @@ def everything(spark: SparkSession, where: Path) -> dict[str, list[str]]:
     }
 
 
-def ends_of_batches(directory: Path) -> list[int]:
-    """Offsets behind each batch of the log."""
-    found = []
-    for file in sorted((directory / _PARTITION).glob("*.log")):
-        found += [batch.last_offset + 1 for batch in split(file.read_bytes())]
-    return found
-
-
 def by_name(outcomes: Any) -> dict[str, Outcome]:
     return {one.name: one for one in outcomes}
 
 
-def test_tables_of_two_live_clusters_are_the_images_at_every_offset(
-    spark: SparkSession, logs: Any, tmp_path: Path
+def test_tables_of_twenty_live_clusters_are_the_images_at_every_offset(
+    spark: SparkSession, logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """State and history of all views at the end, and history at random offsets; then the same
-    clusters again, from the beginning.
+    """The logs of real Kafka, read in pieces, beside twelve clusters that come later: the states
+    behind each piece, and the histories at 100 random offsets of every log; then all of it again.
     """
-    basic = shutil.copytree(logs("p-one-basic") / "nodes" / "1", tmp_path / "basic")
-    late = shutil.copytree(logs("p-one-segments") / "nodes" / "7", tmp_path / "late")
-    where = tmp_path / "tables"
-    with served(basic, late) as (at_basic, at_late):
-        clusters = {"basic": at_basic, "late": at_late, "nobody": "127.0.0.1:1"}
-        told = by_name(keep(spark, clusters, str(where)))
+    found = [Truth(logs(log) / "nodes" / node) for log, node in NODES.items()]
+    copies = [copied(found[-1].directory, tmp_path, number) for number in range(20 - len(found))]
+    where, choose = tmp_path / "tables", random.Random(1)
+    ends = {one.cluster_id: one.chosen_ends(choose, 100) for one in found}
+    with log_servers(*(one.directory for one in found), *copies) as addresses:
+        logged = {f"c{number}": at for number, at in enumerate(addresses[: len(found)])}
+        for piece in range(1, PIECES + 1):
+            behind = {id: of[len(of) * piece // (PIECES + 1)] for id, of in ends.items()}
+            monkeypatch.setattr(rounds, "ask", _as_if_logs_ended(behind))
+            told = by_name(keep(spark, logged, str(where)))
+            assert {one.condition for one in told.values()} == {Condition.OK}
+            register(spark, str(where))
+            states = {view: by_cluster(spark, view) for view in ENTITIES}
+            for one in found:
+                [(end, then)] = one.at([behind[one.cluster_id]])
+                for view in ENTITIES:
+                    state = states[view].get(one.cluster_id, {})
+                    assert state == then[view], (one.directory, end, view)
+        monkeypatch.undo()
+        clusters = {f"c{number}": at for number, at in enumerate(addresses)}
+        told = by_name(keep(spark, {**clusters, "nobody": "127.0.0.1:1"}, str(where)))
         assert told["nobody"].condition is Condition.UNREACHABLE
         assert "cannot connect to 127.0.0.1:1" in told["nobody"].message
-        assert {told[name].condition for name in ("basic", "late")} == {Condition.OK}
+        assert {told[name].condition for name in clusters} == {Condition.OK}
         register(spark, str(where))
-        choose = random.Random(1)
-        for name, directory in (("basic", basic), ("late", late)):
-            cluster = cluster_of(directory)
-            assert told[name].cluster_id == cluster and told[name].records > 100
-            of_cluster = f"cluster_id = '{cluster}'"
-            for view in VIEWS:
-                if view != "changes":
-                    found = rows(spark, f"SELECT * FROM {view} WHERE {of_cluster}", view)
-                    assert found == truth(image(directory), view), view
-            start = min(
-                row.offset
-                for row in spark.sql(f"SELECT offset FROM changes WHERE {of_cluster}").collect()
-            )
-            ends = [end for end in ends_of_batches(directory) if at(end) > start]
-            for end in choose.sample(ends, 4):
-                then = image(directory, at=end)
-                for view in ("topics", "partitions", "configs"):
-                    query = (
-                        f"SELECT * FROM {view}_versions WHERE {of_cluster} AND valid_from_offset <"
-                        f" {at(end)} AND (valid_to_offset IS NULL OR valid_to_offset >= {at(end)})"
-                    )
-                    assert rows(spark, query, view) == truth(then, view), (name, end, view)
+        states = {view: by_cluster(spark, view) for view in ENTITIES}
+        for directory in (*(one.directory for one in found), *copies):
+            last = image(directory)
+            for view in ENTITIES:
+                assert states[view].get(cluster_of(directory), {}) == truth(last, view), view
+        histories = {view: Versions(spark, view) for view in ENTITIES}
+        for one in found:
+            for end, then in one.at(ends[one.cluster_id]):
+                for view in ENTITIES:
+                    version = histories[view].at(one.cluster_id, at(end))
+                    assert version == then[view], (one.directory, end, view)
         before = everything(spark, where)
         told = by_name(keep(spark, clusters, str(where)))
-        assert told["basic"].records == told["late"].records == 0
+        assert {one.records for one in told.values()} == {0}
         # As if nothing had been remembered: every record again.
         spark.sql(f"DELETE FROM {table(where, 'clusters')} WHERE true")
         told = by_name(keep(spark, clusters, str(where)))
-        assert told["basic"].records > 100
+        assert all(one.records > 50 for one in told.values())
         assert everything(spark, where) == before
         code_of_the_page_runs(
-            spark, {"h1:9092": at_basic, "h2:9092": at_late, "/data/fleet": where}
+            spark, {"h1:9092": addresses[0], "h2:9092": addresses[1], "/data/fleet": where}
         )
+    directories = (*(one.directory for one in found), *copies)
     read_without_kwire(
-        where, {cluster_of(one): truth(image(one), "topics") for one in (basic, late)}
+        where, {cluster_of(one): len(truth(image(one), "topics")) for one in directories}
     )
+
+
+def _as_if_logs_ended(behind: Mapping[str, int]) -> Any:
+    """The question to a server, answered as if its log ended before an offset."""
+
+    def asked(*arguments: Any) -> Found:
+        found = ask(*arguments)
+        return replace(found, end=min(found.end, at(behind[found.cluster_id])))
+
+    return asked
+
+
+def copied(directory: Path, into: Path, number: int) -> Path:
+    """The same log as that of another cluster."""
+    copy = shutil.copytree(directory, into / f"copy-{number}")
+    meta, id = copy / "meta.properties", cluster_of(directory)
+    meta.write_text(meta.read_text().replace(id, f"{id[:-4]}{number:04}"))
+    return copy
 
 
 def code_of_the_page_runs(spark: SparkSession, values: dict[str, object]) -> None:
@@ -195,8 +213,9 @@ def code_of_the_page_runs(spark: SparkSession, values: dict[str, object]) -> Non
             exec(text, {"spark": spark})
 
 
-def read_without_kwire(where: Path, expected: dict[str, Rows]) -> None:
-    """Another engine counts the topics of both clusters in the files."""
+def read_without_kwire(where: Path, topics: Mapping[str, int]) -> None:
+    """DuckDB counts the topics of every cluster in the files."""
+    duckdb = pytest.importorskip("duckdb")
     place = where / "topics_state"
     if format_of() == "delta":
         deltalake = pytest.importorskip("deltalake")
@@ -212,10 +231,12 @@ def read_without_kwire(where: Path, expected: dict[str, Rows]) -> None:
         iceberg = pyiceberg.StaticTable.from_metadata(str(newest))
         assert [one.name for one in iceberg.spec().fields] == ["cluster_id"]
         rows = iceberg.scan().to_arrow()
-    found: dict[str, int] = {}
-    for row in rows.select(["cluster_id", "deleted"]).to_pylist():
-        found[row["cluster_id"]] = found.get(row["cluster_id"], 0) + (not row["deleted"])
-    assert found == {cluster: len(topics) for cluster, topics in expected.items()}
+    with duckdb.connect() as connection:
+        connection.register("topics", rows)
+        asked = connection.execute(
+            "SELECT cluster_id, count(*) FILTER (NOT deleted) FROM topics GROUP BY cluster_id"
+        )
+        assert dict(asked.fetchall()) == {id: count for id, count in topics.items() if count}
 
 
 def whole_log_before(end: int, source: Path, target: Path) -> Path:
@@ -281,7 +302,7 @@ def test_gaps_are_told_or_repaired(spark: SparkSession, logs: Any, tmp_path: Pat
     anew = shutil.copytree(logs("p-abort") / "nodes" / "1", tmp_path / "anew")
     beside = shutil.copytree(logs("p-old") / "nodes" / "1", tmp_path / "beside")
     cluster = cluster_of(late)
-    with served(early, late, wiped, anew, beside) as addresses:
+    with log_servers(early, late, wiped, anew, beside) as addresses:
         at_early, at_late, at_wiped, at_anew, at_beside = addresses
         job = Job(spark, tmp_path / "tables", at_beside)
         assert job.run(at_early).condition is Condition.OK
@@ -308,6 +329,25 @@ def test_gaps_are_told_or_repaired(spark: SparkSession, logs: Any, tmp_path: Pat
         assert not any(job.state(cluster).values())
 
 
+def test_tables_are_kept_in_an_object_store(spark: SparkSession, logs: Any, bucket: str) -> None:
+    """By Hadoop's own client; a file system that is not there is told in a sentence."""
+    directory, where = logs("p-one-segments") / "nodes" / "7", f"s3a://{bucket}/fleet"
+    with log_servers(directory) as [address]:
+        for _ in range(2):
+            [told] = keep(spark, {"x": address}, where, views=("topics",))
+            assert told.condition is Condition.OK, told
+    assert told.records == 0
+    register(spark, where)
+    assert rows(spark, "SELECT * FROM topics", "topics") == truth(image(directory), "topics")
+    for other, why in (
+        ("abfss://tables@account/fleet", "azurebfs"),
+        ("dbfs:/fleet", "dbfs"),
+        ("hdfs://127.0.0.1:1/fleet", "127.0.0.1"),
+    ):
+        with pytest.raises(FleetError, match=f"{other} cannot be used: .*{why}"):
+            register(spark, other)
+
+
 def older_tables(spark: SparkSession, where: Path, view: str, *, without: str) -> None:
     """Make tables as a kwire did whose view had a column less."""
     Place(str(where), cast(Format, format_of())).prepare(spark)
@@ -321,7 +361,7 @@ def test_command_prints_a_line_for_each_cluster_and_fails_for_one(
 ) -> None:
     directory = logs("p-one-basic") / "nodes" / "1"
     older_tables(spark, tmp_path / "tables", "features", without="release")
-    with served(directory) as [address]:
+    with log_servers(directory) as [address]:
         options = ["--tables", str(tmp_path / "tables"), "--view", "features", "-o", "json"]
         clusters = [f"x={address}", "y=127.0.0.1:1"]
         done = CliRunner().invoke(main, ["spark", "fleet", *clusters, *options])

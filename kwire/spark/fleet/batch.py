@@ -67,7 +67,10 @@ class Batch:
         """Read. Raises BatchError if a cluster cannot be read."""
         self._spark, self._place, self._views, self._reads = spark, place, views, reads
         frames = {name: self._load(read, options[name]) for name, read in reads.items()}
-        self._rows = reduce(DataFrame.unionByName, frames.values()).persist()
+        # Each topic of each cluster is a partition, most of a few rows, and every statement has a
+        # task for each: as many as run at once are enough.
+        together = reduce(DataFrame.unionByName, frames.values())
+        self._rows = together.coalesce(spark.sparkContext.defaultParallelism).persist()
         try:
             self.counts = self._counted(self._rows)
         except Exception as error:

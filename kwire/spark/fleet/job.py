@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
+from kwire.jars.object_stores import S3, s3_jars
 from kwire.jars.table_formats import format_jars, format_of
 from kwire.spark.fleet.place import FleetError, Format, Place, settings
 from kwire.spark.fleet.plan import OnGap, Outcome
@@ -33,10 +34,13 @@ _OF_MERGE: Final = {
 _SAVE_S: Final = 60.0
 
 
-def session(format: Format | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    format: Format | None = None, conf: Mapping[str, str] | None = None, where: str = ""
+) -> SparkSession:
     """Return a session with the jars and settings for tables of ``format``, by default the one that
     runs with this PySpark. In a program of ``spark-submit`` the master and the jars are those of
-    its command line. ``conf`` has settings of Spark, which come first.
+    its command line. ``conf`` has settings of Spark, which come first. If ``where`` is a URI of
+    ``s3a:``, the jars of Hadoop's client are among them.
 
     Raises MavenError where the jars are not to be had.
     """
@@ -51,7 +55,8 @@ def session(format: Format | None = None, conf: Mapping[str, str] | None = None)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         given |= {**SETTINGS, **_OF_MERGE}
-        given["spark.jars"] = f"{spark_jars()},{format_jars(chosen)}"
+        jars = [spark_jars(), format_jars(chosen), *([s3_jars()] if where.startswith(S3) else [])]
+        given["spark.jars"] = ",".join(map(str, jars))
         builder = builder.master("local[*]")
     return builder.config(map=given | dict(conf or {})).getOrCreate()
 

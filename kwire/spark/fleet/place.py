@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kwire.spark.fleet import sql
 from kwire.spark.fleet.views import CLUSTER_ID, VIEWS, View
@@ -44,6 +45,9 @@ _DELTA: Final = {
 }
 
 
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
 class FleetError(RuntimeError):
     """The tables cannot be used; the text is a sentence for the user."""
 
@@ -63,6 +67,10 @@ class Place:
     format: Format
 
     @property
+    def is_uri(self) -> bool:
+        return _SCHEME.match(self.where) is not None
+
+    @property
     def is_path(self) -> bool:
         return "/" in self.where
 
@@ -80,7 +88,11 @@ class Place:
         return f"kwire_{hashlib.sha256(self.where.encode()).hexdigest()[:16]}"
 
     def prepare(self, spark: SparkSession) -> None:
-        """Make the session know the place. Raises FleetError where it lacks the format."""
+        """Make the session know the place. Raises FleetError where it lacks the format, or a file
+        system of that kind, or where that does not answer.
+        """
+        if self.is_uri:
+            self._look(spark)
         if self.format == "delta":
             if _DELTA["spark.sql.extensions"] not in str(
                 spark.conf.get("spark.sql.extensions", "")
@@ -95,6 +107,22 @@ class Place:
             spark.conf.set(name, _CATALOG_CLASS)
             spark.conf.set(f"{name}.type", "hadoop")
             spark.conf.set(f"{name}.warehouse", self.where)
+
+    def _look(self, spark: Any) -> None:
+        """Raise FleetError where Hadoop's client cannot look at the URI."""
+        from py4j.protocol import Py4JJavaError
+
+        configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        try:
+            path = spark._jvm.org.apache.hadoop.fs.Path(self.where)
+            path.getFileSystem(configuration).exists(path)
+        except Py4JJavaError as error:
+            why = str(error.java_exception.toString()).partition("\n")[0]
+            raise FleetError(
+                f"{self.where} cannot be used: {why}. Spark reads and writes it by Hadoop's client,"
+                " whose jars and settings are Spark's: --conf spark.jars.packages=...,"
+                " spark.hadoop.fs..."
+            ) from None
 
     def make(self, spark: SparkSession, view: View | None = None) -> bool:
         """Make the tables of ``view``, or the one of clusters, unless they are there; add columns

@@ -1,0 +1,130 @@
+"""Brings the fleet's tables and Kafka's image into one form, so that tests can compare them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kwire.cluster import Loader
+from kwire.cluster.entities import KINDS
+from kwire.cluster.image import Image
+from kwire.metadata_log.read import image
+from kwire.metadata_log.reader import read_log_file
+from kwire.records import decode_metadata_record
+from kwire.spark.fleet.views import VIEWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Rows = dict[tuple[Any, ...], dict[str, Any]]
+ENTITIES: Final = tuple(name for name, view in VIEWS.items() if view.has_state)
+_PARTITION: Final = "__cluster_metadata-0"
+
+
+def cluster_of(directory: Path) -> str:
+    [line] = [
+        line
+        for line in (directory / "meta.properties").read_text().splitlines()
+        if line.startswith("cluster.id=")
+    ]
+    return line.partition("=")[2]
+
+
+def truth(of: Image, view: str) -> Rows:
+    """The entities of a view in Kafka's image, as ``kwire state`` folds it."""
+    [kind] = [kind for kind in KINDS if kind.view == view]
+    found = {}
+    for key in kind.keys(of):
+        state = kind.find(of, key)
+        assert state is not None
+        found[tuple(kind.name(state))] = kind.fields(state)
+    return found
+
+
+class Truth:
+    """The log of a directory, folded to the images at chosen offsets."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.cluster_id = directory, cluster_of(directory)
+        of_log = directory / _PARTITION
+        self._segments = sorted(of_log.glob("*.log"))
+        begin = int(self._segments[0].stem)
+        ends = sorted(int(one.name[:20]) for one in of_log.glob("*-*.checkpoint"))
+        #: Where the views begin: a log that does not begin at 0 has a snapshot before it.
+        self.begin = 0 if begin == 0 else next(end for end in ends if end >= begin)
+
+    def chosen_ends(self, choose: random.Random, count: int) -> list[int]:
+        """The ends of ``count`` batches, or of all where there are fewer, in order."""
+        found = [header.last_offset + 1 for header, _ in self._batches()]
+        ends = [end for end in found if end > self.begin]
+        return sorted(choose.sample(ends, min(count, len(ends))))
+
+    def at(self, ends: Sequence[int]) -> Iterator[tuple[int, dict[str, Rows]]]:
+        """Each of ``ends``, which are in order, with the entities of every view before it."""
+        loader = Loader(image(self.directory, at=self.begin) if self.begin else None)
+        wanted = iter(ends)
+        end = next(wanted)
+        for header, records in self._batches():
+            for record in records:
+                if record.offset >= self.begin and not header.is_control:
+                    message = decode_metadata_record(record.value or b"")[2]
+                    loader.load(message, record.offset, header.partition_leader_epoch)
+            if header.last_offset + 1 == end:
+                yield end, {view: truth(loader.image, view) for view in ENTITIES}
+                if (following := next(wanted, None)) is None:
+                    return
+                end = following
+
+    def _batches(self) -> Iterator[Any]:
+        for segment in self._segments:
+            yield from read_log_file(segment)
+
+
+def rows(spark: SparkSession, query: str, view: str) -> Rows:
+    """The entities of one cluster that ``query`` finds."""
+    found: Rows = {}
+    for row in spark.sql(query).collect():
+        key, fields = _entity(row, view)
+        assert key not in found, f"{view} has {key} twice"
+        found[key] = fields
+    return found
+
+
+def by_cluster(spark: SparkSession, view: str) -> dict[str, Rows]:
+    """The present entities of every cluster."""
+    found: dict[str, Rows] = {}
+    for row in spark.table(view).collect():
+        key, fields = _entity(row, view)
+        of_cluster = found.setdefault(row.cluster_id, {})
+        assert key not in of_cluster, f"{view} has {key} twice"
+        of_cluster[key] = fields
+    return found
+
+
+class Versions:
+    """All versions of the entities of a view, read once."""
+
+    def __init__(self, spark: SparkSession, view: str) -> None:
+        self._view = view
+        self._of: dict[str, list[Any]] = {}
+        for row in spark.table(f"{view}_versions").collect():
+            version = (row.valid_from_offset, row.valid_to_offset, *_entity(row, view))
+            self._of.setdefault(row.cluster_id, []).append(version)
+
+    def at(self, cluster: str, offset: int) -> Rows:
+        """The entities of ``cluster`` before ``offset`` of the view."""
+        found: Rows = {}
+        for began, ended, key, fields in self._of.get(cluster, ()):
+            if began < offset and (ended is None or ended >= offset):
+                assert key not in found, f"{self._view} has {key} twice at {offset}"
+                found[key] = fields
+        return found
+
+
+def _entity(row: Any, view: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The key of a row, and its fields that are the view's."""
+    fields = row.asDict(recursive=True)
+    names = (*VIEWS[view].keys, *VIEWS[view].values)
+    return tuple(fields[name] for name in VIEWS[view].keys), {name: fields[name] for name in names}
