@@ -59,8 +59,8 @@ NODES: Final = {
     "p-upgrade": "1",
     "p-one-segments": "7",
 }
-#: In how many pieces each log is read before its end.
-PIECES: Final = 2
+#: In how many pieces each log is read before the rest of it.
+PIECES: Final = 1
 #: Views of the tests about gaps, whose entities come and go.
 _FEW: Final = ("features", "topics", "configs", "acls")
 _PARTITION: Final = "__cluster_metadata-0"
