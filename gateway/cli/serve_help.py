@@ -15,12 +15,14 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Security": ("authorizer.", "super.users", "allow.everyone", "connection.failed", "sasl.",
         "delegation.", "command.config"),
     "Metadata quorum": ("controller.", "metadata.max.idle", "replica.id", "quorum.history"),
+    "Broker": ("auto.create", "num.partitions", "default.replication", "initial.broker",
+        "transaction"),
     "Controller": ("broker.", "auto.leader", "leader.imbalance", "unclean.", "metadata.audit."),
     "Log and snapshots": ("metadata.log.", "metadata.max.", "snapshot.", "log.retention."),
     "View topics": ("metadata.views.",),
     "Consumer groups": ("group.", "groups.", "offset.", "offsets."),
     "Limits of clients": ("max.connections", "first.", "connections.max", "socket.request",
-        "request.", "read.ahead", "output.", "response.", "buffers.", "fetch."),
+        "request.", "read.ahead", "output.", "response.", "buffers.", "fetch.", "max.incremental"),
     "Management and logs": ("management.", "log.", "drain."),
 }  # fmt: skip
 

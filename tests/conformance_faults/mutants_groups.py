@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway import app
 from gateway.groups import coordinator, membership, rebalance
+from gateway.groups.events import ListGroups
 from gateway.groups.group import Group, State
 from gateway.groups.joining import Joining
 from gateway.groups.membership import Membership
@@ -160,7 +161,7 @@ def members_are_not_described() -> Context:
 @mutant("groups.listed-by-type")
 def types_of_groups_are_not_compared() -> Context:
     """ListGroups lists classic groups to a client that wants consumer groups."""
-    return patched(list_groups, CLASSIC="consumer")
+    return patched(list_groups, ListGroups=lambda states, types: ListGroups(states, frozenset()))
 
 
 @mutant("offsets.last-commit-counts")

@@ -16,9 +16,9 @@ from gateway.handlers.apis import (
     metadata,
     offset_for_leader_epoch,
 )
+from gateway.handlers.fetch_sessions import FetchSession, FetchSessionCache
 from gateway.ports.services import OffsetAt
 from gateway.server.clients import dispatch
-from gateway.server.sources import served_partitions
 from gateway.sources.log_partition import LogPartition
 from kwire.messages.fetch_response import AbortedTransaction, LeaderIdAndEpoch
 from kwire.protocol import ErrorCode
@@ -205,7 +205,13 @@ def leaders_are_always_named() -> Context:
 @mutant("fetch-sessions.unknown-session")
 def unknown_sessions_are_served() -> Context:
     """A Fetch of a session that the server does not have is served."""
-    return patched(served_partitions, _FULL=range(-1, 1 << 31))
+
+    def find(original: Any, self: Any, session_id: int, *more: Any, **rest: Any) -> Any:
+        found = original(self, session_id, *more, **rest)
+        unknown = found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        return FetchSession(session_id, by_id=rest["by_id"], now=rest["now"]) if unknown else found
+
+    return wrapped(FetchSessionCache, "find", find)
 
 
 @mutant("fetch.unknown-topic-id")
@@ -270,10 +276,11 @@ def the_first_batch_is_not_sent() -> Context:
 def errors_wait() -> Context:
     """A Fetch beyond the end of the log waits for records."""
 
-    def has_news(original: Any, self: Any, wanted: Any) -> bool:
-        return wanted.fetch_offset <= wanted.log.high_watermark and bool(original(self, wanted))
+    def news(original: Any, self: Any, wanted: Any, enough: int) -> int:
+        found: int = original(self, wanted, enough)
+        return found if wanted.fetch_offset <= wanted.log.high_watermark else 0
 
-    return wrapped(fetch._Fetch, "_has_news", has_news)
+    return wrapped(fetch._Fetch, "_news", news)
 
 
 @mutant("fetch.aborted-only-for-read-committed")
