@@ -16,7 +16,7 @@ from gateway.handlers.apis import (
     metadata,
     offset_for_leader_epoch,
 )
-from gateway.handlers.fetch_sessions import FetchSession, FetchSessionCache
+from gateway.handlers.fetch_sessions import FetchSessionCache, next_epoch
 from gateway.ports.services import OffsetAt
 from gateway.server.clients import dispatch
 from gateway.sources.log_partition import LogPartition
@@ -206,10 +206,13 @@ def leaders_are_always_named() -> Context:
 def unknown_sessions_are_served() -> Context:
     """A Fetch of a session that the server does not have is served."""
 
-    def find(original: Any, self: Any, session_id: int, *more: Any, **rest: Any) -> Any:
-        found = original(self, session_id, *more, **rest)
-        unknown = found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        return FetchSession(session_id, by_id=rest["by_id"], now=rest["now"]) if unknown else found
+    def find(original: Any, self: Any, session_id: int, epoch: int, **how: Any) -> Any:
+        found = original(self, session_id, epoch, **how)
+        if found is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            return found
+        made = self.create(1, **how)
+        made.epoch = next_epoch(epoch)
+        return made
 
     return wrapped(FetchSessionCache, "find", find)
 
