@@ -217,7 +217,7 @@ class DataPartition(LogPartition):
                 return
             # The last segment has to exist for the next record.
             if doomed == len(segments):
-                log.roll()
+                self._roll()
             self._delete_oldest(log, doomed)
             self._show()
         except LogError as error:

@@ -26,14 +26,14 @@ def ops(tmp_path_factory: pytest.TempPathFactory) -> list[Op]:
     root, model = tmp_path_factory.mktemp("life"), Model(11)
     disk = RecordingDisk(root)
     for epoch in (1, 2):
-        one = partition(root / _DIRECTORY, replace(SETTINGS, segment_bytes=500), disk=disk)
+        one = partition(root / _DIRECTORY, replace(SETTINGS, segment_bytes=400), disk=disk)
         one.lead(epoch)
         settle(one)
-        for _ in range(20):
+        for _ in range(12):
             model.step(one)
         one.close()
     assert len(files(root / _DIRECTORY, ".snapshot")) > 3
-    assert len(files(root / _DIRECTORY, ".txnindex")) > 2
+    assert len(files(root / _DIRECTORY, ".txnindex")) > 1
     return disk.ops
 
 
@@ -70,19 +70,16 @@ def test_the_power_is_lost_behind_every_operation(ops: list[Op], tmp_path: Path)
         for state in disk.lost_power(rand):
             tried += 1
             check(tmp_path / "state", state)
-    assert tried > 200
+    assert tried > 100
 
 
-@pytest.mark.parametrize("suffix", [".txnindex", ".tmp"])
-def test_files_of_producers_that_were_not_synced_would_be_found_out(
-    ops: list[Op], suffix: str, tmp_path: Path
-) -> None:
+def test_an_index_that_was_not_synced_would_be_found_out(ops: list[Op], tmp_path: Path) -> None:
     rand = random.Random(9)
     with pytest.raises(AssertionError):
-        for _ in range(5):
+        for _ in range(3):
             disk = CrashDisk()
             for op in ops:
-                if op.kind == "sync" and op.path.suffix == suffix:
+                if op.kind == "sync" and op.path.suffix == ".txnindex":
                     continue
                 disk.apply(op)
                 for state in disk.lost_power(rand):
