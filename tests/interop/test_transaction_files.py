@@ -1,4 +1,4 @@
-"""Logs with transactions are the same to Kafka and to a broker of ours: each opens the directory of
+"""Logs with transactions are the same to Kafka and to kwire's broker: each opens the directory of
 the other, with the same producers, aborted transactions and committed records.
 """
 
@@ -97,7 +97,7 @@ def test_each_opens_the_directory_of_the_other(cluster: Cluster, tmp_path: Path)
     shutil.copytree(theirs, copy)
     indexes = files(theirs, ".txnindex")
     assert len(indexes) > 2
-    # Theirs, with their files, and without.
+    # Kafka's directory, with the files that follow from its batches, and without.
     for _ in range(2):
         one = led(copy)
         assert committed(one, most=1 << 20) == values
@@ -108,7 +108,7 @@ def test_each_opens_the_directory_of_the_other(cluster: Cluster, tmp_path: Path)
         kill(one)
         for path in [*copy.glob("*.snapshot"), *copy.glob("*.txnindex")]:
             path.unlink()
-    # Ours, in the place of theirs.
+    # A directory of kwire in the place of Kafka's.
     model, ours = Model(8), tmp_path / "ours"
     one = led(ours, SMALL, epoch=0)
     for _ in range(80):
