@@ -197,8 +197,9 @@ class DataPartition(LogPartition):
     # ---------------------------------------------------------------------------------------------
 
     def clean(self, now_ms: int) -> None:
-        """Have the segments deleted that are beyond the topic's retention, and a log opened again
-        that could not be opened; ``now_ms`` is the wall clock.
+        """Have the segments deleted that are beyond the topic's retention, producers forgotten that
+        were silent for long, and a log opened again that could not be opened; ``now_ms`` is the
+        wall clock.
         """
         if self._fault is not None and self._is_leader:
             self._submit(partial(self._open_and_begin, self._epoch))
@@ -209,10 +210,12 @@ class DataPartition(LogPartition):
         log = self._log
         if log is None or log.guard.reason:
             return
+        settings = self._settings()
+        self._producers.states.remove_expired(now_ms, settings.producer_id_expiration_ms)
         try:
             with doing("look at", self.directory):
                 segments = [*log.closed_segments(), log.active_segment()]
-                doomed = count_expired(segments, self._settings(), log.start_offset, now_ms)
+                doomed = count_expired(segments, settings, log.start_offset, now_ms)
             if not doomed:
                 return
             # The last segment has to exist for the next record.

@@ -4,7 +4,7 @@ that is open; finds batches that come twice, out of order, or outside of a trans
 It is a fold over the batches of the log: ``check`` decides about a batch that is to be appended,
 ``append`` notes one that is in the log. It reads and writes no file (``producer_snapshot``,
 ``gateway.sources.producer_log``). Of producers without an open transaction the newest
-``PRODUCERS_MAX`` are kept; Kafka keeps all of ``producer.id.expiration.ms``. Source:
+``PRODUCERS_MAX`` of ``producer.id.expiration.ms`` are kept, while Kafka keeps all of them. Source:
 ``ProducerStateManager``, ``ProducerAppendInfo``, ``VerificationStateEntry`` (KIP-890).
 """
 

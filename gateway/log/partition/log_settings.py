@@ -30,4 +30,5 @@ class LogSettings:
     )  #: metadata.max.retention.bytes, of segments and snapshots together
     retention_ms: int = 7 * _DAY_MS  #: metadata.max.retention.ms, of the last record in a snapshot
     fsync: bool = True  #: metadata.log.fsync
+    producer_id_expiration_ms: int = _DAY_MS  #: producer.id.expiration.ms
     cleanup: CleanupSettings = _CLEANUP  #: of a topic that holds data

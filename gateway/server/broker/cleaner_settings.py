@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.controller.configs.broker_keys import BROKER_KEYS
-from kwire.cluster.image import BROKER_RESOURCE
+from gateway.server.broker.broker_config import broker_number
 
 if TYPE_CHECKING:
     from kwire.cluster.image import Image
@@ -22,13 +21,7 @@ class CleanerSettings(NamedTuple):
 
 def cleaner_settings(image: Image, node_id: int) -> CleanerSettings:
     """Return the settings of a node."""
-
-    def value(name: str) -> int:
-        key = BROKER_KEYS[name]
-        for broker in (str(node_id), ""):
-            text = image.configs.get((BROKER_RESOURCE, broker), {}).get(name)
-            if text is not None:
-                return int(key.parse(text))  # type: ignore[arg-type]
-        return int(key.parse(key.default or ""))  # type: ignore[arg-type]
-
-    return CleanerSettings(value("log.cleaner.backoff.ms"), value("log.cleaner.dedupe.buffer.size"))
+    return CleanerSettings(
+        broker_number(image, node_id, "log.cleaner.backoff.ms"),
+        broker_number(image, node_id, "log.cleaner.dedupe.buffer.size"),
+    )

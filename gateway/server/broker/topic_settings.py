@@ -8,6 +8,7 @@ from gateway.broker.produce.validation import TopicRules
 from gateway.controller.configs.topic_configs import effective_topic_config
 from gateway.log.partition.cleanup_settings import CleanupSettings
 from gateway.log.partition.log_settings import LogSettings
+from gateway.server.broker.broker_config import broker_number
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.records.record import Compression, TimestampType
 
@@ -59,6 +60,7 @@ def topic_settings(image: Image, topic: str, node_id: int, *, fsync: bool) -> To
             retention_bytes=value("retention.bytes") if deletes else -1,
             retention_ms=value("retention.ms") if deletes else -1,
             fsync=fsync,
+            producer_id_expiration_ms=broker_number(image, node_id, "producer.id.expiration.ms"),
             cleanup=CleanupSettings(
                 deletes=deletes,
                 compacts=compacts,

@@ -223,3 +223,19 @@ def test_a_marker_whose_index_cannot_be_written_is_asked_for_again(tmp_path: Pat
     assert isinstance(outcome, Appended)
     assert committed(one) == []
     assert len(files(tmp_path / "t-0", ".txnindex")) == 1
+
+
+def test_producers_that_were_silent_for_long_are_forgotten_but_for_open_transactions(
+    tmp_path: Path,
+) -> None:
+    one = led(tmp_path / "t-0", replace(SETTINGS, retention_ms=-1, producer_id_expiration_ms=1000))
+    produce(one, 7, 0, b"a")
+    produce(one, 8, 0, b"b")
+    end(one, 7, commit=True)
+    last = max(state.timestamp for state in states(one))
+    one.clean(last + 999)
+    settle(one)
+    assert {state.producer_id for state in states(one)} == {7, 8}
+    one.clean(last + 1000)
+    settle(one)
+    assert [state.producer_id for state in states(one)] == [8]
