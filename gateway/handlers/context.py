@@ -17,8 +17,8 @@ from kwire.registry import request_type
 
 if TYPE_CHECKING:
     from gateway.handlers.gateway_port import Gateway
+    from gateway.ports.pending_response import Answer
     from gateway.ports.services import Forwarder
-    from gateway.ports.work import Answer
     from gateway.security.sasl_session import SaslSession
     from kwire.message import Message
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gateway.broker.transactions.events import Event
     from gateway.handlers.access import Operation
     from gateway.handlers.context import Context
-    from gateway.ports.work import Answer
+    from gateway.ports.pending_response import Answer
 
 #: The level of ``transaction.version`` at which clients of older versions of a request speak.
 WITHOUT_BUMPS: Final = 0

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from gateway.handlers.apis import controller_requests, voter_changes
 from gateway.handlers.table import handlers
-from gateway.ports.pending_response import PendingResponse
-from gateway.ports.work import Work, in_slices
+from gateway.ports.pending_response import PendingResponse, Work
+from gateway.ports.work import in_slices
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:

@@ -1,12 +1,33 @@
-"""Defines a response that is not ready yet, and how its connection gets it."""
+"""Defines the answers of handlers: among them a response that is not ready yet, and how its
+connection gets it, and the work that leads to an answer (``gateway.ports.work``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Generator
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from gateway.ports.work import Answer
+    #: The class of all generators. For each request the server asks whether its answer is one, and
+    #: the abstract ``Generator`` takes three times as long to tell.
+    WorkType = Generator
+    from gateway.ports.streamed import Streamed
+    from kwire.message import Message
+else:
+    WorkType = GeneratorType
+
+
+class NoResponse:
+    """The answer to a request that wants no response, and has none: Produce with acks=0."""
+
+
+NO_RESPONSE: Final = NoResponse()
+#: The work of a handler; its result is what other handlers return.
+Work = Generator["Callable[[], Any] | None", Any, "Answer"]
+#: The answer of a handler: a response, one that is not ready, one that is long, or the work that
+#: leads to an answer. None: the request wants no response, and failed.
+Answer: TypeAlias = "Message | PendingResponse | Streamed | Work | NoResponse | None"
 
 
 class Advancing(Protocol):

@@ -1,4 +1,4 @@
-"""Defines the work of a handler that may take too long for one step of the event loop.
+"""Begins and completes the work of a handler that may take too long for one step of the loop.
 
 Such a handler returns a generator, which the connection resumes
 (``gateway.server.clients.connection``). The generator yields None where it may be interrupted: at
@@ -10,33 +10,15 @@ at once, which costs less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from gateway.ports.pending_response import Answer, NoResponse, PendingResponse, Work, WorkType
 from gateway.ports.streamed import WHOLE_MAX
 
 if TYPE_CHECKING:
-    #: The class of all generators. For each request the server asks whether its answer is one, and
-    #: the abstract ``Generator`` takes three times as long to tell.
-    WorkType = Generator
-    from gateway.ports.pending_response import PendingResponse
     from gateway.ports.streamed import Streamed
     from kwire.message import Message
-else:
-    WorkType = GeneratorType
-
-
-class NoResponse:
-    """The answer to a request that wants no response, and has none: Produce with acks=0."""
-
-
-NO_RESPONSE: Final = NoResponse()
-#: The work of a handler; its result is what other handlers return.
-Work = Generator["Callable[[], Any] | None", Any, "Answer"]
-#: The answer of a handler: a response, one that is not ready, one that is long, or the work that
-#: leads to an answer. None: the request wants no response, and failed.
-Answer: TypeAlias = "Message | PendingResponse | Streamed | Work | NoResponse | None"
 
 
 def in_slices(work: Work, size: int) -> Answer:

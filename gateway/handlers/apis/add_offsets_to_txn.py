@@ -19,7 +19,7 @@ from kwire.protocol.topic import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports.work import Answer
+    from gateway.ports.pending_response import Answer
     from kwire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 
 API_KEY: Final = ApiKey.ADD_OFFSETS_TO_TXN

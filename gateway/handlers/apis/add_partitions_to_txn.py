@@ -22,9 +22,9 @@ from gateway.handlers.transaction_requests import (
     error_for,
     may_on_transaction,
 )
-from gateway.ports.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse, Work
 from gateway.ports.streamed import Streamed, filled, respond
-from gateway.ports.work import Work, in_slices
+from gateway.ports.work import in_slices
 from kwire.messages.add_partitions_to_txn_request import AddPartitionsToTxnTransaction
 from kwire.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnPartitionResult,
@@ -36,7 +36,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports.work import Answer
+    from gateway.ports.pending_response import Answer
     from kwire.message import Message
     from kwire.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 

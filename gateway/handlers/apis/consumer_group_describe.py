@@ -18,8 +18,9 @@ from gateway.handlers.access import NOT_ASKED, Operation, may
 from gateway.handlers.catalog import topic_with_id
 from gateway.handlers.consumer_groups import has_consumer_groups
 from gateway.handlers.group_requests import ask, group_operations, may_on_group
+from gateway.ports.pending_response import Work
 from gateway.ports.streamed import Streamed, filled, respond, stream_long
-from gateway.ports.work import Work, in_slices
+from gateway.ports.work import in_slices
 from kwire.messages import consumer_group_describe_response as response
 from kwire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kwire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.groups.events import DeleteGroups, DeleteGroupsResult
 from gateway.handlers.access import Operation
 from gateway.handlers.group_requests import ask, may_on_group
+from gateway.ports.pending_response import Work
 from gateway.ports.streamed import Streamed, respond
-from gateway.ports.work import Work, in_slices
+from gateway.ports.work import in_slices
 from kwire.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kwire.protocol import ApiKey, ErrorCode

@@ -22,8 +22,8 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.ports.pending_response import Answer, Work
     from gateway.ports.streamed import Streamed
-    from gateway.ports.work import Answer, Work
     from kwire.message import Message, Struct
     from kwire.messages.delete_records_request import DeleteRecordsRequest
 

@@ -11,8 +11,9 @@ from gateway.base.error_text import error_text
 from gateway.groups import events as group_events
 from gateway.handlers.access import NOT_ASKED, Operation
 from gateway.handlers.group_requests import ask, group_operations, may_on_group
+from gateway.ports.pending_response import Work
 from gateway.ports.streamed import Streamed, filled, respond, stream_long
-from gateway.ports.work import Work, in_slices
+from gateway.ports.work import in_slices
 from kwire.messages.describe_groups_request import DescribeGroupsRequest
 from kwire.messages.describe_groups_response import (
     DescribedGroup,

@@ -22,7 +22,7 @@ from kwire.protocol import CLUSTER_METADATA_TOPIC, ApiKey, ErrorCode
 if TYPE_CHECKING:
     from gateway.base.slices import Slices
     from gateway.handlers.context import Context
-    from gateway.ports.work import Work
+    from gateway.ports.pending_response import Work
     from kwire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 
 API_KEY: Final = ApiKey.DESCRIBE_LOG_DIRS

@@ -24,7 +24,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports.work import Answer
+    from gateway.ports.pending_response import Answer
     from kwire.messages.end_txn_request import EndTxnRequest
 
 API_KEY: Final = ApiKey.END_TXN

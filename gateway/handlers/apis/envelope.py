@@ -20,10 +20,10 @@ from gateway.handlers.element_budget import (
     elements_of_node,
 )
 from gateway.ports.answer_errors import errors_of
-from gateway.ports.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse, Work
 from gateway.ports.services import Forwarder
 from gateway.ports.streamed import Streamed, stream_long
-from gateway.ports.work import Work, completed
+from gateway.ports.work import completed
 from gateway.security.principal import decode_principal
 from kwire.errors import DecodeError
 from kwire.header import decode_request_header, encode_response_header

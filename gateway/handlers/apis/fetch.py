@@ -14,10 +14,9 @@ from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchedPartition
 from gateway.handlers.topic import end_of_epoch, partition_fault
-from gateway.ports.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse, WorkType
 from gateway.ports.services import FileRecords, Isolation, OffsetOutOfRange, Partition
 from gateway.ports.streamed import WHOLE_MAX
-from gateway.ports.work import WorkType
 from kwire.messages.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
 
     from gateway.handlers.context import Context
     from gateway.handlers.fetch_sessions import FetchSession
-    from gateway.ports.pending_response import Advancing
-    from gateway.ports.work import Work
+    from gateway.ports.pending_response import Advancing, Work
     from kwire.messages.fetch_request import (
         FetchPartition,
         FetchRequest,

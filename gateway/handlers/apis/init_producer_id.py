@@ -21,7 +21,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports.work import Answer, Work
+    from gateway.ports.pending_response import Answer, Work
     from kwire.messages.init_producer_id_request import InitProducerIdRequest
 
 API_KEY: Final = ApiKey.INIT_PRODUCER_ID

@@ -22,7 +22,7 @@ from kwire.protocol import ApiKey, ErrorCode
 if TYPE_CHECKING:
     from gateway.broker.transactions.transaction import Transaction
     from gateway.handlers.context import Context
-    from gateway.ports.work import Answer, Work
+    from gateway.ports.pending_response import Answer, Work
     from kwire.messages.list_transactions_request import ListTransactionsRequest
 
 API_KEY: Final = ApiKey.LIST_TRANSACTIONS

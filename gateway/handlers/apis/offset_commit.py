@@ -14,8 +14,9 @@ from gateway.groups.events import CommitResult, OffsetCommit, OffsetToCommit
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, has_partition, topic_named, topic_with_id
 from gateway.handlers.group_requests import ask, may_on_group, owner_of
+from gateway.ports.pending_response import Work
 from gateway.ports.streamed import Streamed, filled, respond
-from gateway.ports.work import Work, in_slices
+from gateway.ports.work import in_slices
 from kwire.messages.offset_commit_request import OffsetCommitRequest
 from kwire.messages.offset_commit_response import (
     OffsetCommitResponse,

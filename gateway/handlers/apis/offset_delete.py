@@ -11,8 +11,9 @@ from gateway.groups.events import OffsetDelete, OffsetDeleteResult
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import has_partition, topic_named
 from gateway.handlers.group_requests import ask, may_on_group
+from gateway.ports.pending_response import Work
 from gateway.ports.streamed import Streamed, filled, respond
-from gateway.ports.work import Work, in_slices
+from gateway.ports.work import in_slices
 from kwire.messages.offset_delete_request import OffsetDeleteRequest
 from kwire.messages.offset_delete_response import (
     OffsetDeleteResponse,

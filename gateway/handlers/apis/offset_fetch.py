@@ -24,8 +24,9 @@ from gateway.groups.events import (
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import topic_named, topic_with_id
 from gateway.handlers.group_requests import ask, may_on_group
+from gateway.ports.pending_response import Work
 from gateway.ports.streamed import WHOLE_MAX, Streamed, filled, respond
-from gateway.ports.work import Work, in_slices
+from gateway.ports.work import in_slices
 from kwire.messages.offset_fetch_request import OffsetFetchRequest
 from kwire.messages.offset_fetch_response import (
     OffsetFetchResponse,

@@ -21,12 +21,12 @@ from gateway.handlers.apis.produce_verification import (
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.topic import INTERNAL_TOPICS
 from gateway.handlers.transaction_requests import may_on_transaction
-from gateway.ports.pending_response import PendingResponse
+from gateway.ports.pending_response import NO_RESPONSE, NoResponse, PendingResponse
 from gateway.ports.replicas import Appended
 from gateway.ports.services import AUDIT_TOPIC
 from gateway.ports.streamed import Streamed, filled, respond
 from gateway.ports.view_topics import VIEW_TOPICS
-from gateway.ports.work import NO_RESPONSE, NoResponse, begun
+from gateway.ports.work import begun
 from kwire.messages.produce_response import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -37,8 +37,8 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.ports.pending_response import Answer, Work
     from gateway.ports.replicas import WritablePartition
-    from gateway.ports.work import Answer, Work
     from kwire.message import Message
     from kwire.messages.produce_request import (
         PartitionProduceData,

@@ -16,9 +16,9 @@ from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, has_partition, topic_named
 from gateway.handlers.group_requests import may_on_group, owner_of
 from gateway.handlers.transaction_requests import may_on_transaction
-from gateway.ports.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse, Work
 from gateway.ports.streamed import Streamed, filled, respond
-from gateway.ports.work import Work, in_slices
+from gateway.ports.work import in_slices
 from kwire.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -29,8 +29,8 @@ from kwire.protocol.topic import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
+    from gateway.ports.pending_response import Answer
     from gateway.ports.transactions import Transactions
-    from gateway.ports.work import Answer
     from kwire.message import Message
     from kwire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 

@@ -28,8 +28,8 @@ from kwire.protocol.topic import GROUP_METADATA_TOPIC
 if TYPE_CHECKING:
     from gateway.broker.produce.refusal import BatchRefused
     from gateway.handlers.context import Context
+    from gateway.ports.pending_response import Answer, Work
     from gateway.ports.replicas import WritablePartition
-    from gateway.ports.work import Answer, Work
     from kwire.messages.write_txn_markers_request import (
         WritableTxnMarker,
         WriteTxnMarkersRequest,

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.ports.pending_response import PendingResponse
+from gateway.ports.pending_response import NoResponse, PendingResponse, WorkType
 from gateway.ports.streamed import Streamed, stream_long
-from gateway.ports.work import NoResponse, WorkType
 from gateway.server.clients.response_scheduler import EncodedResponse, Waiter
 from gateway.server.scheduling.work_scheduler import Job
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
-    from gateway.ports.work import Answer
+    from gateway.ports.pending_response import Answer
     from gateway.server.clients.dispatch import InFlightRequest
     from gateway.server.clients.server_context import ServerContext
     from kwire.message import Message

@@ -36,7 +36,7 @@ from kwire.frame import FrameSplitter
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Peer
-    from gateway.ports.work import NoResponse
+    from gateway.ports.pending_response import NoResponse
     from gateway.server.clients.listener_auth import ListenerAuth
     from gateway.server.clients.response_scheduler import EncodedResponse
     from gateway.server.clients.server_context import ServerContext

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gateway.handlers.context import Handler, Peer
     from gateway.handlers.gateway_port import Gateway
     from gateway.handlers.worker_table import Node
-    from gateway.ports.work import Answer, Work
+    from gateway.ports.pending_response import Answer, Work
     from gateway.security.sasl_session import SaslSession
     from gateway.server.clients.response_scheduler import EncodedResponse
     from kwire.message import Message

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from gateway.ports.pending_response import PendingResponse
-from gateway.ports.work import NoResponse
+from gateway.ports.pending_response import NoResponse, PendingResponse
 from gateway.server.clients.answer_completer import LATER, AnswerCompleter, streamed_if_long
 from gateway.server.clients.connection_state import Event, State
 from gateway.server.clients.dispatch import encode_answer
@@ -21,7 +20,7 @@ from gateway.server.clients.response_scheduler import EncodedResponse
 from gateway.server.scheduling.loop_watchdog import NOTED_S
 
 if TYPE_CHECKING:
-    from gateway.ports.work import Answer
+    from gateway.ports.pending_response import Answer
     from gateway.server.clients.client_identity import ClientIdentity
     from gateway.server.clients.connection_state import ConnectionState
     from gateway.server.clients.dispatch import InFlightRequest

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.base.slices import SLICE_S
-from gateway.ports.work import WorkType
+from gateway.ports.pending_response import WorkType
 from gateway.server.scheduling.counts import SliceCounter
 
 if TYPE_CHECKING:

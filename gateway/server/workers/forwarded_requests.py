@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from gateway.ports.answer_errors import count_errors
-from gateway.ports.work import NoResponse
+from gateway.ports.pending_response import NoResponse
 from gateway.server.clients.answer_completer import AnswerCompleter
 from gateway.server.clients.output import SharedBytes
 from gateway.server.clients.response_scheduler import EncodedResponse

@@ -10,9 +10,9 @@ from typing import Any
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
 from gateway.handlers.table import controller_handlers, handlers
-from gateway.ports.pending_response import PendingResponse
+from gateway.ports.pending_response import PendingResponse, WorkType
 from gateway.ports.services import Requester
-from gateway.ports.work import WorkType, completed
+from gateway.ports.work import completed
 from gateway.server.controller.proposals import QueuedRequest
 from gateway.server.controller.voter_requests import change_voters
 from kwire.cluster import Delta, Image, apply

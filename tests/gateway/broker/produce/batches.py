@@ -6,7 +6,8 @@ from typing import Any
 
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import ProducedBatch, TopicRules, check_batch
-from gateway.ports.work import Work, completed
+from gateway.ports.pending_response import Work
+from gateway.ports.work import completed
 from kwire.records import Record, encode_batch
 
 NOW_MS = 1_700_000_000_000

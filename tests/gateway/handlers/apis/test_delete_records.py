@@ -10,8 +10,8 @@ import pytest
 
 from gateway.handlers.apis import delete_records
 from gateway.handlers.refusals import REFUSED
-from gateway.ports.pending_response import PendingResponse
-from gateway.ports.work import WorkType, completed
+from gateway.ports.pending_response import PendingResponse, WorkType
+from gateway.ports.work import completed
 from kwire.messages.delete_records_request import DeleteRecordsRequest
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid

@@ -13,9 +13,9 @@ import pytest
 from gateway.broker.produce.validation import ProducedBatch, TopicRules
 from gateway.handlers.apis import init_producer_id, produce
 from gateway.handlers.table import handlers
-from gateway.ports.pending_response import PendingResponse
+from gateway.ports.pending_response import NO_RESPONSE, PendingResponse, WorkType
 from gateway.ports.replicas import Appended
-from gateway.ports.work import NO_RESPONSE, WorkType, completed
+from gateway.ports.work import completed
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.broker.produce.batches import NOW_MS, produced

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from gateway.handlers.context import Context, Handler
-from gateway.ports.pending_response import PendingResponse
-from gateway.ports.work import Work, completed, in_slices
+from gateway.ports.pending_response import PendingResponse, Work
+from gateway.ports.work import completed, in_slices
 from gateway.server.clients.dispatch import Malformed
 from kwire.errors import DecodeError
 from kwire.messages.list_groups_request import ListGroupsRequest
