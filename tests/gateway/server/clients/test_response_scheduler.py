@@ -95,7 +95,9 @@ def test_long_response_does_not_delay_other_connections() -> None:
             assert await answer(slow) == count
 
     run(main)
-    assert max(in_a_pass) <= 3, "each element takes 2 ms, a slice 5 ms"
+    # A slice ends with the element that exceeds 5 ms, or with the one behind it, and the slices of
+    # two passes may lie between two turns of another task.
+    assert max(in_a_pass) <= 8, "each element takes 2 ms, a slice 5 ms"
 
 
 def test_responses_stay_in_order_behind_a_long_one() -> None:
