@@ -35,6 +35,7 @@ from gateway.log.reading.own_log import OwnLog
 from gateway.log.segments.batch_check import Batch
 from gateway.ports.replicas import ActiveProducer, Appended
 from gateway.ports.services import AbortedTransaction, Isolation, Read, State
+from gateway.sources.append_counts import AppendCounts
 from gateway.sources.committed_reads import bytes_committed, read_committed
 from gateway.sources.log_partition import LogPartition
 from gateway.sources.opened_log import open_log
@@ -79,11 +80,12 @@ class DataPartition(LogPartition):
         rules: Callable[[], TopicRules],
         wake: Callable[[DataPartition], None],
         checkpoints: Checkpoints | None = None,
+        counts: Sequence[AppendCounts] = (),
         disk: Disk | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``settings`` and ``rules`` return the configuration of the topic as of now. ``disk`` and
-        ``clock`` (s) are for tests.
+        """``settings`` and ``rules`` return the configuration of the topic as of now. Each of
+        ``counts`` counts what is appended. ``disk`` and ``clock`` (s) are for tests.
         """
         super().__init__(cluster_id=cluster_id, log_dir=str(directory.parent))
         self.directory = directory
@@ -97,6 +99,7 @@ class DataPartition(LogPartition):
         self._rules = rules
         self._wake = wake
         self._clock = clock
+        self._counts = counts
         self._disk = disk or Disk(fsync=settings().fsync)
         self._topic = directory.name.rpartition("-")[0]
         self._checkpoints = checkpoints or Checkpoints(directory.parent, self._disk, self.repairs)
@@ -376,6 +379,14 @@ class DataPartition(LogPartition):
         outcome = self._append(one)
         if isinstance(outcome, Appended):
             self._publish()
+        self._appended(one, outcome)
+
+    def _appended(self, one: PartitionAppend, outcome: Outcome) -> None:
+        """Count a batch that is in the log, and tell its sender, on the event loop."""
+        if isinstance(outcome, Appended):
+            messages, size = one.batch.header.last_offset_delta + 1, len(one.batch.data)
+            for counts in self._counts:
+                counts.add(messages, size)
         one.on_done(outcome)
 
     def _append_as_job(self, one: PartitionAppend) -> Callable[[], None]:
@@ -384,7 +395,7 @@ class DataPartition(LogPartition):
                 self._roll()
             except LogError as error:
                 return partial(one.on_done, self._failed(error))
-        return partial(one.on_done, self._append(one))
+        return partial(self._appended, one, self._append(one))
 
     def _append(self, one: PartitionAppend) -> Outcome:
         """Give the batch its offsets and write it."""

@@ -29,6 +29,7 @@ from gateway.ports.replicas import LogSize
 from gateway.ports.services import State
 from gateway.server.broker.cleaner_settings import CleanerSettings, cleaner_settings
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
+from gateway.sources.append_counts import AppendCounts
 from gateway.sources.data_partition import DataPartition, Job
 from gateway.sources.log_partition import Callbacks
 from kwire.protocol import ErrorCode
@@ -76,6 +77,9 @@ class ReplicaManager:
             reports.report("partition repaired", error=problem)
         self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
         self._ids: dict[str, Uuid] = {}  # of the topics in ``_partitions``
+        #: What was appended: to all topics, those that are deleted among them, and to each.
+        self.appended = AppendCounts()
+        self.appended_by_topic: dict[str, AppendCounts] = {}
         self._settings: dict[str, TopicSettings] = {}  # of the current image
         self._image: Image | None = None
         self._changed: dict[str, None] = {}  # names of topics, in order
@@ -112,6 +116,7 @@ class ReplicaManager:
         topic_id, known = image.topic_ids.get(name), self._ids.get(name)
         if known is not None and known != topic_id:
             del self._ids[name]
+            self.appended_by_topic.pop(name, None)
             for partition in self._partitions.pop(known).values():
                 partition.delete(self._remove)
         if topic_id is None:
@@ -125,6 +130,7 @@ class ReplicaManager:
         partitions = self._partitions.setdefault(topic_id, {})
         partition = partitions.get(index)
         if partition is None:
+            of_topic = self.appended_by_topic.setdefault(name, AppendCounts())
             partition = partitions[index] = DataPartition(
                 self._data_dir / directory_name(name, index),
                 topic_id,
@@ -134,6 +140,7 @@ class ReplicaManager:
                 rules=partial(self._rules_of, name),
                 wake=self._work_on,
                 checkpoints=self._checkpoints,
+                counts=(self.appended, of_topic),
                 disk=self._disk,
             )
         if record.leader != self._node_id:

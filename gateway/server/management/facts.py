@@ -20,7 +20,9 @@ from gateway.server.quorum.observer_watch import LOST_AFTER_S
 from gateway.server.workers.worker_counts import WorkerCounts, of_clients
 
 if TYPE_CHECKING:
+    from gateway.handlers.fetch_sessions import FetchSessionCache
     from gateway.ports.services import Partition
+    from gateway.server.broker.replica_manager import ReplicaManager
     from gateway.server.clients.server_context import ServerContext
     from gateway.server.controller.controller_metrics import ControllerFacts
     from gateway.server.controller.envelopes import ForwardingMetrics
@@ -65,6 +67,8 @@ class Facts:
     forwarding: ForwardingMetrics | None = None  #: of requests for the active controller
     controlling: ControllerFacts | None = None  #: of the controller that this node may be
     kept_answer_bytes: Callable[[], int] = lambda: 0  #: of topics, encoded for Metadata
+    replicas: ReplicaManager | None = None  #: the partitions of a broker
+    fetch_sessions: FetchSessionCache | None = None  #: None: further processes have some, too
     stopping: Callable[[], bool] = lambda: False
     stale_after_s: float = (
         LOST_AFTER_S  #: a quorum that is silent for longer makes the server not ready

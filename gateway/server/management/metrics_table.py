@@ -20,6 +20,7 @@ from gateway.server.management.metric import (
     event_counter,
     gauge,
 )
+from gateway.server.management.metrics_broker import BROKER
 from gateway.server.management.metrics_clients import CLIENTS
 from gateway.server.management.metrics_cluster import CLUSTER
 from gateway.server.management.metrics_controller import CONTROLLER, FORWARDING
@@ -195,6 +196,7 @@ TABLE: Final = (
     *KRAFT,
     *_APPLIED_RECORDS,
     *CLUSTER,
+    *BROKER,
     *CONTROLLER,
     *FORWARDING,
     *UPSTREAM,

@@ -80,6 +80,8 @@ async def start_management(
         else None,
         controlling=node.controller.facts if node is not None else None,
         worker_processes=ready.workers,
+        replicas=services.replicas,
+        fetch_sessions=services.fetch_sessions if ready.workers is None else None,
     )
     own_name = management_address(config.management_listener).host
     page_log = PageLog(services.partition, server_context.reports)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -10,7 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from gateway.controller.controller import Controller
 from gateway.groups import Usage
+from gateway.handlers.fetch_sessions import FetchSessionCache
 from gateway.quorum.raft_metrics import Latency, RaftMetrics
+from gateway.server.broker.replica_manager import ReplicaManager
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMetrics
 from gateway.server.management.cluster_facts import ClusterFacts
@@ -20,6 +23,7 @@ from gateway.server.quorum.log_cleaner import OwnSnapshot
 from gateway.server.quorum.quorum_status import SnapshotProgress
 from gateway.server.scheduling.counts import ViewCounts
 from gateway.server.workers.worker_processes import WorkerProcess, WorkerProcesses
+from gateway.sources.append_counts import AppendCounts
 from gateway.sources.cluster_counts import ClusterCounter
 from gateway.sources.metadata_loader import MetadataLoader
 from kwire.cluster import Image
@@ -86,6 +90,8 @@ def everything() -> Facts:
     return facts(
         quorum=quorum,
         forwarding=forwarding,
+        replicas=replicas(),
+        fetch_sessions=fetch_sessions(),
         cluster=cluster(),
         controlling=controlling(),
         server_context=server_context,
@@ -98,6 +104,38 @@ def everything() -> Facts:
         problems=lambda: ["torn tail"],
         worker_processes=cast(WorkerProcesses, SimpleNamespace(all=[WorkerProcess(1, 4711)])),
     )
+
+
+def replicas(*, partitions: int = 1, topics: int = 1) -> ReplicaManager:
+    """A broker's partitions of the topic orders, with 5 of 8 records, and counts of its topics."""
+    counts = AppendCounts()
+    counts.add(7, 700)
+    logs = [
+        SimpleNamespace(
+            directory=Path(f"/data/orders-{index}"),
+            index=index,
+            log_start_offset=3,
+            high_watermark=8,
+            size_bytes=500,
+        )
+        for index in range(partitions)
+    ]
+    by_topic = {"orders": counts, **{f"t{number}": counts for number in range(1, topics)}}
+    return cast(
+        ReplicaManager,
+        SimpleNamespace(appended=counts, appended_by_topic=by_topic, partitions=logs),
+    )
+
+
+def fetch_sessions() -> FetchSessionCache:
+    """A session with two partitions, for which another had to go."""
+    sessions = FetchSessionCache(1, lambda below: 0)
+    session = sessions.create(2, by_id=False, now=0)
+    assert session is not None
+    for index in range(2):
+        sessions.asked(session, "orders", METADATA_TOPIC_ID, index)
+    sessions.evictions += 1
+    return sessions
 
 
 def cluster() -> ClusterFacts:

@@ -9,15 +9,19 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from gateway.ports.services import State
 from gateway.server.management.metrics import RATE_WINDOW_S, Metrics, Rate
+from gateway.server.management.metrics_broker import EACH_MAX
 from tests.gateway.server.management.measured_server import (
     CONTROLLER,
     PROCESS,
     RAFT,
     everything,
+    replicas,
     values,
 )
 from tests.gateway.server.watched import FakePartition, facts, quorum_status
 
+TOPICS = "kafka_server_brokertopicmetrics_"
+SESSIONS = "kafka_server_fetchsessioncache_"
 REPLICAS = "kafka_server_replicamanager_"
 APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
 
@@ -62,6 +66,15 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         (REPLICAS + "underminisrpartitioncount{broker=6}", 0),
         (REPLICAS + "atminisrpartitioncount{broker=6}", 1),
         (REPLICAS + "reassigningpartitions{broker=6}", 1),
+        (TOPICS + "messagesin_total{topic=}", 7),
+        (TOPICS + "messagesin_total{topic=orders}", 7),
+        (TOPICS + "bytesin_total{topic=orders}", 700),
+        ("kafka_log_log_logendoffset{partition=0}{topic=orders}", 8),
+        ("kafka_log_log_logstartoffset{partition=0}{topic=orders}", 3),
+        ("kafka_log_log_size{partition=0}{topic=orders}", 500),
+        (SESSIONS + "numincrementalfetchsessions", 1),
+        (SESSIONS + "numincrementalfetchpartitionscached", 2),
+        (SESSIONS + "incrementalfetchsessionevictions_total", 1),
         (CONTROLLER + "metadataerrorcount", 2),
         (CONTROLLER + "lastappliedrecordoffset", 499),
         (CONTROLLER + "lastappliedrecordtimestamp", 1_699_999_999_750),
@@ -167,6 +180,16 @@ def test_server_without_a_quorum_has_no_metrics_of_one() -> None:
     ]
     assert APPLIED + "lag_ms" not in told
     assert told["kwire_partition_high_watermark"] == 500
+
+
+def test_broker_with_many_topics_and_partitions_shows_the_sum_alone() -> None:
+    told = values(facts(replicas=replicas(partitions=EACH_MAX + 1, topics=EACH_MAX + 1)))
+    shown = [name for name in told if name.startswith((TOPICS, "kafka_log_"))]
+    assert shown == [TOPICS + "messagesin_total{topic=}", TOPICS + "bytesin_total{topic=}"]
+
+
+def test_server_that_is_no_broker_has_no_metrics_of_topics() -> None:
+    assert not [name for name in values(facts()) if name.startswith((TOPICS, "kafka_log_"))]
 
 
 def test_unknown_value_is_not_shown() -> None:

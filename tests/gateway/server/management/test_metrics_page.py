@@ -55,7 +55,9 @@ def test_page_documents_every_metric_and_no_other() -> None:
 
 def test_names_have_a_known_prefix_and_the_suffix_of_their_kind() -> None:
     for metric in TABLE:
-        assert re.fullmatch(r"(kafka_server|kafka_controller|kwire)_[a-z0-9_]+", metric.name)
+        assert re.fullmatch(
+            r"(kafka_server|kafka_controller|kafka_log|kwire)_[a-z0-9_]+", metric.name
+        )
         assert metric.name.endswith("_total") == (metric.kind == "counter")
         assert metric.help.endswith((".", "ms."))
     assert len({metric.name for metric in TABLE}) == len(TABLE)

@@ -1,0 +1,54 @@
+"""A partition counts what is appended to it, once, in whatever thread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.broker.produce.refusal import BatchRefused
+from gateway.log.partition.log_settings import LogSettings
+from gateway.sources.append_counts import AppendCounts
+from gateway.sources.data_partition import SLOW_S
+from tests.gateway.sources.data_partitions import Ticking, appended, batch_of, led
+
+
+def counted(counts: AppendCounts) -> tuple[int, int]:
+    return counts.messages, counts.bytes
+
+
+def test_append_is_counted_by_each_of_the_counts(tmp_path: Path) -> None:
+    of_all, of_topic = AppendCounts(), AppendCounts()
+    partition = led(tmp_path / "orders-0", counts=(of_all, of_topic))
+    one, other = batch_of(b"a", b"b"), batch_of(b"c")
+    expected = 3, len(one.data) + len(other.data)
+    appended(partition, one)
+    appended(partition, other)
+    assert counted(of_all) == counted(of_topic) == expected
+    partition.close()
+
+
+def test_append_in_a_thread_is_counted_once(tmp_path: Path) -> None:
+    counts, clock = AppendCounts(), Ticking()
+    partition = led(tmp_path / "orders-0", counts=(counts,), clock=clock)
+    clock.step = 2 * SLOW_S
+    appended(partition, batch_of(b"a"))
+    appended(partition, batch_of(b"b"))  # the disk was slow: this one is a job
+    assert counts.messages == 2
+    partition.close()
+
+
+def test_append_that_begins_a_segment_is_counted_once(tmp_path: Path) -> None:
+    counts, settings = AppendCounts(), LogSettings(fsync=False, segment_bytes=100)
+    partition = led(tmp_path / "orders-0", settings, counts=(counts,))
+    for value in (b"a" * 60, b"b" * 60):
+        appended(partition, batch_of(value))
+    assert counts.messages == 2
+    partition.close()
+
+
+def test_refused_batch_is_not_counted(tmp_path: Path) -> None:
+    counts = AppendCounts()
+    partition = led(tmp_path / "orders-0", counts=(counts,))
+    partition.follow()
+    assert isinstance(appended(partition, batch_of(b"a")), BatchRefused)
+    assert counted(counts) == (0, 0)
+    partition.close()
