@@ -18,7 +18,7 @@ from kwire.jars.maven import MavenError, resolve
 from kwire.jars.object_stores import s3_jars
 from kwire.jars.spark import spark_jars
 from kwire.jars.table_formats import FORMATS, format_jars
-from tools import class_archive, connect, java, pyspark_release, spark_home
+from tools import class_archive, connect, java, pyspark_release, spark_home, streams_jars
 from tools.java import JavaError
 from tools.process import ProcessError, run_when_idle
 from tools.pyspark_release import InstallError
@@ -71,6 +71,7 @@ def _parts() -> dict[str, Callable[[], object]]:
         },
         **kafka,
         "Kafka Connect's file sink": connect.file_jars,
+        "Kafka Streams": streams_jars.jars,
         "Kafka's shell": lambda: resolve(shell, transitive=True),
     }
 
