@@ -19,9 +19,10 @@ FIGURES: list[str] = []
 #: The files that take longest, longest first. More are run at a time than there are cores, because
 #: each waits for elections and time-outs half of its time; one that comes last is waited for alone.
 _LONGEST: Final = (
+    "test_spark_fleet_delta",
+    "test_spark_fleet_iceberg",
     "test_spark",
     "test_spark_42",
-    "test_spark_fleet",
     "test_spark_tables",
     "test_spark_source",
     "test_spark_jobs",
