@@ -78,7 +78,9 @@ def test_client_reads_every_record_of_a_view(
 
 def test_clients_follow_a_view_of_a_live_quorum(tmp_path: Path) -> None:
     need_clients()
-    with gateway("--data-dir", str(tmp_path / "data")) as server:
+    # A broker would create the topic of its groups when the clients come.
+    options = ("--process-roles", "controller", "--data-dir", str(tmp_path / "data"))
+    with gateway(*options) as server:
         from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
