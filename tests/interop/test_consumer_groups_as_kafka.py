@@ -126,7 +126,7 @@ def test_clients_share_partitions_and_the_tool_shows_them(bootstraps: tuple[str,
 
     until(share_all)
     described = _tool(bootstraps[1], "--describe", "--group", "shared", "--members", "--verbose")
-    shares = [line.split(":")[-1] for line in described.splitlines() if "t0:" in line]
+    shares = [line.split(":")[-1].strip() for line in described.splitlines() if "t0:" in line]
     assert [len(share.split(",")) for share in shares] == [2, 2]
     assert sorted(",".join(shares).split(",")) == ["0", "1", "2", "3"]
     assert "uniform" in _tool(bootstraps[1], "--describe", "--group", "shared", "--state")
