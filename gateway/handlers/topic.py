@@ -69,10 +69,10 @@ def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
     """Return (epoch, its end offset) for the largest epoch up to ``epoch``
     (``LeaderEpochFileCache.endOffsetFor``).
 
-    An epoch newer than the current one has (-1, -1). One older than all known epochs has itself and
-    the log start, where the oldest known epoch begins.
+    An epoch newer than the current one has (-1, -1), as has no epoch. One older than all known
+    epochs, a negative one too, has itself and the log start, where the oldest known epoch begins.
     """
-    if epoch < 0 or epoch > partition.leader_epoch:
+    if epoch == NO_EPOCH or epoch > partition.leader_epoch:
         return -1, -1
     found, end = partition.end_offset_for_epoch(epoch)
     return (epoch, partition.log_start_offset) if found < 0 else (found, end)

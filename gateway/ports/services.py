@@ -200,7 +200,9 @@ class Partition(Protocol):
         ...
 
     def epoch_at(self, offset: int) -> int:
-        """Leader epoch of the batch that holds ``offset``, -1 if outside the log."""
+        """Leader epoch of the batch that holds ``offset``, -1 if outside the log. At the end of a
+        log that this node writes: the epoch of the next batch.
+        """
         ...
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:

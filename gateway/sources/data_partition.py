@@ -577,3 +577,9 @@ class DataPartition(LogPartition):
         if epoch == self._epoch:
             return epoch, self.high_watermark
         return self.served.end_offset_for_epoch(epoch)
+
+    def epoch_at(self, offset: int) -> int:
+        """As in ``gateway.ports.services.Partition``. The next record has the leader's epoch, as in
+        Kafka, where a leader notes its epoch before it writes.
+        """
+        return self._epoch if offset == self.high_watermark else super().epoch_at(offset)

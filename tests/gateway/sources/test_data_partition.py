@@ -45,6 +45,16 @@ def test_batches_get_the_next_offsets_and_the_epoch_of_the_leader(tmp_path: Path
     one.close()
 
 
+def test_end_of_a_log_has_the_epoch_of_the_leader(tmp_path: Path) -> None:
+    one = led(tmp_path / "t-0", epoch=5)
+    assert one.epoch_at(0) == 5
+    appended(one, batch_of(b"a"))
+    one.lead(7)
+    settle(one)
+    assert [one.epoch_at(offset) for offset in range(3)] == [5, 7, -1]
+    one.close()
+
+
 def test_readers_that_wait_are_told_of_an_append(tmp_path: Path) -> None:
     one, told = led(tmp_path / "t-0"), []
     one.on_advance(lambda: told.append(one.high_watermark))
