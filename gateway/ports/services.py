@@ -206,8 +206,8 @@ class Partition(Protocol):
         ...
 
     def on_advance(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` on the event loop whenever the high watermark or log start moves;
-        returns the unsubscriber.
+        """Call ``callback`` on the event loop whenever the high watermark or log start moves, or a
+        log that this node writes cannot be read, or can again; returns the unsubscriber.
         """
         ...
 

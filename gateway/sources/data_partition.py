@@ -108,6 +108,7 @@ class DataPartition(LogPartition):
         self._is_closed = False
         self._is_slow = False
         self._fault: Problem | None = None
+        self._known_fault: Problem | None = None  # of which readers were told
         self._log: UnifiedLog | None = None
         self._reader: OwnLog | None = None
         self._producers = ProducerLog(directory, self._disk)
@@ -186,6 +187,9 @@ class DataPartition(LogPartition):
         """The thread has performed the jobs."""
         self._is_busy = False
         self._publish()
+        if self._fault != self._known_fault:
+            self._known_fault = self._fault
+            self._advanced()
         for one in done:
             one()
         if self._jobs:

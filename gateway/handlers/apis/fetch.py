@@ -15,7 +15,7 @@ from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchedPartition
 from gateway.handlers.topic import end_of_epoch, partition_fault
 from gateway.ports.pending_response import PendingResponse, WorkType
-from gateway.ports.services import FileRecords, Isolation, OffsetOutOfRange, Partition
+from gateway.ports.services import FileRecords, Isolation, OffsetOutOfRange, Partition, State
 from gateway.ports.streamed import WHOLE_MAX
 from kwire.messages.fetch_response import (
     AbortedTransaction,
@@ -263,7 +263,8 @@ class _Fetch:
         if not session.partitions or len(session.marked) > WHOLE_MAX:
             return True  # an early response is allowed, and the loop is not held
         for one in list(session.marked):
-            if one.log is None or isinstance(one.log, ErrorCode):
+            # A log that breaks tells its sessions, and is an error from then on.
+            if one.log is None or isinstance(one.log, ErrorCode) or one.log.state is State.BROKEN:
                 self._look_up(one)
             found = self._news(one, enough)
             if found:

@@ -63,6 +63,25 @@ def test_readers_that_wait_are_told_of_an_append(tmp_path: Path) -> None:
     one.close()
 
 
+def test_readers_are_told_when_a_log_cannot_be_read_and_when_it_can_again(tmp_path: Path) -> None:
+    disk = FaultyDisk(error=errno.EIO, for_good=True)
+    one = led(tmp_path / "t-0", disk=disk)
+    told: list[State] = []
+    appended(one, batch_of(b"a"))
+    one.on_advance(lambda: told.append(one.state))
+    disk.fails_at = disk.count
+    assert isinstance(appended(one, batch_of(b"b")), BatchRefused)
+    assert told == [State.BROKEN]
+    one.clean(0)
+    settle(one)
+    assert told == [State.BROKEN]
+    disk.fails_at = -1
+    one.clean(0)
+    settle(one)
+    assert told == [State.BROKEN, State.READY] and shown(one) == [(0, b"a")]
+    one.close()
+
+
 def test_directory_is_that_of_kafka(tmp_path: Path) -> None:
     led(tmp_path / "t-0").close()
     names = {path.name for path in (tmp_path / "t-0").iterdir()}

@@ -10,7 +10,7 @@ import pytest
 from gateway.handlers.apis import fetch
 from gateway.handlers.fetch_sessions import FetchSessionCache
 from gateway.ports.pending_response import PendingResponse
-from gateway.ports.services import Partition
+from gateway.ports.services import Partition, State
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.handlers.apis.test_fetch import BY_ID, BY_NAME, data_of, one
@@ -26,6 +26,8 @@ class Replicas:
 
     def find(self, record: Any) -> Partition | ErrorCode:
         found = self.partitions.get((record.topic_id, record.partition_id))
+        if found is not None and found.state is State.BROKEN:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if found is None else found
 
 
@@ -72,6 +74,15 @@ def named(answer: Any) -> dict[int, int]:
     }
 
 
+def errors(answer: Any) -> dict[int, int]:
+    """The partitions in an answer, with their errors."""
+    return {
+        data.partition_index: data.error_code
+        for topic in answer.responses
+        for data in topic.partitions
+    }
+
+
 @pytest.mark.parametrize("version", range(7, 19))
 def test_incremental_fetch_of_an_unknown_session_is_refused(version: int) -> None:
     session: dict[str, Any] = {"session_id": 77, "session_epoch": 1}
@@ -104,6 +115,26 @@ def test_partition_is_named_only_when_it_has_news(version: int) -> None:
     # Records come again until the client asks for later ones.
     assert named(world.fetch((session, 3), version=version)) == {1: 100}
     assert named(world.fetch((session, 4), {1: 2}, version=version)) == {}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_idle_session_hears_that_a_log_broke_until_it_can_be_read_again(waits: bool) -> None:
+    world = DataWorld()
+    session, log = world.begin(), world.logs[1]
+    world.fetch((session, 1))
+    pending = world.fetch((session, 2), max_wait_ms=500) if waits else None
+    log.state = State.BROKEN
+    for callback in list(log.listeners):
+        callback()
+    if isinstance(pending, PendingResponse):
+        answer = pending.ready() if pending.ready is not None else None
+    else:
+        answer = world.fetch((session, 2))
+    assert errors(answer) == {1: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert errors(world.fetch((session, 3))) == {1: ErrorCode.KAFKA_STORAGE_ERROR}
+    log.state = State.READY
+    assert errors(world.fetch((session, 4))) == {1: 0}
+    assert errors(world.fetch((session, 5))) == {}
 
 
 def test_moved_log_start_is_told_once() -> None:
