@@ -207,6 +207,9 @@ class _Idempotent(_Writer):
                 number += 1
             except BufferError:
                 pass  # the broker is down
+            except KafkaException as error:
+                self._failed.append(f"the producer gave up: {error}")
+                return
             producer.poll(0)
             time.sleep(self._pause_s)
         if producer.flush(_CLIENT_S):
@@ -220,8 +223,11 @@ class _Idempotent(_Writer):
 
     def violations(self) -> list[str]:
         found = list(self._failed)
-        for partition, records in _records(self.bootstrap, self.topic).items():
-            found += record_faults(partition, records, self._acknowledged[partition])
+        records = _records(self.bootstrap, self.topic)
+        for partition in range(_PARTITIONS):
+            found += record_faults(
+                partition, records.get(partition, []), self._acknowledged[partition]
+            )
         return found
 
     def counts(self) -> dict[str, int]:

@@ -108,6 +108,13 @@ class WritablePartition(Partition, Protocol):
 class Replicas(Protocol):
     """The partitions of created topics that are kept on this node (``ReplicaManager``)."""
 
+    @property
+    def knows_topics(self) -> bool:
+        """Whether the image has everything that was committed before this start: before that, a
+        topic that it does not have may exist.
+        """
+        ...
+
     def find(self, record: PartitionRecord) -> Partition | ErrorCode:
         """Return the partition of a record of the image, which this node leads, for readers; or the
         error for the client.

@@ -18,6 +18,7 @@ def test_records_that_are_right_have_no_fault() -> None:
 def test_acknowledged_record_that_is_missing_or_elsewhere_is_lost() -> None:
     assert list(record_faults(1, RIGHT, {1: 7, 5: 15})) == ["partition 1: lost at [5]"]
     assert list(record_faults(1, RIGHT, {1: 3})) == ["partition 1: lost at [1]"]
+    assert list(record_faults(1, [], {0: 1})) == ["partition 1: lost at [0]"]
 
 
 def test_record_that_came_twice_or_too_early_is_a_fault() -> None:

@@ -211,8 +211,15 @@ class _Answer:
     def _missing(self, name: str) -> ErrorCode:
         """Return the error for a topic that does not exist, and have it created. As in Kafka the
         client gets UNKNOWN_TOPIC_OR_PARTITION until it exists (``getTopicMetadata``).
+
+        A broker that has just started may not know it yet. LEADER_NOT_AVAILABLE then: a producer
+        that hears that its topic is unknown gives up what it has for it. Kafka answers nothing
+        before it knows its topics.
         """
         context = self._context
+        replicas = context.gateway.replicas
+        if replicas is not None and not replicas.knows_topics and is_valid_name(name):
+            return ErrorCode.LEADER_NOT_AVAILABLE
         creator = context.gateway.topic_creator
         creates = creator is not None and self._request.allow_auto_topic_creation
         if creates and not (

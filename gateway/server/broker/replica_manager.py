@@ -166,6 +166,11 @@ class ReplicaManager:
     # --- what handlers ask
     # ---------------------------------------------------------------------------------------------
 
+    @property
+    def knows_topics(self) -> bool:
+        """As in ``Replicas``."""
+        return self._image is not None
+
     def find(self, record: PartitionRecord) -> DataPartition | ErrorCode:
         """Return the partition of a record of the image, which this node leads."""
         partition = self._partitions.get(record.topic_id, {}).get(record.partition_id)

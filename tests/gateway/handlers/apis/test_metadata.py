@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -220,3 +221,11 @@ class TestTopicThatDoesNotExist:
         world = self.world(("CREATE", resource, "*"))
         assert self.ask(world, "orders") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert [name for name, _ in world.topic_creator.asked] == ["orders"]
+
+    def test_a_broker_that_has_just_started_may_not_know_it_yet(self) -> None:
+        world = self.world()
+        world.replicas = SimpleNamespace(knows_topics=False)
+        assert self.ask(world, "orders") == ErrorCode.LEADER_NOT_AVAILABLE
+        assert world.topic_creator.asked == []
+        world.replicas = SimpleNamespace(knows_topics=True)
+        assert self.ask(world, "orders") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
