@@ -103,14 +103,7 @@ class OwnCluster(Cluster):
                 "--initial-controllers",
                 ",".join(f"{self._voter(one)}:{one.directory_id}" for one in self.nodes),
             ]
-        done = subprocess.run(
-            [*KWIRE, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-        )
-        if done.returncode != 0:
-            raise ProcessError(
-                f"kwire {' '.join(arguments)} ended with"
-                f" {done.returncode}:\n{done.stdout}{done.stderr}"
-            )
+        run_kwire(arguments)
 
     def output_end(self) -> str:
         """The output of all processes of all nodes, the newest last."""
@@ -154,6 +147,17 @@ class OwnCluster(Cluster):
                 f"BROKER://{node.broker_address},CONTROLLER://{self.peer_address(node)}"
             )
         return values | (self.quorum_properties() if len(self.nodes) > 1 else {})
+
+
+def run_kwire(arguments: Sequence[str]) -> None:
+    """Run a command that ends by itself. Raises ProcessError."""
+    done = subprocess.run(
+        [*KWIRE, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    if done.returncode != 0:
+        raise ProcessError(
+            f"kwire {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,110 @@
+"""Runs kwire's brokers under controllers that are other processes, kwire's or Kafka's: ``with
+own_brokers(cluster, 2) as brokers:``.
+
+The interface is that of ``tools.kafka``: brokers can be killed, paused, stopped and started again.
+Kafka's brokers may belong to the same cluster (``tools.kafka``, ``tools.real_brokers``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.kafka import Cluster
+from tools.kafka_files import Node, Shape
+from tools.own_quorum import OwnCluster, run_kwire
+from tools.process import lasting_ports
+from tools.real_brokers import SESSIONS
+
+#: Of the first broker: those of Kafka's brokers begin at 101.
+FIRST_ID = 201
+
+
+@dataclass
+class OwnBrokers(OwnCluster):
+    """Running brokers of kwire; by the properties ``quorum`` they find the controllers."""
+
+    quorum: Mapping[str, str] = field(default_factory=dict)
+
+    def format_node(self, node: Node) -> None:
+        """``kwire format``. Raises ProcessError."""
+        where = ["--cluster-id", self.cluster_id, "--config", str(node.properties)]
+        run_kwire(["format", *where])
+
+    def _addresses(self, node: Node) -> dict[str, str]:
+        return {
+            "process.roles": "broker",
+            "node.id": str(node.node_id),
+            "data.dir": str(node.log_dir),
+            # The names of Kafka's nodes in ``tools.kafka``: brokers find one another by them.
+            "listeners": f"BROKER://{node.broker_address}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            **self.quorum,
+        }
+
+
+@contextlib.contextmanager
+def own_brokers(
+    controllers: Cluster,
+    brokers: int = 1,
+    *,
+    properties: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Iterator[OwnBrokers]:
+    """Yield brokers that are registered with the controllers among the nodes of ``controllers``,
+    and unfenced; they are killed at the end of the block.
+
+    Node ids are 201 and up. ``properties`` go into every file of properties. The directory is
+    removed unless it was given or something failed. Raises ProcessError when a broker does not
+    start.
+    """
+    scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-brokers-"))
+    ports = iter(lasting_ports(brokers))
+    nodes = [
+        Node(node_id, ("broker",), scratch / str(node_id), next(ports))
+        for node_id in range(FIRST_ID, FIRST_ID + brokers)
+    ]
+    values = {"broker.heartbeat.interval.ms": SESSIONS["broker.heartbeat.interval.ms"]}
+    cluster = OwnBrokers(
+        Shape(controllers.version, brokers, 0),
+        controllers.cluster_id,
+        nodes,
+        scratch,
+        properties=values | dict(properties or {}),
+        quorum=_quorum_properties(controllers),
+    )
+    try:
+        for node in nodes:
+            node.directory.mkdir(parents=True, exist_ok=True)
+            cluster.configure_node(node, {})
+            cluster.format_node(node)
+        for node in nodes:
+            cluster.start_node(node)
+        for node in nodes:
+            cluster.wait_for_node(node)
+        yield cluster
+    except BaseException:
+        cluster.stop(kill=True)
+        output = cluster.output_end()[-8000:]
+        print(f"{output}\nlogs and directories are kept in {scratch}", file=sys.stderr)
+        raise
+    cluster.stop(kill=True)
+    if directory is None:
+        shutil.rmtree(scratch)
+
+
+def _quorum_properties(controllers: Cluster) -> dict[str, str]:
+    if isinstance(controllers, OwnCluster):
+        return controllers.quorum_properties()
+    found = [node for node in controllers.nodes if node.is_controller()]
+    if controllers.shape.static_voters:
+        voters = ",".join(f"{one.node_id}@{one.controller_address}" for one in found)
+        return {"controller.quorum.voters": voters}
+    addresses = ",".join(one.controller_address for one in found)
+    return {"controller.quorum.bootstrap.servers": addresses}
