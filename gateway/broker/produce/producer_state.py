@@ -133,7 +133,7 @@ class ProducerStates:
         None if the transaction is open here, so that the coordinator need not be asked.
         """
         producer_id = batch.producer_id
-        if producer_id in self._open:
+        if self._is_open(batch):
             return None
         found = self._verifications.get(producer_id)
         if found is None:
@@ -169,10 +169,10 @@ class ProducerStates:
                     batch.last_sequence,
                 ):
                     return seen
-        if batch.is_transactional:
-            self._check_transaction(batch, verification, is_of_client=is_of_client)
         if state is not None:
             _check_epoch(batch, state)
+        if batch.is_transactional:
+            self._check_transaction(batch, verification, is_of_client=is_of_client)
         if is_of_client:
             self._check_sequence(batch, state)
         if state is not None and state.txn_first_offset >= 0 and not batch.is_transactional:
@@ -182,10 +182,18 @@ class ProducerStates:
             )
         return None
 
+    def _is_open(self, batch: BatchHeader) -> bool:
+        """Whether the transaction of the batch is open here. One with a later epoch belongs to the
+        next transaction, which may begin before the marker of this one is written
+        (``UnifiedLog.hasOngoingTransaction``).
+        """
+        state = self._open.get(batch.producer_id)
+        return state is not None and state.epoch == batch.producer_epoch
+
     def _check_transaction(
         self, batch: BatchHeader, verification: Verification | None, *, is_of_client: bool
     ) -> None:
-        if batch.producer_id in self._open:
+        if self._is_open(batch):
             return
         known = self._verifications.get(batch.producer_id)
         if is_of_client and (known is None or known is not verification):

@@ -84,6 +84,25 @@ def test_the_first_batch_of_a_transaction_needs_the_word_of_the_coordinator() ->
     assert states.check(batch(11, 1)) is None
 
 
+def test_the_first_batch_of_the_next_transaction_asks_though_the_marker_is_not_written() -> None:
+    states = ProducerStates()
+    states.append(batch(10, 0, epoch=5))
+    next_one = batch(11, 0, epoch=6)
+    asked = states.begin_verification(next_one)
+    assert asked is not None, "the open transaction is that of the epoch before"
+    assert refusal(states, next_one) is ErrorCode.INVALID_TXN_STATE
+    states.check_marker(marker_batch(7, 6, COMMIT, 5000).header, COMMIT, 2)
+    end(states, 11, COMMIT, epoch=6)
+    asked = states.begin_verification(next_one)
+    assert states.check(next_one, asked) is None
+
+
+def test_a_batch_of_a_replaced_producer_is_refused_for_its_epoch_not_for_its_transaction() -> None:
+    states = ProducerStates()
+    states.append(batch(10, 0, epoch=6))
+    assert refusal(states, batch(11, 1, epoch=5)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_a_marker_makes_an_older_word_of_the_coordinator_void() -> None:
     states = ProducerStates()
     asked = states.begin_verification(batch(10, 0))
