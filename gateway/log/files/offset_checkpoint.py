@@ -18,7 +18,7 @@ from gateway.log.files.disk import Disk, doing
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import read_regular
 
-#: Everything before the offset is on disk, the indexes included.
+#: Everything before the offset is on disk, the indexes included. A start reads what is behind it.
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 #: Records before the offset were deleted by a client.
 LOG_START: Final = "log-start-offset-checkpoint"
@@ -85,33 +85,64 @@ class OffsetCheckpoint:
             except DecodeError as error:
                 problems.append(f"{error}; taken as none")
                 self._offsets = {}
+        self._saved = dict(self._offsets)  # what the file holds
 
     def get(self, topic: str, partition: int) -> int | None:
         """Return the offset of a partition, None without one."""
         return self._offsets.get((topic, partition))
 
+    def note(self, topic: str, partition: int, offset: int) -> None:
+        """Set the offset of a partition; :meth:`save` writes it."""
+        with self._lock:
+            self._offsets[topic, partition] = offset
+
+    def save(self) -> None:
+        """Write what was noted, durably, for all partitions at once. Raises DiskFailed."""
+        with self._lock:
+            self._save(dict(self._offsets))
+
     def write(self, topic: str, partition: int, offset: int | None) -> None:
         """Store the offset of a partition durably, or that it has none. Raises DiskFailed."""
         key = (topic, partition)
         with self._lock:
-            if self._offsets.get(key) == offset:
-                return
             offsets = {one: at for one, at in self._offsets.items() if one != key}
             if offset is not None:
                 offsets[key] = offset
-            self._disk.replace(self._path, format_offsets(offsets))
+            # Without a comparison with what was noted, which may not be in the file.
+            if offsets.get(key) != self._saved.get(key):
+                self._save(offsets)
             self._offsets = offsets
+
+    def lower(self, topic: str, partition: int, offset: int) -> None:
+        """Store, durably, that the offset of a partition is no larger than ``offset``: what comes
+        behind it is about to change. Raises DiskFailed.
+        """
+        key = (topic, partition)
+        with self._lock:
+            known = [one[key] for one in (self._offsets, self._saved) if key in one]
+            if known and max(known) > offset:
+                offsets = {**self._offsets, key: min(offset, self._offsets.get(key, offset))}
+                self._save(offsets)
+                self._offsets = offsets
+
+    def _save(self, offsets: Offsets) -> None:
+        if offsets != self._saved:
+            self._disk.replace(self._path, format_offsets(offsets))
+            self._saved = dict(offsets)
 
 
 class Checkpoints:
-    """The files of a data directory that partitions with data write."""
+    """The files of a data directory with an offset for each partition (``LogManager``). The
+    metadata log has an entry among the recovery points.
+    """
 
     def __init__(self, data_dir: Path, disk: Disk, problems: list[str]) -> None:
         """As :class:`OffsetCheckpoint`."""
+        self.recovery_points = OffsetCheckpoint(data_dir / RECOVERY_POINT, disk, problems)
         self.log_starts = OffsetCheckpoint(data_dir / LOG_START, disk, problems)
         self.cleaned = OffsetCheckpoint(data_dir / CLEANER, disk, problems)
 
     def forget(self, topic: str, partition: int) -> None:
         """The partition is deleted, or begins anew. Raises DiskFailed."""
-        self.log_starts.write(topic, partition, None)
-        self.cleaned.write(topic, partition, None)
+        for one in (self.recovery_points, self.log_starts, self.cleaned):
+            one.write(topic, partition, None)

@@ -21,6 +21,7 @@ from typing import Final
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.errors import SnapshotNotNewer
 from gateway.log.files.meta_properties import MetaProperties
+from gateway.log.files.offset_checkpoint import Checkpoints
 from gateway.log.metadata import recovery, retention
 from gateway.log.metadata.listing import list_directory, log_start
 from gateway.log.metadata.metadata_files import MetadataFiles
@@ -96,7 +97,7 @@ class LocalLog:
                 settings,
                 durable if settings.fsync else 0,
                 problems,
-                recovery_point=data.recovery_point(*_PARTITION) if settings.fsync else 0,
+                recovery_point=_recovery_point(data) if settings.fsync else 0,
             )
             rolls = rolls_by_size_and_age(settings)
             log = UnifiedLog(directory, disk, settings, loaded, rolls=rolls, problems=problems)
@@ -168,6 +169,11 @@ class LocalLog:
         if offset < self.end_offset:
             self._lower_recovery_point(self.high_watermark)
         self._log.truncate_to(offset, high_watermark=self.high_watermark)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The checkpoint files of the data directory, for its other partitions."""
+        return self._data.checkpoints
 
     # --- high watermark
     # -----------------------------------------------------------------------------------------
@@ -295,10 +301,10 @@ class LocalLog:
         """
         self._log.guard.check()
         # Without fsync nothing is known to be on disk.
-        if self._log.settings.fsync and self.end_offset != self._data.recovery_point(*_PARTITION):
+        if self._log.settings.fsync and self.end_offset != _recovery_point(self._data):
             self._log.flush_with_indexes()
             with self._log.guard.one_file():
-                self._data.write_recovery_point(*_PARTITION, self.end_offset)
+                self.checkpoints.recovery_points.write(*_PARTITION, self.end_offset)
 
     # --- small files
     # ---------------------------------------------------------------------------------------------
@@ -346,7 +352,7 @@ class LocalLog:
             self._log.close()
             if is_whole and self._log.settings.fsync:
                 # Behind the sync of the batches and the indexes.
-                self._data.write_recovery_point(*_PARTITION, self.end_offset)
+                self.checkpoints.recovery_points.write(*_PARTITION, self.end_offset)
         finally:
             self._data.close()
 
@@ -354,6 +360,11 @@ class LocalLog:
         """Make ``offset`` the recovery point if that is beyond it: other records will take the
         offsets behind. Raises DiskFailed, LogFailed.
         """
-        if self._data.recovery_point(*_PARTITION) > offset:
+        if _recovery_point(self._data) > offset:
             with self._log.guard.one_file():
-                self._data.write_recovery_point(*_PARTITION, offset)
+                self.checkpoints.recovery_points.lower(*_PARTITION, offset)
+
+
+def _recovery_point(data: DataDirectory) -> int:
+    """Return the offset before which batches and indexes were on disk, 0 if that is not known."""
+    return data.checkpoints.recovery_points.get(*_PARTITION) or 0

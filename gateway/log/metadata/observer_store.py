@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 
 from gateway.log.files.disk import doing
 from gateway.log.files.errors import LogError
+from gateway.log.files.offset_checkpoint import Checkpoints
 from gateway.log.metadata.control_records import read_snapshot_head
 from gateway.log.metadata.listing import list_directory
 from gateway.log.metadata.local_log import LocalLog, LogSettings, SnapshotWriter
@@ -89,6 +90,11 @@ class ObserverStore:
     def log(self) -> UnifiedLog:
         """As ``LocalLog.log``."""
         return self._log.log
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """As ``LocalLog.checkpoints``."""
+        return self._log.checkpoints
 
     @property
     def start_offset(self) -> int:

@@ -23,6 +23,7 @@ from gateway.log.files import meta_properties, quorum_state
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.errors import BelowHighWatermark, LogDamaged, LogError, SnapshotNotNewer
 from gateway.log.files.meta_properties import MetaProperties
+from gateway.log.files.offset_checkpoint import Checkpoints
 from gateway.log.files.recovery_point import RecoveryPoint, RecoveryPointFile
 from gateway.log.files.write_guard import WriteGuard
 from gateway.log.metadata.control_records import read_control_records, read_snapshot_head
@@ -127,6 +128,11 @@ class RaftStore:
     def log(self) -> UnifiedLog:
         """As ``LocalLog.log``."""
         return self._log.log
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """As ``LocalLog.checkpoints``."""
+        return self._log.checkpoints
 
     @property
     def start_offset(self) -> int:

@@ -1,5 +1,5 @@
 """Owns a data directory for this process: its lock, its identity, the high watermark in it, and the
-recovery points of its partitions.
+checkpoint files of its partitions.
 
 The files belong to the node and not to one partition; the logs are in directories below. It knows
 no segments. Source: ``LogManager``, ``MetaPropertiesEnsemble``.
@@ -13,18 +13,16 @@ from typing import Final
 
 from gateway.log.files import meta_properties
 from gateway.log.files.directory_lock import DirectoryLock
-from gateway.log.files.disk import TEMPORARY, Disk, doing
+from gateway.log.files.disk import TEMPORARY, Disk
 from gateway.log.files.high_watermark_file import HighWatermarkFile
 from gateway.log.files.meta_properties import MetaProperties
 from gateway.log.files.offset_checkpoint import (
     CLEANER,
     LOG_START,
     RECOVERY_POINT,
-    format_offsets,
-    read_offsets,
+    Checkpoints,
 )
 from gateway.log.files.small_file import read_small_file
-from kwire.errors import DecodeError
 from kwire.uuid import ZERO_UUID, Uuid
 
 _META_VERSION: Final = 1
@@ -44,7 +42,8 @@ class DataDirectory:
             # First: a directory of another node is refused by it, whatever the other files hold.
             self.meta_properties: MetaProperties | None = read_meta(path)
             self._high_watermark = HighWatermarkFile(path, disk, problems)
-            self._recovery_points = self._read_recovery_points(problems)
+            #: Of the metadata log, and of the partitions of a broker in this directory.
+            self.checkpoints = Checkpoints(path, disk, problems)
         except BaseException:
             self._lock.release()
             raise
@@ -59,31 +58,6 @@ class DataDirectory:
         # Clients may have read up to the old one.
         assert offset >= self.high_watermark, "a high watermark on disk never decreases"
         self._high_watermark.write(offset)
-
-    def recovery_point(self, topic: str, partition: int) -> int:
-        """The offset before which a partition's batches and indexes were on disk, whole, when it
-        was stored; 0 if none was.
-        """
-        return self._recovery_points.get((topic, partition), 0)
-
-    def write_recovery_point(self, topic: str, partition: int, offset: int) -> None:
-        """Store the recovery point of a partition durably, in Kafka's
-        ``recovery-point-offset-checkpoint``. Raises DiskFailed.
-        """
-        if offset != self.recovery_point(topic, partition):
-            offsets = {**self._recovery_points, (topic, partition): offset}
-            self._disk.replace(self.path / RECOVERY_POINT, format_offsets(offsets))
-            self._recovery_points = offsets
-
-    def _read_recovery_points(self, problems: list[str]) -> dict[tuple[str, int], int]:
-        path = self.path / RECOVERY_POINT
-        with doing("read", path):
-            try:
-                return read_offsets(path)
-            except DecodeError as error:
-                # Without a point a start reads more.
-                problems.append(f"{error}; taken as none")
-                return {}
 
     def write_meta_properties(self, cluster_id: str, node_id: int, directory_id: Uuid) -> None:
         """Store cluster and node durably; a zero ``directory_id`` is left out. Raises

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from gateway.broker.internal_topic import InternalTopicSettings
+    from gateway.log.files.offset_checkpoint import Checkpoints
     from gateway.ports.services import Controllers, Endpoint
     from gateway.server.broker.transaction_driver import TransactionSettings
     from gateway.server.logging.logs import Reports
@@ -56,6 +57,7 @@ class BrokerNode:
         controllers: Controllers,
         heartbeats: Controllers,
         loader: MetadataLoader,
+        checkpoints: Checkpoints,
         reports: Reports,
         *,
         heartbeat_interval_s: float,
@@ -68,14 +70,12 @@ class BrokerNode:
         new_topics: NewTopics,
         hindrance: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Take the note of the last clean shutdown. ``heartbeats``: the controllers over a
-        connection without long requests. ``offsets_topic``: how ``__consumer_offsets`` is created.
-        ``hindrance``: as of ``BrokerLifecycleManager``. Raises LogError.
+        """Take the note of the last clean shutdown. ``heartbeats``: the controllers, without long
+        requests. ``checkpoints``: of ``data_dir``. ``offsets_topic``: how ``__consumer_offsets`` is
+        created. ``hindrance``: as of ``BrokerLifecycleManager``. Raises LogError.
         """
-        self._data_dir = data_dir
-        self._node_id = registration.broker_id
-        self._disk = Disk(fsync=fsync)
-        self._reports = reports
+        self._data_dir, self._node_id = data_dir, registration.broker_id
+        self._disk, self._reports = Disk(fsync=fsync), reports
         self._retention_check_interval_s = retention_check_interval_s
         registration.previous_broker_epoch = take_clean_shutdown(data_dir, self._disk)
         self.lifecycle = BrokerLifecycle(registration)
@@ -85,6 +85,7 @@ class BrokerNode:
             registration.broker_id,
             registration.cluster_id,
             registration.incarnation_id,
+            checkpoints,
             reports,
             fsync=fsync,
         )
@@ -102,10 +103,10 @@ class BrokerNode:
         loader.subscribe(self.replicas.on_update)
         #: The topic of the group coordinators.
         self.offsets_topic = self._internal_topic(offsets_topic, requests, loader)
-        of_transactions = self._internal_topic(transactions.topic, requests, loader)
-        self._topics = of_transactions, self.offsets_topic
-        internal = {topic.settings.name: topic.create for topic in self._topics}
-        self.topic_creator = AutoTopicCreationManager(controllers, new_topics, internal)
+        other = self._internal_topic(transactions.topic, requests, loader)
+        self._topics = other, self.offsets_topic
+        created = {topic.settings.name: topic.create for topic in self._topics}
+        self.topic_creator = AutoTopicCreationManager(controllers, new_topics, created)
         self.transactions = TransactionDriver(
             *self._topics, self.replicas, self.producer_ids, loader, transactions, reports
         )

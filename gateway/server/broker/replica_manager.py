@@ -17,7 +17,6 @@ import trio
 from gateway.base.wall_clock import wall_ms
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
-from gateway.log.files.offset_checkpoint import Checkpoints
 from gateway.log.partition.partition_directories import (
     directory_name,
     partition_directories,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gateway.broker.produce.validation import TopicRules
+    from gateway.log.files.offset_checkpoint import Checkpoints
     from gateway.log.files.problem import Problem
     from gateway.log.partition.log_settings import LogSettings
     from gateway.server.logging.logs import Reports
@@ -58,12 +58,13 @@ class ReplicaManager:
         node_id: int,
         cluster_id: str,
         incarnation: Uuid,
+        checkpoints: Checkpoints,
         reports: Reports,
         *,
         fsync: bool,
     ) -> None:
         """``incarnation``: that of the registration of this broker. An image that has it has
-        everything that was committed before this start. Raises LogError.
+        everything that was committed before this start. ``checkpoints``: of ``data_dir``.
         """
         self._data_dir = data_dir
         self._node_id = node_id
@@ -71,10 +72,7 @@ class ReplicaManager:
         self._incarnation = incarnation
         self._reports = reports
         self._disk = Disk(fsync=fsync)
-        problems: list[str] = []
-        self._checkpoints = Checkpoints(data_dir, self._disk, problems)
-        for problem in problems:
-            reports.report("partition repaired", error=problem)
+        self._checkpoints = checkpoints
         self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
         self._ids: dict[str, Uuid] = {}  # of the topics in ``_partitions``
         #: What was appended: to all topics, those that are deleted among them, and to each.

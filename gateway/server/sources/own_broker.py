@@ -54,6 +54,7 @@ def open_broker(
             controllers,
             heartbeats,
             node.loader,
+            store.checkpoints,
             reports,
             heartbeat_interval_s=config.broker_heartbeat_interval_ms / 1000,
             session_timeout_s=config.broker_session_timeout_ms / 1000,

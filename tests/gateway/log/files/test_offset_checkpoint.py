@@ -73,3 +73,25 @@ def test_checkpoints_of_partitions_are_there_after_a_restart(tmp_path: Path) -> 
     (tmp_path / "log-start-offset-checkpoint").write_bytes(b"0\n2\n")
     assert Checkpoints(tmp_path, Disk(), problems).log_starts.get("a-b", 3) is None
     assert len(problems) == 1
+
+
+def test_noted_offsets_are_written_together_by_the_next_save(tmp_path: Path) -> None:
+    path, problems = tmp_path / "recovery-point-offset-checkpoint", list[str]()
+    points = Checkpoints(tmp_path, Disk(), problems).recovery_points
+    points.note("a", 0, 5)
+    points.note("b", 1, 6)
+    assert points.get("a", 0) == 5 and not path.exists()
+    points.save()
+    assert read_offsets(path) == {("a", 0): 5, ("b", 1): 6}
+
+
+def test_lower_offset_is_on_disk_at_once_and_a_higher_one_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    points = Checkpoints(tmp_path, Disk(), []).recovery_points
+    points.write("a", 0, 50)
+    points.note("a", 0, 20)
+    points.lower("a", 0, 30)
+    assert points.get("a", 0) == 20 and read_offsets(path) == {("a", 0): 20}
+    points.lower("a", 0, 20)
+    points.lower("b", 0, 7)
+    assert read_offsets(path) == {("a", 0): 20}
