@@ -1,8 +1,8 @@
-"""Sends one prebuilt request over many connections, as fast as the server answers, and counts the
+"""Sends prebuilt requests over many connections, as fast as the server answers, and counts the
 responses. It knows frames and no message.
 
 Each connection keeps a number of requests in flight: 1, or more for a pipelined client. The frames
-are all the same, so a send costs this process a system call and no encoding.
+are prebuilt, so a send costs this process a system call and no encoding.
 """
 
 from __future__ import annotations
@@ -21,21 +21,39 @@ _RECEIVE_BYTES = 1 << 18
 
 @dataclass(slots=True)
 class _Connection:
-    """``unread``: bytes that do not make a whole response yet. ``left``: requests in flight."""
+    """``unread``: bytes that do not make a size yet. ``missing``: bytes that the response lacks
+    whose size was read. ``left``: requests in flight.
+    """
 
     socket: socket.socket
     unread: bytes = b""
+    missing: int = 0
     left: int = 0
 
 
 class Load:
     """``connections`` to ``address``, on which ``frame`` is sent."""
 
-    def __init__(self, address: str, frame: bytes, connections: int, in_flight: int) -> None:
-        """``frame`` with its length. ``in_flight``: requests on each connection at a time."""
+    def __init__(
+        self,
+        address: str,
+        frame: bytes,
+        connections: int,
+        in_flight: int,
+        *,
+        first: bytes = b"",
+        is_continuous: bool = False,
+    ) -> None:
+        """``frame`` with its length. ``in_flight``: requests on each connection at a time.
+        ``first``: the first request of each connection, which is not counted.
+        ``is_continuous``: a request follows each response, and not as many as are in flight follow
+        the last of their responses.
+        """
         host, _, port = address.rpartition(":")
-        self._batch = frame * in_flight
+        self._frame = frame
         self._in_flight = in_flight
+        self._is_continuous = is_continuous
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._poll = select.epoll()
         self._by_fd: dict[int, _Connection] = {}
         for _ in range(connections):
@@ -43,6 +61,10 @@ class Load:
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._by_fd[one.fileno()] = _Connection(one)
             self._poll.register(one.fileno(), select.EPOLLIN)
+            one.sendall(first)
+            if first:
+                (size,) = _SIZE.unpack(one.recv(_SIZE.size, socket.MSG_WAITALL))
+                one.recv(size, socket.MSG_WAITALL)
 
     def close(self) -> None:
         """Close all connections."""
@@ -57,44 +79,60 @@ class Load:
         began = time.monotonic()
         end = began + seconds
         for connection in self._by_fd.values():
-            self._send(connection)
+            self._send(connection, self._in_flight)
         count, open_ones = 0, len(self._by_fd)
         while open_ones:
             for fd, _ in self._poll.poll(30):
                 connection = self._by_fd[fd]
-                count += self._receive(connection)
-                if connection.left == 0:
-                    if time.monotonic() < end:
-                        self._send(connection)
-                    else:
-                        open_ones -= 1
+                more = self._receive(connection)
+                count += more
+                if time.monotonic() >= end:
+                    open_ones -= connection.left == 0 and more > 0
+                elif self._is_continuous:
+                    self._send(connection, more)
+                elif connection.left == 0:
+                    self._send(connection, self._in_flight)
         return count, time.monotonic() - began
 
-    def _send(self, connection: _Connection) -> None:
-        connection.left = self._in_flight
-        connection.socket.sendall(self._batch)
+    def _send(self, connection: _Connection, count: int) -> None:
+        connection.left += count
+        connection.socket.sendall(self._frame * count)
 
     def _receive(self, connection: _Connection) -> int:
         """Return the number of responses that are complete now."""
-        data = connection.socket.recv(_RECEIVE_BYTES)
-        if not data:
+        size = connection.socket.recv_into(self._buffer)
+        if not size:
             raise EOFError("the server closed a connection")
-        data = connection.unread + data if connection.unread else data
-        at = count = 0
+        if size < connection.missing:
+            connection.missing -= size
+            return 0
+        at, count = connection.missing, int(connection.missing > 0)
+        data = connection.unread + bytes(self._buffer[at:size])
+        connection.unread, connection.missing, at = b"", 0, 0
         while len(data) - at >= _SIZE.size:
             following = at + _SIZE.size + _SIZE.unpack_from(data, at)[0]
             if following > len(data):
+                connection.missing = following - len(data)
                 break
             at, count = following, count + 1
-        connection.unread = data[at:]
+        else:
+            connection.unread = data[at:]
         connection.left -= count
         return count
 
 
 @contextlib.contextmanager
-def load(address: str, frame: bytes, connections: int, in_flight: int) -> Iterator[Load]:
+def load(
+    address: str,
+    frame: bytes,
+    connections: int,
+    in_flight: int,
+    *,
+    first: bytes = b"",
+    is_continuous: bool = False,
+) -> Iterator[Load]:
     """Yield a :class:`Load`, which is closed at the end of the block."""
-    made = Load(address, frame, connections, in_flight)
+    made = Load(address, frame, connections, in_flight, first=first, is_continuous=is_continuous)
     try:
         yield made
     finally:

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gateway.broker.produce.record_runs import RUN_MIN, find_run
 from kwire.errors import DecodeError
 from kwire.records.decode import RECORD_BYTES_MIN
 from kwire.varint import read_unsigned_varint, read_unsigned_varlong
 
 if TYPE_CHECKING:
     from gateway.base.slices import Slices
+    from gateway.broker.produce.record_runs import Run
 
 #: Records that are looked at in one step: about 1 ms.
 _STEP: Final = 1000
+#: The largest run that is looked at in one step: about 0.5 ms.
+_RUN_MAX: Final = 8192
+#: Records that are looked at one by one after a place without a run; twice as many the next time.
+_ALONE_MIN: Final = 2 * RUN_MIN
 _Data = bytes | bytearray
 
 
@@ -39,15 +45,31 @@ def check_records(data: _Data, count: int, start: int = 0) -> Slices[RecordsSeen
     size = len(data) - start
     if count * RECORD_BYTES_MIN > size:
         raise DecodeError(f"{count} records do not fit into {size} bytes", path="RecordsCount")
-    seen, at, done = RecordsSeen(1 << 63, -(1 << 63), -1), start, 0
+    seen, at, done, alone = RecordsSeen(1 << 63, -(1 << 63), -1), start, 0, _ALONE_MIN
     while done < count:
-        more = min(_STEP, count - done)
-        at, seen = _check_some(data, at, range(done, done + more), seen)
-        done += more
+        # In one step: it takes less time than _STEP records one by one.
+        run = find_run(data, at, range(done, min(count, done + _RUN_MAX)))
+        if run is not None:
+            seen = _with_run(seen, run, done)
+            at, done, alone = run.end, done + run.records, _ALONE_MIN
+        else:
+            more = min(alone, count - done)
+            at, seen = _check_some(data, at, range(done, done + more), seen)
+            # Where there are no runs, looking for them costs next to nothing.
+            done, alone = done + more, min(2 * alone, _STEP)
         yield
     if at != len(data):
         raise DecodeError(f"{len(data) - at} bytes left over behind {count} records")
     return seen
+
+
+def _with_run(seen: RecordsSeen, run: Run, first: int) -> RecordsSeen:
+    """Return the facts about the records so far, and about the run, which begins with ``first``."""
+    return RecordsSeen(
+        min(seen.earliest_delta, run.earliest_delta),
+        max(seen.latest_delta, run.latest_delta),
+        first if seen.keyless < 0 and not run.has_keys else seen.keyless,
+    )
 
 
 # One loop, in which the usual varints of one or two bytes need no function: calls for the lengths

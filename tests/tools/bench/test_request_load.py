@@ -41,3 +41,25 @@ def test_server_that_closes_ends_the_load() -> None:
         with load(address, _FRAME, 1, 1) as made, pytest.raises((EOFError, ConnectionError)):
             made.run(1.0)
         thread.join(10)
+
+
+@pytest.mark.parametrize("is_continuous", [True, False])
+def test_first_request_of_a_connection_is_not_counted(is_continuous: bool) -> None:
+    received: list[bytes] = []
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while data := connection.recv(len(_FRAME), socket.MSG_WAITALL):
+                received.append(data)
+                connection.sendall(b"\0\0\0\3xyz")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        first = b"\0\0\0\2cd"
+        with load(address, _FRAME, 1, 3, first=first, is_continuous=is_continuous) as made:
+            count, _ = made.run(0.05)
+        thread.join(10)
+    assert received == [first] + [_FRAME] * count
