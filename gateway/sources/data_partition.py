@@ -496,6 +496,7 @@ class DataPartition(LogPartition):
                 self.repairs,
                 self._checkpoints.log_starts.get(self._topic, self.index) or 0,
             )
+            opened.producers.states.keep_verifications_of(self._producers.states)
             self._log, self._reader, self._producers = opened
             self._fault = None
         except LogError as error:

@@ -119,6 +119,12 @@ class ProducerStates:
             return state.txn_first_offset
         return None
 
+    def keep_verifications_of(self, former: ProducerStates) -> None:
+        """Stand for the partition in the place of ``former``, whose log is read again. Requests
+        that ask the coordinator meanwhile append here, also those that ask after this.
+        """
+        self._verifications = former._verifications
+
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forget the producers without a transaction that were silent for so long."""
         for state in list(self._idle.values()):

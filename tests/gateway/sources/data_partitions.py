@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gateway.broker.produce.producer_state import Verification
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import ProducedBatch, TopicRules
 from gateway.log.partition.log_settings import LogSettings
@@ -75,10 +76,12 @@ def batch_of(*values: bytes, timestamp: int = 1000, **header: Any) -> ProducedBa
     return check(encode_batch(records, **header))
 
 
-def appended(one: DataPartition, batch: ProducedBatch) -> Appended | BatchRefused:
+def appended(
+    one: DataPartition, batch: ProducedBatch, verification: Verification | None = None
+) -> Appended | BatchRefused:
     """The outcome of an append, after the jobs that it takes."""
     outcomes: list[Appended | BatchRefused] = []
-    one.append(batch, outcomes.append)
+    one.append(batch, outcomes.append, verification)
     settle(one)
     assert len(outcomes) == 1, "the outcome comes once"
     return outcomes[0]

@@ -17,7 +17,15 @@ from gateway.log.files.disk import Disk, doing
 from gateway.ports.replicas import Appended
 from gateway.sources.data_partition import DataPartition
 from kwire.protocol import ErrorCode
-from tests.gateway.sources.data_partitions import SETTINGS, appended, batch_of, kill, led, settle
+from tests.gateway.sources.data_partitions import (
+    SETTINGS,
+    appended,
+    batch_of,
+    kill,
+    led,
+    partition,
+    settle,
+)
 from tests.gateway.sources.transactions import Model, committed, end, produce, stable
 
 SMALL = replace(SETTINGS, segment_bytes=600)
@@ -46,6 +54,21 @@ def files(directory: Path, suffix: str) -> dict[str, bytes]:
     """The content of files; one that was only created counts as none."""
     found = {path.stem: path.read_bytes() for path in sorted(directory.glob(f"*{suffix}"))}
     return {stem: data for stem, data in found.items() if data}
+
+
+def test_a_transaction_may_ask_the_coordinator_while_the_log_is_opened(tmp_path: Path) -> None:
+    one = partition(tmp_path / "t-0")
+    one.lead(1)
+    batches = [
+        batch_of(b"v", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
+        batch_of(b"w", producer_id=7, producer_epoch=0, base_sequence=1, is_transactional=True),
+    ]
+    # The first asks before a thread opens the log, and hears the answer when it is open.
+    asked = one.begin_verification(batches[0])
+    settle(one)
+    assert isinstance(appended(one, batches[0], asked), Appended)
+    assert one.begin_verification(batches[1]) is None
+    assert isinstance(appended(one, batches[1]), Appended)
 
 
 def test_readers_of_committed_records_stop_at_the_first_open_transaction(tmp_path: Path) -> None:
