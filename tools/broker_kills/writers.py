@@ -1,0 +1,173 @@
+"""Producers that go on while their broker is killed, and remember what was acknowledged.
+
+They know brokers by a bootstrap string and topics by their names: who creates the topics decides on
+partitions and replicas.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import abstractmethod
+from collections import defaultdict
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer
+
+from tools.broker_kills.judge import (
+    IN_TRANSACTION,
+    record_faults,
+    transaction_faults,
+)
+from tools.broker_kills.reading import CLIENT_S, PARTITIONS, records
+
+#: Each third transaction is aborted by its producer.
+_ABORTED: Final = 3
+#: A transaction that a kill left open is aborted by then, s.
+TRANSACTION_S: Final = 10
+#: How long a thread may take to end, s: its last calls may each wait for an answer.
+_END_S: Final = 4 * CLIENT_S
+
+
+class Writer(threading.Thread):
+    """Works on a topic until :meth:`end`. A thread that ends before is a violation."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(daemon=True, name=topic)
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.ended = threading.Event()
+        self.failed: list[str] = []
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:
+            self.failed.append(f"{self.topic}: the thread ended: {error!r}")
+            raise
+        if not self.ended.is_set():
+            self.failed.append(f"{self.topic}: the thread ended before the run")
+
+    def end(self) -> None:
+        """Let the thread end, and note if it does not."""
+        self.ended.set()
+        self.join(_END_S)
+        if self.is_alive():
+            self.failed.append(f"{self.topic}: the thread has not ended")
+
+    @abstractmethod
+    def work(self) -> None:
+        """Write until ``ended`` is set."""
+
+    @abstractmethod
+    def violations(self) -> list[str]:
+        """Return what is wrong with what is left, once the thread has ended."""
+
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """Return what was acknowledged, by name."""
+
+
+class Idempotent(Writer):
+    """Numbers its records, and remembers what was acknowledged at which offset."""
+
+    def __init__(self, bootstrap: str, topic: str, pause_s: float) -> None:
+        super().__init__(bootstrap, topic)
+        self._pause_s = pause_s
+        self._acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
+
+    def work(self) -> None:
+        producer, number = idempotent_producer(self.bootstrap), 0
+        while not self.ended.is_set():
+            try:
+                producer.produce(
+                    self.topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._on
+                )
+                number += 1
+            except BufferError:
+                pass  # the broker is down
+            producer.poll(0)
+            time.sleep(self._pause_s)
+        if producer.flush(CLIENT_S):
+            self.failed.append(f"{self.topic}: records were not acknowledged in time")
+
+    def _on(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failed.append(f"{self.topic}: a record was refused: {error}")
+        else:
+            self._acknowledged[message.partition()][message.offset()] = int(message.value())
+
+    def violations(self) -> list[str]:
+        found = list(self.failed)
+        kept = records(self.bootstrap, self.topic)
+        for partition in range(PARTITIONS):
+            numbers = [(one.offset, one.value or "") for one in kept[partition]]
+            found += record_faults(partition, numbers, self._acknowledged[partition])
+        return found
+
+    def counts(self) -> dict[str, int]:
+        return {"acknowledged": sum(map(len, self._acknowledged.values()))}
+
+
+class Transactional(Writer):
+    """Commits and aborts transactions, and remembers which ends were acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(bootstrap, topic)
+        self._committed: set[int] = set()
+        self._aborted: set[int] = set()
+
+    def work(self) -> None:
+        number, producer = 0, None
+        while not self.ended.is_set():
+            try:
+                producer = producer or transactional_producer(self.bootstrap, self.topic)
+                number += 1
+                self._transact(producer, number)
+            except KafkaException as error:
+                if error.args[0].txn_requires_abort() and producer is not None:
+                    producer = self._after(producer, number)
+                else:
+                    producer = None  # a new one fences it, and ends what it left open
+
+    def _transact(self, producer: Producer, number: int) -> None:
+        producer.begin_transaction()
+        for part in range(IN_TRANSACTION):
+            producer.produce(self.topic, b"%d-%d" % (number, part), partition=part % PARTITIONS)
+        if number % _ABORTED:
+            producer.commit_transaction(CLIENT_S)
+            self._committed.add(number)
+        else:
+            producer.abort_transaction(CLIENT_S)
+            self._aborted.add(number)
+
+    def _after(self, producer: Producer, number: int) -> Producer | None:
+        try:
+            producer.abort_transaction(CLIENT_S)
+        except KafkaException:
+            return None
+        self._aborted.add(number)
+        return producer
+
+    def violations(self) -> list[str]:
+        kept = records(self.bootstrap, self.topic).values()
+        values = [one.value or "" for found in kept for one in found]
+        return self.failed + list(transaction_faults(values, self._committed, self._aborted))
+
+    def counts(self) -> dict[str, int]:
+        return {"committed": len(self._committed), "aborted": len(self._aborted)}
+
+
+def idempotent_producer(bootstrap: str) -> Producer:
+    """A producer whose records are acknowledged by all replicas, once."""
+    settings = {"enable.idempotence": True, "linger.ms": 2, "log_level": 0}
+    return Producer({"bootstrap.servers": bootstrap, **settings})
+
+
+def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
+    """A producer that has fenced the one before it. Raises KafkaException."""
+    settings = {"transactional.id": transactional_id, "log_level": 0}
+    settings["transaction.timeout.ms"] = TRANSACTION_S * 1000
+    producer = Producer({"bootstrap.servers": bootstrap, **settings})
+    producer.init_transactions(CLIENT_S)
+    return producer
