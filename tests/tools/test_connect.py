@@ -27,7 +27,7 @@ def test_worker_gets_its_settings_and_those_of_each_sink(
     with connect.standalone("127.0.0.1:9092", {"one": settings}, tmp_path):
         pass
     ((main, files, jars),) = asked
-    assert (main, jars) == (connect.WORKER, [Path("/jars/file.jar")])
+    assert (main, jars) == (connect.STANDALONE, [Path("/jars/file.jar")])
     worker_file, sink_file = (Path(name).read_text().splitlines() for name in files)
     assert "bootstrap.servers=127.0.0.1:9092" in worker_file
     assert {"name=one", f"connector.class={connect.FILE_SINK}", "topics=t"} <= {*sink_file}
