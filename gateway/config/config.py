@@ -82,6 +82,13 @@ class Config:
         at_least=1,
         at_most=LONG_MAX,
     )
+    replica_lag_time_max_ms: int = key(
+        30_000,
+        "How long a follower may be without all records of its leader before it leaves the ISR.",
+        unit="ms",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
     initial_broker_registration_timeout_ms: int = key(
         60_000,
         "Time in which the broker must be registered with the controllers; then the process ends.",

@@ -58,9 +58,6 @@ class WritablePartition(Partition, Protocol):
         """The configuration of its topic, as of now."""
         ...
 
-    @property
-    def replicas_in_sync(self) -> int: ...
-
     def producers(self) -> Sequence[ActiveProducer]:
         """The idempotent producers whose newest batches are known."""
         ...
@@ -76,9 +73,15 @@ class WritablePartition(Partition, Protocol):
         batch: ProducedBatch,
         on_done: Callable[[Appended | BatchRefused], None],
         verification: Verification | None = None,
+        *,
+        until_committed: bool = True,
     ) -> None:
-        """Append a batch behind the others, and call ``on_done`` once on the event loop: usually
-        before this returns, later while the disk is slow.
+        """Append a batch behind the others, and call ``on_done`` once on the event loop: with
+        ``until_committed`` (``acks=all``) when all replicas that are in sync have it, otherwise
+        when the log has it, which is usually before this returns.
+
+        A batch that is to be committed is refused while fewer replicas than min.insync.replicas are
+        in sync: NOT_ENOUGH_REPLICAS before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND behind it.
 
         A batch without sequence numbers is a coordinator's on this node, and needs no verification.
         """
@@ -94,7 +97,7 @@ class WritablePartition(Partition, Protocol):
         on_done: Callable[[Appended | BatchRefused], None],
     ) -> None:
         """End the transaction of a producer with a control batch, which makes its records visible
-        to readers of committed ones, or leaves them out. As :meth:`append`.
+        to readers of committed ones, or leaves them out. As :meth:`append`, until committed.
         """
         ...
 

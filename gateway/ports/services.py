@@ -120,6 +120,7 @@ class State(enum.Enum):
 class Isolation(enum.Enum):
     """The records that the sender of a request may see (``FetchIsolation``)."""
 
+    LOG_END = "log end"  #: all: it is a replica
     HIGH_WATERMARK = "high watermark"  #: all that are committed to the log
     TXN_COMMITTED = "committed transactions"  #: those before the first open transaction (KIP-98)
 
@@ -148,8 +149,8 @@ class Partition(Protocol):
         ...
 
     def visible_end(self, isolation: Isolation) -> int:
-        """One past the last offset that such a reader may see: the high watermark, or the last
-        stable offset.
+        """One past the last offset that such a reader may see: the log end, the high watermark, or
+        the last stable offset.
         """
         ...
 
@@ -161,11 +162,13 @@ class Partition(Protocol):
     @property
     def log_dir(self) -> str: ...
 
-    def read(self, offset: int, max_bytes: int) -> Read:
-        """Whole batches from the one that holds ``offset``; at least one below the high watermark,
-        even beyond ``max_bytes``.
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> Read:
+        """Whole batches from the one that holds ``offset``; at least one below the visible end,
+        even beyond ``max_bytes``. For committed transactions there is ``read_committed``.
 
-        Empty at the high watermark. Raises OffsetOutOfRange.
+        Empty from the visible end to the log end. Raises OffsetOutOfRange.
         """
         ...
 

@@ -112,7 +112,9 @@ class LogPartition(abc.ABC):
         """Bytes of the segments from the log start on."""
         return sum(piece.end - piece.start for piece in self.served.slices if piece.shift == 0)
 
-    def read(self, offset: int, max_bytes: int) -> Read:
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> Read:
         """As in ``Partition``. While loading every offset is out of range."""
         if self.state is State.LOADING:
             raise OffsetOutOfRange("the log is still being loaded")

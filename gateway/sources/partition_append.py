@@ -19,11 +19,14 @@ Outcome = Appended | BatchRefused
 
 
 class PartitionAppend(NamedTuple):
-    """An append in the leader epoch ``epoch``; ``on_done`` gets its outcome."""
+    """An append in the leader epoch ``epoch``; ``on_done`` gets its outcome, with
+    ``until_committed`` when all replicas that are in sync have the batch.
+    """
 
     batch: ProducedBatch
     epoch: int
     on_done: Callable[[Outcome], None]
+    until_committed: bool
     verification: Verification | None = None
     marker: Marker | None = None
     transaction_version: int = 0

@@ -7,20 +7,26 @@ Source: ``LogCleanerManager.grabFilthiestCompactedLog``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gateway.log.cleaner.batch_filter import LastRecord
 from gateway.log.cleaner.cleanable import Cleanable, find_cleanable
 from gateway.log.cleaner.cleaner import Compaction
 from gateway.log.files.disk import doing
+from gateway.log.files.errors import LogError
 from gateway.log.segments.segment_swap import remove_cleaned
 
 if TYPE_CHECKING:
     from gateway.log.files.disk import Disk
     from gateway.log.partition.log_settings import LogSettings
     from gateway.log.partition.unified_log import UnifiedLog
+    from gateway.sources.partition_jobs import PartitionJobs
     from gateway.sources.producer_log import ProducerLog
+    from gateway.sources.stored_log import StoredLog
+
+_T = TypeVar("_T")
 
 
 class Plan(NamedTuple):
@@ -31,22 +37,90 @@ class Plan(NamedTuple):
     compaction: Compaction
 
 
+class PartitionCompaction:
+    """The turns of the cleaner at ``stored``, which are jobs of the partition. ``stable_end``
+    returns the last stable offset: what is behind it stays as it is.
+    """
+
+    def __init__(
+        self, stored: StoredLog, jobs: PartitionJobs, stable_end: Callable[[], int]
+    ) -> None:
+        self._stored = stored
+        self._jobs = jobs
+        self._stable_end = stable_end
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the topic is compacted, and the log is open."""
+        return self._stored.log is not None and self._stored.settings().cleanup.compacts
+
+    def plan(self, now_ms: int, on_done: Callable[[Plan | None], None]) -> None:
+        """Call ``on_done`` with the compaction that is due."""
+
+        def work(log: UnifiedLog) -> Plan | None:
+            stored = self._stored
+            cleaned = stored.checkpoints.cleaned.get(stored.topic, stored.index)
+            end = self._stable_end()
+            return plan(log, stored.producers, stored.settings(), cleaned, end, now_ms)
+
+        self._jobs.submit(partial(self._with_log, work, on_done))
+
+    def take(
+        self, made_for: Plan, bases: Sequence[int], on_done: Callable[[bool | None], None]
+    ) -> None:
+        """Put a compacted segment in the place of those with the base offsets ``bases``; call
+        ``on_done`` with whether it is there.
+        """
+
+        def work(log: UnifiedLog) -> bool:
+            stored = self._stored
+            is_taken = replace(made_for, log, stored.producers, stored.disk, bases)
+            stored.show()
+            return is_taken
+
+        self._jobs.submit(partial(self._with_log, work, on_done))
+
+    def note(self, end: int, on_done: Callable[[bool | None], None]) -> None:
+        """Note that the log is compacted up to the offset ``end``."""
+
+        def work(log: UnifiedLog) -> bool:
+            stored = self._stored
+            stored.checkpoints.cleaned.write(stored.topic, stored.index, end)
+            return True
+
+        self._jobs.submit(partial(self._with_log, work, on_done))
+
+    def _with_log(
+        self, work: Callable[[UnifiedLog], _T], on_done: Callable[[_T | None], None]
+    ) -> Callable[[], None]:
+        """Do ``work`` on the log, which gives None where it cannot be done."""
+        log = self._stored.writable
+        if log is None:
+            return partial(on_done, None)
+        try:
+            return partial(on_done, work(log))
+        except LogError as error:
+            self._stored.failed(error)
+            return partial(on_done, None)
+
+
 def plan(
     log: UnifiedLog,
     producers: ProducerLog,
     settings: LogSettings,
     cleaned: int | None,
+    stable_end: int,
     now_ms: int,
 ) -> Plan | None:
-    """Return the compaction that is due, None without one. ``cleaned`` is how far it came before.
-    Raises LogError.
+    """Return the compaction that is due, None without one. ``cleaned`` is how far it came before,
+    ``stable_end`` the last stable offset. Raises LogError.
     """
     with doing("look at", log.directory):
         closed = log.closed_segments()
         found = find_cleanable(
             closed,
             log.start_offset,
-            producers.stable_end(log.start_offset, log.end_offset),
+            stable_end,
             log.bases[-1],
             cleaned,
             settings.cleanup,

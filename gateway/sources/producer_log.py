@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import re
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -34,6 +35,7 @@ from kwire.metadata_log.file_names import parse_segment_name
 from kwire.metadata_log.open_file import read_regular
 
 if TYPE_CHECKING:
+    from gateway.broker.produce.producer_state import CompletedTxn
     from kwire.records.header import BatchHeader, Buffer
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
@@ -41,8 +43,8 @@ _SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot", re.ASCII)
 
 
 class ProducerLog:
-    """The producers of the log in ``directory``. ``aborted`` is for the event loop, everything else
-    for the thread that changes the log.
+    """The producers of the log in ``directory``. ``aborted`` and ``stable_end`` are for the event
+    loop, everything else for the thread that changes the log.
     """
 
     def __init__(self, directory: Path, disk: Disk) -> None:
@@ -54,6 +56,9 @@ class ProducerLog:
         self._found: dict[int, list[AbortedTxn]] = {}  # by segment, of those that are read
         #: Those that have entries, by segment in order.
         self._indexes: dict[int, TransactionIndex] = {}
+        # Transactions that ended behind the high watermark: (first offset, offset of the marker),
+        # in the order of their markers.
+        self._undecided: deque[tuple[int, int]] = deque()
 
     # --- a start: begin, a fold of all batches, finish
     # ---------------------------------------------------------------------------------------------
@@ -91,6 +96,7 @@ class ProducerLog:
         if header.base_offset < self._folds_from or header.producer_id < 0:
             return
         completed = self.states.append(header, read_marker(header, data))
+        self._note(completed)
         if completed is not None and completed.is_aborted:
             base = self._bases[bisect.bisect_right(self._bases, header.base_offset) - 1]
             self._found.setdefault(base, []).append(AbortedTxn(*completed[:4]))
@@ -137,6 +143,7 @@ class ProducerLog:
         the log says, and the log has to be read again.
         """
         completed = self.states.append(header, marker)
+        self._note(completed)
         if completed is None or not completed.is_aborted:
             return
         base = self._bases[-1]
@@ -144,6 +151,10 @@ class ProducerLog:
         if index is None:
             index = self._indexes[base] = TransactionIndex(self._index_path(base))
         index.append(self._disk, AbortedTxn(*completed[:4]))
+
+    def _note(self, completed: CompletedTxn | None) -> None:
+        if completed is not None:
+            self._undecided.append((completed.first_offset, completed.last_offset))
 
     def rolled(self, bases: Sequence[int]) -> None:
         """The log has these segments, and nothing in the last one. Raises DiskFailed."""
@@ -191,13 +202,20 @@ class ProducerLog:
     # --- readers
     # ---------------------------------------------------------------------------------------------
 
-    def stable_end(self, start: int, end: int) -> int:
-        """Return the last stable offset of a log from ``start`` to ``end``
-        (``UnifiedLog.lastStableOffset``).
+    def stable_end(self, start: int, high_watermark: int) -> int:
+        """Return the last stable offset of a log that starts at ``start``
+        (``UnifiedLog.lastStableOffset``). For the event loop.
+
+        A transaction counts as open until its marker is committed.
         """
-        unstable = self.states.first_unstable_offset
+        while self._undecided and self._undecided[0][1] < high_watermark:
+            self._undecided.popleft()
+        unstable = [first for first, _ in tuple(self._undecided)]
+        oldest = self.states.first_unstable_offset
+        if oldest is not None:
+            unstable.append(oldest)
         # The beginning of the transaction may have gone with an old segment.
-        return end if unstable is None else min(max(unstable, start), end)
+        return min(max(min(unstable, default=high_watermark), start), high_watermark)
 
     @property
     def has_aborted(self) -> bool:

@@ -20,7 +20,7 @@ from gateway.log.files.problem import Problem
 from gateway.log.metadata.observer_store import ObserverStore
 from gateway.log.reading.own_log import OwnLog
 from gateway.log.reading.recent_batches import RecentBatches
-from gateway.ports.services import State
+from gateway.ports.services import Isolation, State
 from gateway.quorum.effects import (
     AbandonSnapshot,
     Advance,
@@ -391,7 +391,9 @@ class QuorumLog(LogPartition):
         """
         return self.epoch_at(offset) if self.store.start_offset <= offset < self.committed else -1
 
-    def read(self, offset: int, max_bytes: int) -> Read:
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> Read:
         """As ``LogPartition.read``. Where the files no longer have the batch, the log is BROKEN at
         least until it is written next, when the files are compared again.
         """

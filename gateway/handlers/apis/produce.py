@@ -77,7 +77,7 @@ def handle(request: ProduceRequest, context: Context) -> Answer:
     """
     if context.gateway.replicas is None:
         return _refuse_all(request, context)
-    return begun(_Produce(request, context).run(), _STEPS_AT_ONCE)
+    return begun(_Produce(request, context).run(request), _STEPS_AT_ONCE)
 
 
 # --- a server that is no broker
@@ -128,7 +128,8 @@ class _Produce:
     """One request, until each of its batches is written or refused."""
 
     def __init__(self, request: ProduceRequest, context: Context) -> None:
-        self._request = request
+        # Not the request itself, whose records need not stay in memory until they are committed.
+        self._acks, self._timeout_ms = request.acks, request.timeout_ms
         self._context = context
         self._response = ProduceResponse()
         self._unwritten: dict[int, PartitionProduceResponse] = {}  # by identity
@@ -136,13 +137,15 @@ class _Produce:
         self._has_failed = False
         self._transactional: TransactionalAppends | None = None
 
-    def run(self) -> Work:
+    def run(self, request: ProduceRequest) -> Work:
         """Append every batch, in the order of the request."""
-        if has_transactional_records(self._request) and not self._begin_transactional():
-            return (yield from self._refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-        if self._request.acks not in _ACKS:
-            return (yield from self._refuse(ErrorCode.INVALID_REQUIRED_ACKS))
-        for topic in self._request.topic_data:
+        if has_transactional_records(request) and not self._begin_transactional(request):
+            return (
+                yield from self._refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            )
+        if self._acks not in _ACKS:
+            return (yield from self._refuse(request, ErrorCode.INVALID_REQUIRED_ACKS))
+        for topic in request.topic_data:
             response = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
             self._response.responses.append(response)
             found = self._topic(topic)
@@ -158,9 +161,9 @@ class _Produce:
             self._transactional.ask()
         return self._answer()
 
-    def _begin_transactional(self) -> bool:
+    def _begin_transactional(self, request: ProduceRequest) -> bool:
         """Prepare for batches of a transaction; whether the client may write in it."""
-        name, coordinator = self._request.transactional_id, self._context.gateway.transactions
+        name, coordinator = request.transactional_id, self._context.gateway.transactions
         if name is None or coordinator is None:
             return False
         if not may_on_transaction(self._context, Operation.WRITE, name):
@@ -168,9 +171,9 @@ class _Produce:
         self._transactional = TransactionalAppends(coordinator, name, self._context.version)
         return True
 
-    def _refuse(self, fault: ErrorCode) -> Work:
+    def _refuse(self, request: ProduceRequest, fault: ErrorCode) -> Work:
         """Refuse every partition with the same error."""
-        for topic in self._request.topic_data:
+        for topic in request.topic_data:
             response = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
             self._response.responses.append(response)
             for wanted in topic.partition_data:
@@ -218,12 +221,6 @@ class _Produce:
             raise BatchRefused(found, "")
         partition: WritablePartition = found
         rules = partition.rules
-        if self._request.acks == _ALL and partition.replicas_in_sync < rules.min_insync_replicas:
-            raise BatchRefused(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"The size of the current ISR is insufficient to satisfy the min.isr requirement "
-                f"of {rules.min_insync_replicas}",
-            )
         batch = yield from check_batch(wanted.records, context.version, rules, context.wall_ms)
         self._unwritten[id(response)] = response
         on_done = partial(self._done, response)
@@ -231,7 +228,7 @@ class _Produce:
             name = (topic.name, wanted.index)
             self._transactional.append(name, partition, batch, on_done)
         else:
-            partition.append(batch, on_done)
+            partition.append(batch, on_done, until_committed=self._acks == _ALL)
         return None
 
     def _done(self, response: PartitionProduceResponse, outcome: Appended | BatchRefused) -> None:
@@ -257,7 +254,7 @@ class _Produce:
         if not self._unwritten:
             return self._answered()
         self._pending = PendingResponse(
-            deadline=self._context.now + max(0, self._request.timeout_ms) / 1000,
+            deadline=self._context.now + max(0, self._timeout_ms) / 1000,
             expire=self._expired,
         )
         return self._pending
@@ -270,6 +267,6 @@ class _Produce:
         return self._answered()
 
     def _answered(self) -> ProduceResponse | NoResponse | None:
-        if self._request.acks == _NONE:
+        if self._acks == _NONE:
             return None if self._has_failed else NO_RESPONSE
         return self._response

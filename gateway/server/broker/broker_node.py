@@ -5,7 +5,7 @@ partitions that hold data (``BrokerServer``).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -47,6 +47,17 @@ _SHARE_OF_SHUTDOWN: Final = 0.5
 _RESPONSE_S: Final = 10.0
 
 
+class BrokerSettings(NamedTuple):
+    """Settings of a broker, times in s. ``replica_lag_s``: ``replica.lag.time.max.ms``."""
+
+    heartbeat_interval_s: float
+    session_timeout_s: float
+    registration_timeout_s: float
+    fsync: bool
+    retention_check_interval_s: float
+    replica_lag_s: float
+
+
 class BrokerNode:
     """The broker in ``data_dir``, whose lock is held. :meth:`run` is the task."""
 
@@ -60,11 +71,7 @@ class BrokerNode:
         checkpoints: Checkpoints,
         reports: Reports,
         *,
-        heartbeat_interval_s: float,
-        session_timeout_s: float,
-        registration_timeout_s: float,
-        fsync: bool,
-        retention_check_interval_s: float,
+        settings: BrokerSettings,
         offsets_topic: InternalTopicSettings,
         transactions: TransactionSettings,
         new_topics: NewTopics,
@@ -75,8 +82,8 @@ class BrokerNode:
         created. ``hindrance``: as of ``BrokerLifecycleManager``. Raises LogError.
         """
         self._data_dir, self._node_id = data_dir, registration.broker_id
-        self._disk, self._reports = Disk(fsync=fsync), reports
-        self._retention_check_interval_s = retention_check_interval_s
+        self._disk, self._reports = Disk(fsync=settings.fsync), reports
+        self._settings = settings
         registration.previous_broker_epoch = take_clean_shutdown(data_dir, self._disk)
         self.lifecycle = BrokerLifecycle(registration)
         requests = OwnRequests(controllers, THIS_NODE, _RESPONSE_S)
@@ -87,16 +94,18 @@ class BrokerNode:
             registration.incarnation_id,
             checkpoints,
             reports,
-            fsync=fsync,
+            fsync=settings.fsync,
+            lag_s=settings.replica_lag_s,
+            broker_epoch=lambda: self.lifecycle.epoch,
         )
         self._cleaner = DataLogCleaner(self.replicas, self._disk, reports)
         self.producer_ids = ProducerIdManager(registration.broker_id, self.lifecycle, requests)
         self._manager = BrokerLifecycleManager(
             self.lifecycle,
-            OwnRequests(heartbeats, THIS_NODE, session_timeout_s / 2),
+            OwnRequests(heartbeats, THIS_NODE, settings.session_timeout_s / 2),
             loader,
-            heartbeat_interval_s,
-            registration_timeout_s,
+            settings.heartbeat_interval_s,
+            settings.registration_timeout_s,
             reports,
             hindrance,
         )
@@ -122,7 +131,9 @@ class BrokerNode:
         """Run all tasks until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.replicas.run)
-            nursery.start_soon(self.replicas.clean_regularly, self._retention_check_interval_s)
+            nursery.start_soon(
+                self.replicas.clean_regularly, self._settings.retention_check_interval_s
+            )
             nursery.start_soon(self._cleaner.run)
             nursery.start_soon(self.producer_ids.run)
             for topic in self._topics:

@@ -66,8 +66,8 @@ class DataLogCleaner:
         partitions = self._replicas.partitions
         self._uncleanable &= set(partitions)
         for partition in partitions:
-            if partition.is_compacted and partition not in self._uncleanable:
-                made = await _answer(partial(partition.plan_compaction, now_ms))
+            if partition.compaction.is_wanted and partition not in self._uncleanable:
+                made = await _answer(partial(partition.compaction.plan, now_ms))
                 if made is not None:
                     plans.append((partition, made))
         plans.sort(key=lambda one: one[1].cleanable.ratio, reverse=True)
@@ -75,7 +75,7 @@ class DataLogCleaner:
             try:
                 await self._clean(partition, made)
             except LogError as error:
-                if not partition.is_compacted:
+                if not partition.compaction.is_wanted:
                     continue  # it was deleted meanwhile
                 self._uncleanable.add(partition)
                 self._reports.report("partition not compacted", error=str(error))
@@ -90,9 +90,9 @@ class DataLogCleaner:
         for group in cleaner.groups:
             await _work(cleaner.clean(group), made)
             bases = [one.base_offset for one in group]
-            if not await _answer(partial(partition.take_compacted, made, bases)):
+            if not await _answer(partial(partition.compaction.take, made, bases)):
                 return  # the log has changed: the next round begins with what it is now
-        await _answer(partial(partition.note_compacted, cleaner.end))
+        await _answer(partial(partition.compaction.note, cleaner.end))
         self._reports.report(
             "partition compacted",
             partition=partition.directory.name,

@@ -29,8 +29,9 @@ from gateway.ports.services import State
 from gateway.server.broker.cleaner_settings import CleanerSettings, cleaner_settings
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
 from gateway.sources.append_counts import AppendCounts
-from gateway.sources.data_partition import DataPartition, Job
+from gateway.sources.data_partition import Broker, DataPartition
 from gateway.sources.log_partition import Callbacks
+from gateway.sources.partition_jobs import Job
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from gateway.server.logging.logs import Reports
     from kwire.cluster import Delta, Image
     from kwire.messages.partition_record import PartitionRecord
+    from kwire.messages.register_broker_record import RegisterBrokerRecord
     from kwire.uuid import Uuid
 
 #: Threads that open logs, begin segments and write to slow disks, for all partitions.
@@ -62,10 +64,14 @@ class ReplicaManager:
         reports: Reports,
         *,
         fsync: bool,
+        lag_s: float,
+        broker_epoch: Callable[[], int],
     ) -> None:
         """``incarnation``: that of the registration of this broker. An image that has it has
         everything that was committed before this start. ``checkpoints``: of ``data_dir``.
+        ``lag_s``: ``replica.lag.time.max.ms``. ``broker_epoch`` returns that of this broker.
         """
+        self._broker = Broker(node_id, self._registered, broker_epoch, trio.current_time, lag_s)
         self._data_dir = data_dir
         self._node_id = node_id
         self._cluster_id = cluster_id
@@ -133,6 +139,7 @@ class ReplicaManager:
                 self._data_dir / directory_name(name, index),
                 topic_id,
                 index,
+                broker=self._broker,
                 cluster_id=self._cluster_id,
                 settings=partial(self._log_settings_of, name),
                 rules=partial(self._rules_of, name),
@@ -143,8 +150,11 @@ class ReplicaManager:
             )
         if record.leader != self._node_id:
             partition.follow()
-        elif partition.leader_epoch != record.leader_epoch or not partition.is_leader:
-            partition.lead(record.leader_epoch)
+        else:
+            partition.lead(record)
+
+    def _registered(self, broker_id: int) -> RegisterBrokerRecord | None:
+        return None if self._image is None else self._image.brokers.get(broker_id)
 
     def _settings_of(self, name: str) -> TopicSettings:
         found = self._settings.get(name)
@@ -274,15 +284,15 @@ class ReplicaManager:
         self, partition: DataPartition, jobs: list[Job], threads: trio.CapacityLimiter
     ) -> None:
         reported, state = partition.problems, partition.state
-        repaired = len(partition.repairs)
+        repaired = len(partition.stored.repairs)
         done = await trio.to_thread.run_sync(partition.perform, jobs, limiter=threads)
         partition.performed(done)
         self._opening -= 1
         if partition.state is not state:
             self._moved()
-        for repair in partition.repairs[repaired:]:
+        for repair in partition.stored.repairs[repaired:]:
             self._reports.report("partition repaired", error=repair)
-        deleted, partition.deleted = partition.deleted, []
+        deleted, partition.stored.deleted = partition.stored.deleted, []
         if deleted:
             self._reports.report(
                 "partition cleaned", partition=partition.directory.name, deleted=deleted

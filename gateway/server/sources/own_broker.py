@@ -9,7 +9,7 @@ from gateway.config.config import ConfigError
 from gateway.handlers.apis.api_versions import OWN_FEATURES
 from gateway.log.files.errors import LogError
 from gateway.server.broker.auto_topic_creation_manager import NewTopics
-from gateway.server.broker.broker_node import BrokerNode, broker_registration
+from gateway.server.broker.broker_node import BrokerNode, BrokerSettings, broker_registration
 from gateway.server.broker.transaction_driver import TransactionSettings
 from kwire.protocol.topic import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
@@ -56,11 +56,14 @@ def open_broker(
             node.loader,
             store.checkpoints,
             reports,
-            heartbeat_interval_s=config.broker_heartbeat_interval_ms / 1000,
-            session_timeout_s=config.broker_session_timeout_ms / 1000,
-            registration_timeout_s=config.initial_broker_registration_timeout_ms / 1000,
-            fsync=config.metadata_log_fsync,
-            retention_check_interval_s=config.log_retention_check_interval_ms / 1000,
+            settings=BrokerSettings(
+                heartbeat_interval_s=config.broker_heartbeat_interval_ms / 1000,
+                session_timeout_s=config.broker_session_timeout_ms / 1000,
+                registration_timeout_s=config.initial_broker_registration_timeout_ms / 1000,
+                fsync=config.metadata_log_fsync,
+                retention_check_interval_s=config.log_retention_check_interval_ms / 1000,
+                replica_lag_s=config.replica_lag_time_max_ms / 1000,
+            ),
             offsets_topic=_offsets_topic(config),
             transactions=_transactions(config),
             new_topics=NewTopics(config.num_partitions, config.default_replication_factor),

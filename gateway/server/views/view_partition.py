@@ -77,7 +77,9 @@ class ViewPartition:
         """As that of the metadata log."""
         return offsets.at(self._log.visible_end(isolation))
 
-    def read(self, offset: int, max_bytes: int) -> Read:
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> Read:
         """As in ``gateway.ports.services.Partition``; empty as long as the batches are not made."""
         self._check(offset)
         found = self._maker.read(self._view, offset, max_bytes)

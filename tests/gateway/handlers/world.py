@@ -96,7 +96,9 @@ class MemoryPartition:
         for callback in list(self.listeners):
             callback()
 
-    def read(self, offset: int, max_bytes: int) -> Read:
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> Read:
         taken: list[bytes] = []
         for batch in self._from(offset):
             if taken and sum(map(len, taken)) + batch.size > max_bytes:

@@ -35,7 +35,7 @@ def keyed(
 def planned(one: Any, now_ms: int) -> Plan | None:
     """The compaction that is due."""
     plans: list[Plan | None] = []
-    one.plan_compaction(now_ms, plans.append)
+    one.compaction.plan(now_ms, plans.append)
     settle(one)
     return plans[0]
 
@@ -49,12 +49,12 @@ def steps(one: Any, made: Plan, memory: int = MEMORY, disk: Disk | None = None) 
         for _ in cleaner.clean(group):
             pass
         taken: list[bool | None] = []
-        one.take_compacted(made, [segment.base_offset for segment in group], taken.append)
+        one.compaction.take(made, [segment.base_offset for segment in group], taken.append)
         settle(one)
         yield bool(taken[0])
         if not taken[0]:
             return
-    one.note_compacted(cleaner.end, lambda done: None)
+    one.compaction.note(cleaner.end, lambda done: None)
     settle(one)
 
 

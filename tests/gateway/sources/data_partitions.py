@@ -10,12 +10,15 @@ from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import ProducedBatch, TopicRules
 from gateway.log.partition.log_settings import LogSettings
 from gateway.ports.replicas import Appended
-from gateway.sources.data_partition import DataPartition
+from gateway.sources.data_partition import Broker, DataPartition
+from kwire.messages.partition_record import PartitionRecord
+from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.records import Record, decode_batches, encode_batch
 from kwire.uuid import Uuid
 from tests.gateway.broker.produce.batches import check
 from tests.gateway.sources.reading import batches_from
 
+NODE = 1
 TOPIC_ID = Uuid(bytes(range(16)))
 SETTINGS = LogSettings(fsync=False)
 
@@ -32,6 +35,27 @@ class Ticking:
         return self._now
 
 
+def record(epoch: int = 1, *replicas: int, **more: Any) -> PartitionRecord:
+    """A partition that this node leads in ``epoch``, alone if no replicas are given."""
+    some = list(replicas or (NODE,))
+    more.setdefault("isr", some)
+    more.setdefault("partition_epoch", epoch)
+    return PartitionRecord(
+        topic_id=TOPIC_ID, leader=NODE, leader_epoch=epoch, replicas=some, **more
+    )
+
+
+def broker(**more: Any) -> Broker:
+    """The broker of the partition, beside others that are registered with epoch 100."""
+    return Broker(
+        NODE,
+        lambda broker_id: RegisterBrokerRecord(broker_id=broker_id, broker_epoch=100, fenced=False),
+        lambda: 100,
+        more.get("now", lambda: 0.0),
+        30.0,
+    )
+
+
 def partition(directory: Path, settings: LogSettings = SETTINGS, **more: Any) -> DataPartition:
     """A partition that is not open yet."""
     more.setdefault("wake", lambda partition: None)
@@ -39,6 +63,7 @@ def partition(directory: Path, settings: LogSettings = SETTINGS, **more: Any) ->
         directory,
         TOPIC_ID,
         0,
+        broker=more.pop("broker", None) or broker(),
         cluster_id="c",
         settings=lambda: settings,
         rules=TopicRules,
@@ -49,16 +74,16 @@ def partition(directory: Path, settings: LogSettings = SETTINGS, **more: Any) ->
 def led(directory: Path, settings: LogSettings = SETTINGS, epoch: int = 1, **more: Any) -> Any:
     """An open partition that this node leads."""
     made = partition(directory, settings, **more)
-    made.lead(epoch)
+    made.lead(record(epoch))
     settle(made)
     return made
 
 
 def kill(one: DataPartition) -> None:
     """Close the files of a partition as the end of its process does, which writes nothing."""
-    if one._log is not None:
-        one._log._active.close()
-    one._producers.close()
+    if one.stored.log is not None:
+        one.stored.log._active.close()
+    one.stored.producers.close()
 
 
 def settle(one: DataPartition) -> None:

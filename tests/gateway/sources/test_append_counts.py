@@ -7,7 +7,7 @@ from pathlib import Path
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.log.partition.log_settings import LogSettings
 from gateway.sources.append_counts import AppendCounts
-from gateway.sources.data_partition import SLOW_S
+from gateway.sources.leader_appends import SLOW_S
 from tests.gateway.sources.data_partitions import Ticking, appended, batch_of, led
 
 

@@ -67,7 +67,7 @@ def test_newest_record_of_each_key_stays_at_its_offset(tmp_path: Path) -> None:
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == f"0\n1\nt 0 {base}\n"
     one.close()
     again = led(tmp_path / "t-0", SMALL, epoch=2)
-    assert shown(again) == expected and again.repairs == [] and planned(again, 10**6) is None
+    assert shown(again) == expected and again.stored.repairs == [] and planned(again, 10**6) is None
     assert not list((tmp_path / "t-0").glob("*.cleaned"))
     again.close()
 
@@ -111,7 +111,7 @@ def test_records_that_are_young_wait_and_old_ones_do_not(tmp_path: Path) -> None
 
 def test_topic_that_is_not_compacted_is_left_alone(tmp_path: Path) -> None:
     one = filled(tmp_path / "t-0", PAIRS, replace(SMALL, cleanup=CleanupSettings()))
-    assert planned(one, 10**6) is None and not one.is_compacted
+    assert planned(one, 10**6) is None and not one.compaction.is_wanted
     one.close()
 
 

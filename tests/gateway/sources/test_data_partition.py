@@ -13,7 +13,8 @@ from gateway.broker.produce.refusal import BatchRefused
 from gateway.log.partition.partition_directories import partition_directories
 from gateway.ports.replicas import Appended
 from gateway.ports.services import State
-from gateway.sources.data_partition import SLOW_S, DataPartition
+from gateway.sources.data_partition import DataPartition
+from gateway.sources.leader_appends import SLOW_S
 from kwire.protocol import ErrorCode
 from kwire.records import decode_batches
 from tests.gateway.log.counted_reads import read_by
@@ -26,6 +27,7 @@ from tests.gateway.sources.data_partitions import (
     batch_of,
     led,
     partition,
+    record,
     settle,
     shown,
 )
@@ -49,7 +51,7 @@ def test_end_of_a_log_has_the_epoch_of_the_leader(tmp_path: Path) -> None:
     one = led(tmp_path / "t-0", epoch=5)
     assert one.epoch_at(0) == 5
     appended(one, batch_of(b"a"))
-    one.lead(7)
+    one.lead(record(7))
     settle(one)
     assert [one.epoch_at(offset) for offset in range(3)] == [5, 7, -1]
     one.close()
@@ -117,7 +119,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path, is_clean: bool) -> 
     wrong = appended(again, batch_of(b"x", producer_id=9, producer_epoch=0, base_sequence=21))
     assert isinstance(wrong, BatchRefused)
     assert wrong.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert shown(again) == before and again.repairs == []
+    assert shown(again) == before and again.stored.repairs == []
     again.close()
 
 
@@ -143,7 +145,7 @@ def test_batch_that_was_cut_by_a_crash_is_removed_and_reported(tmp_path: Path) -
     log = tmp_path / "t-0" / "00000000000000000000.log"
     log.write_bytes(log.read_bytes()[:-1])
     again = led(tmp_path / "t-0", epoch=2)
-    assert shown(again) == [(0, b"a")] and len(again.repairs) == 1
+    assert shown(again) == [(0, b"a")] and len(again.stored.repairs) == 1
     assert isinstance(appended(again, batch_of(b"c")), Appended)
     assert shown(again) == [(0, b"a"), (1, b"c")]
     again.close()
@@ -171,7 +173,7 @@ def test_damage_before_the_last_segment_is_refused_and_nothing_is_changed(tmp_pa
 def test_append_before_the_log_is_open_waits_for_it(tmp_path: Path) -> None:
     one = partition(tmp_path / "t-0")
     outcomes: list[Any] = []
-    one.lead(1)
+    one.lead(record(1))
     assert one.state is State.LOADING
     one.append(batch_of(b"a"), outcomes.append)
     assert outcomes == []
@@ -233,10 +235,10 @@ def test_every_operation_may_fail_and_the_log_goes_on_behind_what_was_acknowledg
         directory = tmp_path / str(fails_at) / "t-0"
         disk = FaultyDisk(fails_at, errno.ENOSPC)
         one = partition(directory, settings, disk=disk)
-        one.lead(1)
+        one.lead(record(1))
         settle(one)
         if one.state is State.BROKEN:
-            one.lead(1)
+            one.lead(record(1))
             settle(one)
         acknowledged = []
         for number in range(8):
@@ -272,7 +274,7 @@ def test_segments_go_when_their_newest_record_is_too_old(tmp_path: Path) -> None
     one.on_advance(lambda: told.append(one.log_start_offset))
     assert cleaned(one, 1500) == [0, 1, 2]
     assert cleaned(one, 1501) == [1, 2] and told == [1]
-    assert one.deleted == ["00000000000000000000.log"]
+    assert one.stored.deleted == ["00000000000000000000.log"]
     # The last one, too: the log goes on, empty, behind it.
     assert cleaned(one, 9999) == [] and one.log_start_offset == one.high_watermark == 3
     assert cleaned(one, 99999) == []
@@ -316,7 +318,7 @@ def test_retention_without_limits_keeps_everything(tmp_path: Path) -> None:
 def test_epochs_of_deleted_records_are_forgotten(tmp_path: Path) -> None:
     one = led(tmp_path / "t-0", replace(SETTINGS, segment_bytes=10, retention_ms=500), epoch=1)
     appended(one, batch_of(b"0", timestamp=1000))
-    one.lead(4)
+    one.lead(record(4))
     settle(one)
     appended(one, batch_of(b"1", timestamp=2000))
     assert one.end_offset_for_epoch(2) == (1, 1)
@@ -340,7 +342,7 @@ def test_jobs_that_come_while_a_thread_performs_others_wait_for_it(tmp_path: Pat
     woken: list[object] = []
     one = partition(tmp_path / "t-0", wake=woken.append)
     outcomes: list[Any] = []
-    one.lead(1)
+    one.lead(record(1))
     one.append(batch_of(b"a"), outcomes.append)
     assert len(woken) == 2  # before a thread has the first job
     jobs = one.take_jobs()

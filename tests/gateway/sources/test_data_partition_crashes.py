@@ -24,6 +24,7 @@ from tests.gateway.sources.data_partitions import (
     batch_of,
     led,
     partition,
+    record,
     settle,
     shown,
 )
@@ -55,7 +56,7 @@ class Life:
                 replace(SETTINGS, segment_bytes=_SEGMENT_BYTES),
                 disk=self.disk,
             )
-            self._one.lead(epoch)
+            self._one.lead(record(epoch))
             settle(self._one)
             for count in (1, 2, 1, 3, 1, 1):
                 self._append(count)

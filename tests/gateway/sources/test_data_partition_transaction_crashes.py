@@ -13,7 +13,7 @@ import pytest
 
 from gateway.ports.services import State as PartitionState
 from tests.gateway.log.crash_disk import CrashDisk, Op, RecordingDisk, State, write_state
-from tests.gateway.sources.data_partitions import SETTINGS, led, partition, settle
+from tests.gateway.sources.data_partitions import SETTINGS, led, partition, record, settle
 from tests.gateway.sources.test_data_partition_transactions import files, newest, states
 from tests.gateway.sources.transactions import Model, committed, stable
 
@@ -27,7 +27,7 @@ def ops(tmp_path_factory: pytest.TempPathFactory) -> list[Op]:
     disk = RecordingDisk(root)
     for epoch in (1, 2):
         one = partition(root / _DIRECTORY, replace(SETTINGS, segment_bytes=400), disk=disk)
-        one.lead(epoch)
+        one.lead(record(epoch))
         settle(one)
         for _ in range(12):
             model.step(one)

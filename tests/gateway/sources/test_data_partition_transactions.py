@@ -24,6 +24,7 @@ from tests.gateway.sources.data_partitions import (
     kill,
     led,
     partition,
+    record,
     settle,
 )
 from tests.gateway.sources.transactions import Model, committed, end, produce, stable
@@ -47,7 +48,7 @@ def newest(states: Iterable[ProducerState]) -> list[Any]:
 
 
 def states(one: DataPartition) -> list[ProducerState]:
-    return one._producers.states.all()
+    return one.stored.producers.states.all()
 
 
 def files(directory: Path, suffix: str) -> dict[str, bytes]:
@@ -58,7 +59,7 @@ def files(directory: Path, suffix: str) -> dict[str, bytes]:
 
 def test_a_transaction_may_ask_the_coordinator_while_the_log_is_opened(tmp_path: Path) -> None:
     one = partition(tmp_path / "t-0")
-    one.lead(1)
+    one.lead(record(1))
     batches = [
         batch_of(b"v", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
         batch_of(b"w", producer_id=7, producer_epoch=0, base_sequence=1, is_transactional=True),
@@ -197,7 +198,7 @@ def test_a_start_reads_no_batch_below_the_newest_snapshot_for_producers(tmp_path
     assert len(bases) > 3
     kill(one)
     one = led(directory, SMALL, epoch=2)
-    assert one._producers._folds_from == bases[-1]
+    assert one.stored.producers._folds_from == bases[-1]
 
 
 def test_files_go_with_their_segments(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class MemoryReplica:
     """``gateway.ports.replicas.WritablePartition`` that a test lets write."""
 
     rules: TopicRules = field(default_factory=TopicRules)
-    replicas_in_sync: int = 1
+    until_committed: bool | None = None
     holds: bool = False
     appended: list[ProducedBatch] = field(default_factory=list)
     waiting: list[Callable[[], None]] = field(default_factory=list)
@@ -40,8 +40,14 @@ class MemoryReplica:
         return None if batch.header.producer_id in self.open else "asked"
 
     def append(
-        self, batch: ProducedBatch, on_done: Callable[[Any], None], verification: Any = None
+        self,
+        batch: ProducedBatch,
+        on_done: Callable[[Any], None],
+        verification: Any = None,
+        *,
+        until_committed: bool = True,
     ) -> None:
+        self.until_committed = until_committed
         self.verified.append(verification)
         offset = 10 * len(self.appended)
         self.appended.append(batch)
@@ -151,13 +157,11 @@ def test_writing_needs_write() -> None:
     assert world.replica.appended == []
 
 
-def test_acks_all_needs_the_replicas_of_min_insync_replicas() -> None:
+@pytest.mark.parametrize(("acks", "is_to_be_committed"), [(-1, True), (1, False)])
+def test_batch_is_to_be_committed_with_acks_all(acks: int, is_to_be_committed: bool) -> None:
     world = BrokerWorld()
-    world.replica.rules = TopicRules(min_insync_replicas=2)
-    (part,) = parts(world.produce(produced(b"a")))
-    assert part.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    (part,) = parts(world.produce(produced(b"a"), acks=1))
-    assert part.error_code == 0
+    world.produce(produced(b"a"), acks=acks)
+    assert world.replica.until_committed is is_to_be_committed
 
 
 @pytest.mark.parametrize("acks", [2, -2])

@@ -1,0 +1,89 @@
+"""Keeps what the leader of a partition knows of one follower: how far it has fetched, and when it
+had everything (``Replica``, ``ReplicaState``).
+
+It decides nothing. Times are in s of any clock that never goes back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+#: An offset that is not known, as that of a follower that has not fetched since this leader began.
+UNKNOWN: Final = -1
+_NEVER: Final = float("-inf")
+
+
+class Contact:
+    """The time of the newest Fetch in a session of a follower.
+
+    A request of a session leaves out partitions whose follower has everything, and counts as a
+    Fetch of them all the same (KIP-227).
+    """
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+
+@dataclass(slots=True)
+class FollowerState:
+    """A follower of the assignment, in the ISR or not."""
+
+    broker_id: int
+    log_start_offset: int = UNKNOWN
+    end_offset: int = UNKNOWN
+    #: Where the leader's log ended at the newest Fetch, and when that was.
+    leader_end_offset: int = UNKNOWN
+    fetched_at: float = _NEVER
+    #: The largest time at which the follower is known to have had the whole log.
+    caught_up_at: float = _NEVER
+    #: Of the newest Fetch; None before the first, -1 if the request has none.
+    broker_epoch: int | None = None
+    contact: Contact | None = None
+
+    def begin_epoch(self, end_offset: int, now: float, *, is_new: bool, is_in_sync: bool) -> None:
+        """A leader epoch begins where the leader's log ends. ``is_new``: its leader did not lead
+        before, so nothing is known. ``is_in_sync``: the follower is in the ISR, and is given the
+        whole of ``replica.lag.time.max.ms`` for its first Fetch.
+        """
+        if is_new:
+            self.log_start_offset = self.end_offset = UNKNOWN
+            self.leader_end_offset, self.fetched_at = UNKNOWN, _NEVER
+            self.broker_epoch = self.contact = None
+        else:
+            self.leader_end_offset = end_offset
+            self.fetched_at = now if is_in_sync else _NEVER
+        self.caught_up_at = now if is_in_sync else _NEVER
+
+    def fetched(
+        self,
+        offset: int,
+        log_start_offset: int,
+        leader_end_offset: int,
+        broker_epoch: int,
+        contact: Contact,
+    ) -> None:
+        """The follower has fetched from ``offset``, so it has everything below."""
+        now = contact.at
+        if offset >= leader_end_offset:
+            self.caught_up_at = max(self.caught_up_at, now)
+        elif offset >= self.leader_end_offset:
+            # It has what there was at the Fetch before this one.
+            self.caught_up_at = max(self.caught_up_at, self.fetched_at)
+        self.end_offset, self.log_start_offset = offset, log_start_offset
+        self.leader_end_offset = max(self.leader_end_offset, leader_end_offset)
+        self.fetched_at, self.broker_epoch, self.contact = now, broker_epoch, contact
+
+    def heard_of(self, leader_end_offset: int) -> None:
+        """Count the requests of the session that have left the partition out: before the leader's
+        log grows, and before it is asked whether the follower is in sync.
+        """
+        if self.contact is not None and self.end_offset >= leader_end_offset:
+            self.fetched_at = max(self.fetched_at, self.contact.at)
+            self.caught_up_at = max(self.caught_up_at, self.contact.at)
+
+    def is_caught_up(self, leader_end_offset: int, now: float, lag_s: float) -> bool:
+        """Whether the follower has everything, or had everything ``lag_s`` ago or later."""
+        return self.end_offset == leader_end_offset or now - self.caught_up_at <= lag_s

@@ -1,0 +1,165 @@
+"""Holds the open log of a partition with its reader and its producers: opens, rolls and closes it,
+and closes it after a failure of the disk.
+
+Who writes to it, leader, follower, retention or cleaner, has its turn from
+``gateway.sources.partition_jobs``. Source: ``UnifiedLog``, ``LogManager``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.broker.produce.refusal import BatchRefused
+from gateway.log.files.disk import Disk, doing
+from gateway.log.files.errors import LogError
+from gateway.log.files.offset_checkpoint import Checkpoints
+from gateway.log.files.partition_metadata import FILE_NAME as PARTITION_METADATA
+from gateway.log.files.problem import Problem
+from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.roll_policy import rolls_by_size_and_age
+from gateway.log.partition.unified_log import UnifiedLog
+from gateway.log.reading.own_log import OwnLog
+from gateway.log.segments.batch_check import Batch
+from gateway.sources.opened_log import open_log
+from gateway.sources.producer_log import ProducerLog
+from kwire.protocol import ErrorCode
+
+if TYPE_CHECKING:
+    from kwire.records.header import BatchHeader
+    from kwire.uuid import Uuid
+
+
+class StoredLog:
+    """The log in ``directory``; ``log`` and ``reader`` are None while it is not open. ``reopen`` is
+    called, by any thread, when a failure has closed it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_id: Uuid,
+        index: int,
+        settings: Callable[[], LogSettings],
+        disk: Disk,
+        checkpoints: Checkpoints | None,
+        reopen: Callable[[], None],
+    ) -> None:
+        """``settings`` returns the configuration of the topic as of now."""
+        self.directory = directory
+        self.topic_id = topic_id
+        self.index = index
+        self.topic = directory.name.rpartition("-")[0]
+        self.settings = settings
+        self.disk = disk
+        #: Repairs at the opening, as sentences.
+        self.repairs: list[str] = []
+        #: Names of the segments that retention has deleted.
+        self.deleted: list[str] = []
+        self.checkpoints = checkpoints or Checkpoints(directory.parent, disk, self.repairs)
+        #: Why it cannot be opened.
+        self.fault: Problem | None = None
+        self.log: UnifiedLog | None = None
+        self.reader: OwnLog | None = None
+        self.producers = ProducerLog(directory, disk)
+        self._reopen = reopen
+        self._is_closed = False
+
+    @property
+    def writable(self) -> UnifiedLog | None:
+        """The log, if it can be changed."""
+        return None if self.log is None or self.log.guard.reason else self.log
+
+    def open(self) -> None:
+        """Open the log, or begin one, unless it is open or was closed for good. A failure is in
+        :attr:`fault`.
+        """
+        if self.log is not None or self._is_closed:
+            return
+        try:
+            if not (self.directory / PARTITION_METADATA).exists():
+                # They are of a topic of the same name that was deleted.
+                self.checkpoints.forget(self.topic, self.index)
+            opened = open_log(
+                self.directory,
+                self.topic_id,
+                self.disk,
+                self.settings(),
+                self.repairs,
+                self.checkpoints.log_starts.get(self.topic, self.index) or 0,
+            )
+            opened.producers.states.keep_verifications_of(self.producers.states)
+            self.log, self.reader, self.producers = opened
+            self.fault = None
+        except LogError as error:
+            self.fault = Problem(str(self.directory), -1, str(error))
+
+    def failed(self, error: LogError) -> BatchRefused:
+        """The disk refused a write. A full disk leaves the log as it was; after another failure the
+        log is closed, and opened again.
+        """
+        if self.log is not None and self.log.guard.reason:
+            with contextlib.suppress(LogError):
+                self.log.close()
+            self.producers.close()
+            self.log = None
+            self._reopen()
+        return BatchRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def is_due_to_roll(self, header: BatchHeader, epoch: int) -> bool:
+        """Whether a batch of ``epoch`` would begin a segment."""
+        log = self.log
+        if log is None or log.active_size == 0:
+            return False
+        described = Batch(0, header.size, log.end_offset, 0, epoch, header.max_timestamp)
+        rolls = rolls_by_size_and_age(self.settings())
+        return rolls(described, log.active_size, log.first_timestamp)
+
+    def roll(self) -> None:
+        """Begin a segment, with a snapshot of the producers. Raises LogError."""
+        assert self.log is not None, "the log is open"
+        self.log.roll()
+        with self.log.guard.several_steps():
+            self.producers.rolled(self.log.bases)
+        self.show()
+
+    def show(self) -> None:
+        """Let readers find what was written. Raises DiskFailed."""
+        assert self.reader is not None, "the log is open"
+        with doing("read", self.directory):
+            self.reader.refresh()
+
+    def flush(self) -> bool:
+        """Write everything to the disk; whether it is there."""
+        if self.log is None:
+            return False
+        try:
+            self.log.flush()
+        except LogError as error:
+            self.failed(error)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Write everything to disk and close the files for good. Raises LogError."""
+        self._is_closed = True
+        log, self.log = self.log, None
+        if log is not None:
+            end_offset = None if log.guard.reason else log.end_offset
+            try:
+                log.close()
+            except LogError:
+                end_offset = None
+                raise
+            finally:
+                self.producers.close(end_offset)
+
+    def delete(self, remove: Callable[[Path], None]) -> None:
+        """The topic is deleted: close the log, and call ``remove`` with the directory."""
+        with contextlib.suppress(LogError):
+            self.close()
+        with contextlib.suppress(LogError):  # the next topic of this name forgets them, too
+            self.checkpoints.forget(self.topic, self.index)
+        remove(self.directory)
