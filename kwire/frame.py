@@ -42,32 +42,27 @@ class FrameSplitter:
     the bytes that were fed and not yet taken, and nothing more, whatever a size claims.
     """
 
-    __slots__ = ("_buffer", "_position", "limit")
+    __slots__ = ("_buffer", "_head", "_position", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # One bytes object while a single piece is worked on (the common case: no copy but the
-        # frame's own), a bytearray once frames come in pieces, so that a trickle costs no more than
-        # its bytes.
-        self._buffer: bytes | bytearray = b""
+        # ``_buffer`` is the newest piece, from which whole frames are cut, and ``_head`` has what
+        # comes before it: the beginning of a frame, once more of it has come. A trickle costs no
+        # more than its bytes, and a piece with the rest of a frame and others is not copied.
+        self._buffer = b""
         self._position = 0
+        self._head = bytearray()
 
     @property
     def buffered(self) -> int:
         """Bytes fed and not yet taken."""
-        return len(self._buffer) - self._position
+        return len(self._head) + len(self._buffer) - self._position
 
     def feed(self, data: bytes) -> None:
         """Add bytes in the order in which they were received."""
-        if self._position == len(self._buffer):
-            self._buffer, self._position = data, 0
-            return
-        if type(self._buffer) is not bytearray:
-            self._buffer, self._position = bytearray(memoryview(self._buffer)[self._position :]), 0
-        elif self._position:
-            del self._buffer[: self._position]
-            self._position = 0
-        self._buffer += data
+        if self._position < len(self._buffer):
+            self._head += memoryview(self._buffer)[self._position :]
+        self._buffer, self._position = data, 0
 
     def missing(self) -> int:
         """The number of bytes that the next frame still lacks, 0 if it is whole; until its size
@@ -78,38 +73,70 @@ class FrameSplitter:
         held = self.buffered
         if held < SIZE_BYTES:
             return SIZE_BYTES - held
-        return max(0, SIZE_BYTES + self._next_size() - held)
+        if self._head:
+            self._move_to_head(SIZE_BYTES)
+            return max(0, SIZE_BYTES + self._size_at(self._head, 0) - held)
+        return max(0, SIZE_BYTES + self._size_at(self._buffer, self._position) - held)
 
     def next_frame(self) -> bytes | None:
         """The next whole frame, or None: more bytes are needed. Raises DecodeError as
         :meth:`missing` does.
         """
-        start = self._position + SIZE_BYTES
-        if len(self._buffer) < start:
-            return None
-        end = start + self._next_size()
-        if len(self._buffer) < end:
-            return None
-        self._position = end
-        if type(self._buffer) is bytes:
-            return self._buffer[start:end]
-        frame = bytes(memoryview(self._buffer)[start:end])
-        if end == len(self._buffer):
-            self._buffer, self._position = (
-                b"",
-                0,
-            )  # a large buffer goes with the frame that needed it
-        return frame
+        found = self.next_buffer()
+        return None if found is None else bytes(found)
 
-    def _next_size(self) -> int:
-        (size,) = _size.unpack_from(self._buffer, self._position)
+    def next_buffer(self) -> bytes | bytearray | None:
+        """As :meth:`next_frame`, without a copy of a frame that came in pieces."""
+        if self._head:
+            return self._frame_of_head()
+        data, start = self._buffer, self._position + SIZE_BYTES
+        end = start + self._size_at(data, self._position) if len(data) >= start else start
+        if len(data) < end:
+            # Now, so that nothing keeps a large piece for the few bytes that are left of it.
+            self._move_to_head(len(data))
+            return None
+        if end == len(data):
+            self._buffer, self._position = b"", 0
+        else:
+            self._position = end
+        return data[start:end]
+
+    def _frame_of_head(self) -> bytes | bytearray | None:
+        head = self._head
+        self._move_to_head(SIZE_BYTES)
+        if len(head) < SIZE_BYTES:
+            return None
+        end = SIZE_BYTES + self._size_at(head, 0)
+        self._move_to_head(end)
+        if len(head) < end:
+            return None
+        if len(head) == end:
+            self._head = bytearray()
+            del head[:SIZE_BYTES]
+            return head
+        found = bytes(memoryview(head)[SIZE_BYTES:end])
+        del head[:end]
+        return found
+
+    def _move_to_head(self, size: int) -> None:
+        """Make the head ``size`` bytes long, as far as these have come."""
+        data, start, more = self._buffer, self._position, size - len(self._head)
+        if more > 0:
+            self._head += memoryview(data)[start : start + more]
+            if start + more < len(data):
+                self._position = start + more
+            else:
+                self._buffer, self._position = b"", 0
+
+    def _size_at(self, data: bytes | bytearray, position: int) -> int:
+        (size,) = _size.unpack_from(data, position)
         if size <= 0:
             # Kafka takes an empty frame and fails on its header; nothing can be in one, so it is
             # refused here.
             raise DecodeError(f"a frame of {size} bytes", offset=0, rule="frame-size")
         if size > self.limit:
             # No frame of a few hundred megabytes: the first bytes of another protocol as a size.
-            foreign = foreign_protocol(bytes(self._buffer[self._position : self._position + 4]))
+            foreign = foreign_protocol(bytes(data[position : position + 4]))
             text = (
                 f"a frame of {size} bytes, above the limit of {self.limit}"
                 if foreign is None

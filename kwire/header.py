@@ -60,7 +60,7 @@ def _is_flexible(form: type[Message], version: int) -> bool:
     return len(flexible) > 0 and version >= flexible[0]
 
 
-def peek(frame: bytes) -> tuple[int, int, int]:
+def peek(frame: bytes | bytearray) -> tuple[int, int, int]:
     """(api key, version, correlation id) of a request frame without its size. Raises
     DecodeError.
     """
@@ -76,7 +76,7 @@ def peek(frame: bytes) -> tuple[int, int, int]:
 
 
 def decode_request_header(
-    frame: bytes, *, budget: int | None = None, form: type[Message] | None = None
+    frame: bytes | bytearray, *, budget: int | None = None, form: type[Message] | None = None
 ) -> tuple[RequestHeader, int]:
     """The header of a request frame (without its size), and the position of the body.
 

@@ -52,7 +52,7 @@ class Message(Struct):
     LISTENERS: ClassVar[tuple[str, ...]]
     #: (first version, version of the header from there on); empty where the schema names none.
     HEADER_VERSIONS: ClassVar[tuple[tuple[int, int], ...]] = ()
-    _DECODERS: ClassVar[dict[int, Callable[[bytes, int, int], tuple[Any, int]]]]
+    _DECODERS: ClassVar[dict[int, Callable[[Any, int, int], tuple[Any, int]]]]
     _ENCODERS: ClassVar[dict[int, Callable[[Any, Callable[[Any], None]], None]]]
 
     def encode(self, version: int) -> bytes:
@@ -124,9 +124,11 @@ class Message(Struct):
 
     @classmethod
     def decode_from(
-        cls, data: bytes, version: int, offset: int = 0, *, budget: int | None = None
+        cls, data: bytes | bytearray, version: int, offset: int = 0, *, budget: int | None = None
     ) -> tuple[Self, int]:
-        """As :meth:`decode`, from ``offset`` of ``data``: (message, position after it)."""
+        """As :meth:`decode`, from ``offset`` of ``data``: (message, position after it). Fields of
+        bytes are parts of ``data``, and of its type; records are views of it.
+        """
         decoder = cls._DECODERS.get(version)
         if decoder is None:
             raise unsupported(cls, version)
@@ -151,7 +153,7 @@ class Message(Struct):
         try:
             flexible = version in cls.FLEXIBLE_VERSIONS
             raise explain_decode(
-                cls, data, version, offset, allowed, error, flexible=flexible
+                cls, bytes(data), version, offset, allowed, error, flexible=flexible
             ) from None
         finally:
             # its traceback holds this frame: together they and every caller's frame would be a

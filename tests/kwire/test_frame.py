@@ -80,3 +80,40 @@ def test_a_claimed_size_allocates_nothing() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 64 * 1024
+
+
+def test_frame_in_pieces_is_given_without_a_copy_and_the_frames_behind_it_are_cut_out() -> None:
+    splitter = FrameSplitter(1000)
+    stream = frame(b"a" * 500) + frame(b"b" * 10) + frame(b"c" * 500)
+    splitter.feed(stream[:400])
+    assert splitter.next_buffer() is None
+    splitter.feed(stream[400:900])
+    first = splitter.next_buffer()
+    assert type(first) is bytearray and first == b"a" * 500
+    second = splitter.next_buffer()
+    assert type(second) is bytes and second == b"b" * 10
+    assert splitter.next_buffer() is None and splitter.missing() == len(stream) - 900
+    splitter.feed(stream[900:])
+    assert splitter.next_frame() == b"c" * 500 and splitter.buffered == 0
+
+
+def test_pieces_that_are_fed_before_the_frames_are_taken_stay_in_order() -> None:
+    bodies = [bytes([number]) * (number % 7 + 1) for number in range(200)]
+    stream, splitter = b"".join(map(frame, bodies)), FrameSplitter(100)
+    for at in range(0, len(stream), 9):
+        splitter.feed(stream[at : at + 9])
+    assert splitter.buffered == len(stream) and splitter.missing() == 0
+    assert [splitter.next_frame() for _ in bodies] == bodies
+    assert splitter.next_frame() is None and splitter.buffered == 0
+
+
+@pytest.mark.parametrize("left", [1, 3, 5, 50])
+def test_large_piece_is_not_kept_for_the_bytes_that_are_left_of_it(left: int) -> None:
+    splitter = FrameSplitter(1 << 20)
+    tracemalloc.start()
+    splitter.feed(frame(bytes(1000)) * 1000 + frame(bytes(100))[:left])
+    while splitter.next_frame() is not None:
+        pass
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert splitter.buffered == left and held < 64 * 1024

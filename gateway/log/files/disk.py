@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gateway.log.files.errors import DiskFailed, SyncFailed
 from kwire.metadata_log.open_file import open_regular
@@ -202,13 +202,26 @@ def free_bytes(directory: str | os.PathLike[str]) -> int:
     return found.f_bavail * found.f_frsize
 
 
-@contextlib.contextmanager
-def doing(what: str, path: Path, failure: type[DiskFailed] = DiskFailed) -> Iterator[None]:
-    """Turn OSError into a sentence that names the operation, the file and a remedy."""
-    try:
-        yield
-    except OSError as error:
-        raise failure(what, str(path), error, advice(error)) from error
+class doing:
+    """Turn OSError into a sentence that names the operation, the file and a remedy.
+
+    Each append enters it several times: a generator of ``contextlib`` would take three times as
+    long.
+    """
+
+    __slots__ = ("_failure", "_path", "_what")
+
+    def __init__(self, what: str, path: Path, failure: type[DiskFailed] = DiskFailed) -> None:
+        self._what = what
+        self._path = path
+        self._failure = failure
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, OSError):
+            raise self._failure(self._what, str(self._path), error, advice(error)) from error
 
 
 def advice(error: OSError, other: str = _OTHER_ADVICE) -> str:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gateway.server.clients.response_scheduler import EncodedResponse
     from kwire.message import Message
 
+Frame = bytes | bytearray
 _SASL_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE
 #: The first version of ApiVersions that names the client's software (KIP-511).
 _NAMES_SOFTWARE: Final = 3
@@ -119,7 +120,7 @@ class Dispatcher:
         return (self._handlers, *self._by_listener.values())
 
     def handle(
-        self, frame: bytes, peer: Peer, now: float, session: SaslSession | None = None
+        self, frame: Frame, peer: Peer, now: float, session: SaslSession | None = None
     ) -> tuple[InFlightRequest, Answer]:
         """Handle the request in ``frame``. Raises DecodeError, Malformed and Refusal.
 
@@ -127,8 +128,10 @@ class Dispatcher:
         open, only the requests of authentication are served.
         """
         if session is not None and session.takes_bare_tokens:
-            return self._token(frame, peer, now, session)
+            return self._token(bytes(frame), peer, now, session)
         api_key, version, correlation_id = peek(frame)
+        if api_key != ApiKey.PRODUCE:
+            frame = bytes(frame)  # it may have fields of bytes; Produce has views of records alone
         if session is not None and (rule := session.refusal(api_key, now)):
             raise Refusal(rule, api_key=api_key, version=version, correlation_id=correlation_id)
         apis = self._by_listener.get(peer.listener)
@@ -169,7 +172,7 @@ class Dispatcher:
         if api_key == API_VERSIONS and version >= _NAMES_SOFTWARE:
             in_flight.software = _software(request)
         if handler.is_forwarded and self._node is not None:
-            return in_flight, self._node.forward(frame, peer)
+            return in_flight, self._node.forward(bytes(frame), peer)
         answer = handler.handle(request, context)
         if session is not None and api_key == API_VERSIONS and not getattr(answer, "error_code", 0):
             session.versions_told()

@@ -152,7 +152,7 @@ class RequestProcessor:
     def _handle_until(self, now: float, ends_at: float, connection: ConnectionCallbacks) -> bool:
         splitter = self._splitter
         for _ in range(_REQUESTS_MAX):
-            frame = splitter.next_frame()
+            frame = splitter.next_buffer()
             if frame is None:
                 self.frame_began = (self.frame_began or now) if splitter.buffered else None
                 return False
@@ -166,7 +166,9 @@ class RequestProcessor:
                 break
         return True
 
-    def _handle(self, frame: bytes, now: float, connection: ConnectionCallbacks) -> float:
+    def _handle(
+        self, frame: bytes | bytearray, now: float, connection: ConnectionCallbacks
+    ) -> float:
         """Handle one request at ``now``. Returns the time at its end."""
         server_context, identity = self._server_context, self.identity
         self._state.on(Event.REQUEST)
