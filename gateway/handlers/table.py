@@ -39,6 +39,7 @@ MODULES: Final = (
     "api_versions",
     "offset_for_leader_epoch",
     "describe_configs",
+    "alter_replica_log_dirs",
     "describe_log_dirs",
     "delete_groups",
     "offset_delete",

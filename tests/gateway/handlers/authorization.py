@@ -170,6 +170,11 @@ CLIENTS: Final = (
     Row(32, (("DESCRIBE_CONFIGS", "GROUP", GROUP),), {"resources": [_OF_GROUP]}, GROUP_FAILED),
     Row(33, topic("ALTER_CONFIGS"), {"resources": [_TOPIC_CONFIG]}, TOPIC_FAILED),
     Row(33, cluster("ALTER_CONFIGS"), {"resources": [{"resource_type": 4, "resource_name": ""}]}),
+    Row(
+        34,
+        cluster("ALTER"),
+        {"dirs": [{"path": "/", "topics": [{"name": TOPIC, "partitions": [0]}]}]},
+    ),
     Row(35, cluster("DESCRIBE")),
     Row(37, topic("ALTER"), {"topics": [{"name": TOPIC, "count": 3}]}, TOPIC_FAILED),
     Row(42, (group("DELETE"),), {"groups_names": [GROUP]}, GROUP_FAILED),
