@@ -34,6 +34,7 @@ from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.leader_appends import LeaderAppends
 from gateway.sources.log_partition import LogPartition
 from gateway.sources.partition_append import Outcome, PartitionAppend
+from gateway.sources.partition_checkpoint import PartitionCheckpoint
 from gateway.sources.partition_compaction import PartitionCompaction
 from gateway.sources.partition_jobs import Job, PartitionJobs
 from gateway.sources.partition_retention import delete_expired, start_at
@@ -113,6 +114,7 @@ class DataPartition(LogPartition):
             self._reopen,
         )
         self.compaction = PartitionCompaction(self.stored, self._jobs, lambda: self._stable_end)
+        self.checkpoint = PartitionCheckpoint(self.stored, self._jobs)
         self._appends = LeaderAppends(
             self.stored, self._jobs, counts, clock, self._publish, self._answer
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.partition_metadata import FILE_NAME, format_topic_id
-from gateway.log.partition.log_loader import load_log
+from gateway.log.partition.log_loader import KnownPart, load_log
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.partition.roll_policy import rolls_when_told
 from gateway.log.partition.unified_log import UnifiedLog
@@ -34,9 +34,11 @@ def open_log(
     settings: LogSettings,
     repairs: list[str],
     log_start: int,
+    recovery_point: int = 0,
 ) -> OpenedLog:
     """Open the log in ``directory``, or begin one. ``repairs`` gets a sentence for each repair.
-    Records below ``log_start`` were deleted by a client. Raises LogError.
+    Records below ``log_start`` were deleted by a client; what is below ``recovery_point`` is on
+    disk. Raises LogError.
     """
     disk.make_directory(directory)
     metadata = directory / FILE_NAME
@@ -44,9 +46,17 @@ def open_log(
         disk.replace(metadata, format_topic_id(topic_id))
     with doing("read", directory):
         finish_swaps(directory, disk)
-    producers = ProducerLog(directory, disk)
-    producers.begin()
-    loaded = load_log(directory, disk, settings, repairs, producers.fold, log_start)
+    point = recovery_point
+    while True:
+        producers = ProducerLog(directory, disk)
+        known = KnownPart(point, producers.begin(point), log_start)
+        loaded = load_log(directory, disk, settings, repairs, producers.fold, known)
+        if known.folded <= loaded.active.end_offset:
+            break
+        # The snapshot counts records that were lost: another one, or all batches, tell of those
+        # that are left.
+        loaded.active.close()
+        point = loaded.active.end_offset
     log = UnifiedLog(directory, disk, settings, loaded, rolls=rolls_when_told, problems=[])
     producers.finish(log.bases, log.end_offset)
     with doing("read", directory):

@@ -1,11 +1,11 @@
 """Keeps the producers of a partition that holds data, and the files that follow from its batches:
 ``OFFSET.snapshot`` and ``.txnindex``.
 
-A start takes the newest snapshot at the beginning of a segment and folds the batches from there on,
-so that the five newest batches of a producer are known wherever the last segment has them. Indexes
-of the segments below were synced before the snapshot was written; the others are made anew. A
-snapshot that is missing or damaged costs time, never a producer. Source: ``ProducerStateManager``,
-``UnifiedLog.rebuildProducerState``, ``LocalLog.collectAbortedTransactions``.
+A start takes the newest snapshot below the recovery point or at the beginning of a segment, and
+folds the batches from there on. The entries of the indexes below were synced before the snapshot
+was written; the others are made anew. A snapshot that is missing or damaged costs time, never a
+producer. Source: ``ProducerStateManager``, ``UnifiedLog.rebuildProducerState``,
+``LocalLog.collectAbortedTransactions``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import bisect
 import contextlib
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from kwire.records.header import BatchHeader, Buffer
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+#: Behind every offset.
+_NO_OFFSET: Final = 1 << 63
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot", re.ASCII)
 
 
@@ -63,25 +65,32 @@ class ProducerLog:
     # --- a start: begin, a fold of all batches, finish
     # ---------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Take the newest snapshot that can be used. Raises DiskFailed."""
+    def begin(self, recovery_point: int = 0) -> int:
+        """Take the newest snapshot that can be used, and return its offset: batches below it need
+        not be folded. Everything below ``recovery_point`` is on disk. Raises DiskFailed.
+        """
         with doing("read", self._directory):
             names = {entry.name for entry in self._directory.iterdir()}
             bases = (parse_segment_name(name) for name in names)
             self._bases = sorted(base for base in bases if base is not None) or [0]
             self._folds_from = self._bases[0]
             whole = self._first_without_index()
-            snapshots = {int(match[1]) for name in names if (match := _SNAPSHOT.fullmatch(name))}
-            for base in reversed(self._bases[1:]):
-                if base <= whole and base in snapshots and self._take(base):
+            offsets = (int(match[1]) for name in names if (match := _SNAPSHOT.fullmatch(name)))
+            # A segment is on disk as a whole before the next one begins.
+            trusted = (one for one in offsets if one <= recovery_point or one in self._bases[1:])
+            for offset in sorted(trusted, reverse=True):
+                if offset <= whole and self._take(offset):
                     break
+        return self._folds_from
 
     def _first_without_index(self) -> int:
-        """Return the first segment whose transaction index is damaged, or the last segment."""
-        for base in self._bases[:-1]:
+        """Return the first segment whose transaction index is damaged; without one, more than any
+        offset.
+        """
+        for base in self._bases:
             if read_index(self._index_path(base), base) is None:
                 return base
-        return self._bases[-1]
+        return _NO_OFFSET
 
     def _take(self, offset: int) -> bool:
         try:
@@ -114,20 +123,15 @@ class ProducerLog:
                 self._load_index(base)
             names = [entry.name for entry in self._directory.iterdir()]
         self._found = {}
-        # As ``ProducerStateManager.removeStraySnapshots``: one may be at the end of the last
-        # segment, written when the log was closed.
-        matches = map(_SNAPSHOT.fullmatch, names)
-        offsets = sorted(int(match[1]) for match in matches if match)
-        kept = {*self._bases[1:], *(one for one in offsets[-1:] if one > self._bases[-1])}
-        for offset in offsets:
-            if offset not in kept or offset > end_offset:
-                self._disk.remove(self._snapshot_path(offset))
+        # As ``ProducerStateManager.removeStraySnapshots``, but for the one that was taken.
+        self._remove_snapshots(names, {self._folds_from}, end_offset)
 
     def _load_index(self, base: int) -> None:
         path = self._index_path(base)
-        entries = read_index(path, base)
-        if base >= self._folds_from and entries != self._found.get(base, []):
-            entries = self._found.get(base, [])
+        before = read_index(path, base)
+        entries = [one for one in before or () if one.last_offset < self._folds_from]
+        entries += self._found.get(base, [])
+        if entries != before:
             if entries:
                 self._disk.replace(path, encode_index(entries))
             else:
@@ -197,7 +201,42 @@ class ProducerLog:
     def _write_snapshot(self, offset: int) -> None:
         # Without one a start reads more.
         with contextlib.suppress(DiskFailed):
-            self._disk.replace(self._snapshot_path(offset), encode_snapshot(self.states.all()))
+            self.write_snapshot(offset, encode_snapshot(self.states.all()))
+
+    # --- checkpoints
+    # ---------------------------------------------------------------------------------------------
+
+    def begin_checkpoint(self, recovery_point: int) -> tuple[bytes, list[str]]:
+        """Return the content of a snapshot of now, and the suffixes of the files of the active
+        segment that have to be on disk for it. Of the snapshots inside of segments the one at
+        ``recovery_point`` stays, which the next start takes if this checkpoint is not made. Raises
+        DiskFailed.
+        """
+        with doing("read", self._directory):
+            names = [entry.name for entry in self._directory.iterdir()]
+        self._remove_snapshots(names, {recovery_point}, _NO_OFFSET)
+        suffixes = [TXN_INDEX_SUFFIX] if self._bases[-1] in self._indexes else []
+        return encode_snapshot(self.states.all()), suffixes
+
+    def write_snapshot(self, offset: int, content: bytes) -> None:
+        """Write a snapshot durably, in any thread. Raises DiskFailed."""
+        self._disk.replace(self._snapshot_path(offset), content)
+
+    def remove_snapshot(self, offset: int) -> None:
+        """Remove the snapshot of a log that was cut below ``offset`` meanwhile. Raises
+        DiskFailed.
+        """
+        self._disk.remove(self._snapshot_path(offset))
+
+    def _remove_snapshots(self, names: Iterable[str], more: set[int], end_offset: int) -> None:
+        """Remove snapshots that are neither at the beginning of a segment nor one of ``more``, and
+        those beyond the end of the log.
+        """
+        kept = {*self._bases[1:], *more}
+        for match in filter(None, map(_SNAPSHOT.fullmatch, names)):
+            offset = int(match[1])
+            if offset not in kept or offset > end_offset:
+                self._disk.remove(self._snapshot_path(offset))
 
     # --- readers
     # ---------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from gateway.log.partition.roll_policy import rolls_by_size_and_age
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
 from gateway.log.segments.batch_check import Batch
-from gateway.sources.opened_log import open_log
+from gateway.sources.opened_log import OpenedLog, open_log
 from gateway.sources.producer_log import ProducerLog
 from kwire.protocol import ErrorCode
 
@@ -82,19 +82,43 @@ class StoredLog:
             if not (self.directory / PARTITION_METADATA).exists():
                 # They are of a topic of the same name that was deleted.
                 self.checkpoints.forget(self.topic, self.index)
-            opened = open_log(
-                self.directory,
-                self.topic_id,
-                self.disk,
-                self.settings(),
-                self.repairs,
-                self.checkpoints.log_starts.get(self.topic, self.index) or 0,
-            )
+            opened = self._opened()
             opened.producers.states.keep_verifications_of(self.producers.states)
             self.log, self.reader, self.producers = opened
             self.fault = None
         except LogError as error:
             self.fault = Problem(str(self.directory), -1, str(error))
+
+    def _opened(self) -> OpenedLog:
+        opened = open_log(
+            self.directory,
+            self.topic_id,
+            self.disk,
+            self.settings(),
+            self.repairs,
+            self.checkpoints.log_starts.get(self.topic, self.index) or 0,
+            self.recovery_point,
+        )
+        try:
+            # Where records were lost others will have their offsets.
+            end_offset = opened.log.end_offset
+            self.checkpoints.recovery_points.lower(self.topic, self.index, end_offset)
+        except LogError:
+            with contextlib.suppress(LogError):
+                opened.log.close()
+            raise
+        return opened
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which everything is on disk; 0 where nothing is synced."""
+        known = self.checkpoints.recovery_points.get(self.topic, self.index)
+        return (known or 0) if self.disk.fsync else 0
+
+    def note_recovery_point(self, offset: int) -> None:
+        """Everything below ``offset`` is on disk. It is saved with those of the other logs."""
+        if self.disk.fsync:
+            self.checkpoints.recovery_points.note(self.topic, self.index, offset)
 
     def failed(self, error: LogError) -> BatchRefused:
         """The disk refused a write. A full disk leaves the log as it was; after another failure the
@@ -123,6 +147,7 @@ class StoredLog:
         self.log.roll()
         with self.log.guard.several_steps():
             self.producers.rolled(self.log.bases)
+        self.note_recovery_point(self.log.bases[-1])
         self.show()
 
     def show(self) -> None:
@@ -155,6 +180,8 @@ class StoredLog:
                 raise
             finally:
                 self.producers.close(end_offset)
+            if end_offset is not None:
+                self.note_recovery_point(end_offset)
 
     def delete(self, remove: Callable[[Path], None]) -> None:
         """The topic is deleted: close the log, and call ``remove`` with the directory."""

@@ -1,8 +1,10 @@
 """Writes and reads the content of a producer snapshot, ``OFFSET.snapshot``, as Kafka does: the
 producers of a partition as the batches below an offset left them.
 
-Of the batches of a producer it has the newest alone. Source: ``ProducerStateManager.writeSnapshot``
-and ``readSnapshot``.
+Kafka writes one entry for each producer, with its newest batch. Here a producer has an entry for
+each of its newest batches, the oldest first: Kafka takes the last entry of a producer, and a batch
+that comes again after a restart is recognized though it is not the newest. Source:
+``ProducerStateManager.writeSnapshot``, ``readSnapshot``, ``loadProducerEntry``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _CRC: Final = struct.Struct(">I")
 
 def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
     """Return the content of the file."""
-    entries = [_entry(state) for state in states]
+    entries = [entry for state in states for entry in _entries(state)]
     data = bytearray(struct.pack(">h", _VERSION))
     data += ProducerSnapshot(producer_entries=entries).encode(_VERSION)
     _CRC.pack_into(data, 2, crc32c.crc32c(memoryview(data)[_HEAD.size :]))
@@ -41,11 +43,21 @@ def decode_snapshot(data: bytes) -> list[ProducerState]:
     if crc != crc32c.crc32c(memoryview(data)[_HEAD.size :]):
         raise DecodeError("a producer snapshot with a wrong CRC", rule="crc")
     message, _ = ProducerSnapshot.decode_from(data, _VERSION, offset=2)
-    return [_state(entry) for entry in message.producer_entries]
+    states: dict[int, ProducerState] = {}
+    for state in map(_state, message.producer_entries):
+        before = states.pop(state.producer_id, None)
+        if before is not None and before.epoch == state.epoch:
+            before.batches.extend(state.batches)
+            state.batches = before.batches
+        states[state.producer_id] = state
+    return list(states.values())
 
 
-def _entry(state: ProducerState) -> ProducerEntry:
-    last = state.batches[-1] if state.batches else None
+def _entries(state: ProducerState) -> list[ProducerEntry]:
+    return [_entry(state, batch) for batch in state.batches] or [_entry(state, None)]
+
+
+def _entry(state: ProducerState, last: BatchSeen | None) -> ProducerEntry:
     return ProducerEntry(
         producer_id=state.producer_id,
         epoch=state.epoch,

@@ -72,6 +72,8 @@ class UnifiedLog:
         self._readable: tuple[ReadableSegment, ...] | None = None  # all; None when they changed
         self._epochs = loaded.epochs
         self._start_offset, self._start_epoch = loaded.start_offset, loaded.start_epoch
+        #: How often records were dropped from the end since the log was opened.
+        self.truncations = 0
         assert self._start_offset <= self.end_offset, "a log starts at or before its end"
         assert self._closed == sorted(self._closed), "base offsets ascend"
 
@@ -247,6 +249,7 @@ class UnifiedLog:
             )
         action = f"truncate to offset {offset}, inside the batch at {end_offset}"
         refuse_below(high_watermark, end_offset, action, self.directory)
+        self.truncations += 1
         with self.guard.several_steps():
             if scan:
                 self._reopen_closed(scan)
@@ -279,15 +282,26 @@ class UnifiedLog:
             old.close()
         assert self._active.size == 0 and self._active.base_offset > self._closed[-1]
 
-    def pending_flush(self, on_synced: Callable[[int], None]) -> PendingFlush:
-        """Return the flush of everything written so far, to run beside further writes. Raises
-        DiskFailed.
+    def pending_flush(
+        self,
+        on_synced: Callable[[int], None] = lambda end_offset: None,
+        suffixes: Sequence[str] = (),
+    ) -> PendingFlush:
+        """Return the flush of everything written so far, to run beside further writes: of the
+        batches, and of the files beside them with one of ``suffixes``. Raises DiskFailed.
         """
+        files: list[DiskFile] = []
         path = self.directory / segment_name(self._active.base_offset)
-        with doing("open", path):
-            # A descriptor of its own: the segment may be rolled and closed during the sync.
-            file = DiskFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
-        return PendingFlush(file, self.end_offset, self.disk, on_synced)
+        flush = PendingFlush(files, self.end_offset, self.disk, on_synced)
+        try:
+            for one in (path, *(path.with_suffix(suffix) for suffix in suffixes)):
+                with doing("open", one):
+                    # Descriptors of its own: the segment may be rolled and closed during the sync.
+                    files.append(DiskFile(one, os.open(one, os.O_RDWR | os.O_CLOEXEC)))
+        except BaseException:
+            flush.close()
+            raise
+        return flush
 
     def delete_closed(self, bases: Sequence[int]) -> list[str]:
         """Delete these segments, the first first and each durably; return their names. Raises
@@ -345,6 +359,7 @@ class UnifiedLog:
         record before it (``UnifiedLog.truncateFullyAndStartAt``). Raises DiskFailed, LogFailed.
         """
         self.guard.check()
+        self.truncations += 1
         with self.guard.several_steps():
             # Before its file is deleted: a later flush must not count bytes of a file without a
             # name.

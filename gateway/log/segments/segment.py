@@ -124,9 +124,13 @@ def scan_from(
     recovery_point: int,
     epochs: Sequence[tuple[int, int]],
     log_start: int,
+    on_checked: Callable[[Checked], None] | None = None,
+    *,
+    gaps: bool = False,
 ) -> SegmentScan | None:
     """Check the batches of a segment from the last index entry below ``recovery_point`` on: what is
     before it was on disk, indexes and ``epochs`` (those of the log from ``log_start`` on) included.
+    ``on_checked`` and ``gaps`` as in :func:`scan_segment`.
 
     None if these files contradict each other, or save nothing: then only the whole segment tells.
     Raises OSError. Source: ``LogLoader.recoverLog``.
@@ -140,15 +144,9 @@ def scan_from(
         return None
     first, last = batch_at(file, 0), batch_at(file, entry[1])
     # An index of another file of this name, or a file of another one, as restored from a copy.
-    if (
-        first is None
-        or last is None
-        or (first.base_offset, last.last_offset)
-        != (
-            base_offset,
-            entry[0],
-        )
-    ):
+    if first is None or last is None or last.last_offset != entry[0]:
+        return None
+    if first.base_offset != base_offset and not (gaps and first.base_offset > base_offset):
         return None
     known = [one for one in epochs if one[1] <= last.base_offset]
     # An offset below the log start has no epoch in the file.
@@ -159,12 +157,13 @@ def scan_from(
     index.first_timestamp = first.max_timestamp
     scan = SegmentScan(
         index,
-        Tail(last.base_offset, last.epoch),
+        Tail(last.base_offset, last.epoch, gaps),
         size=last.position,
         file_size=file.status()[0],
-        epochs=[(first.epoch, base_offset), *(one for one in known if one[1] > base_offset)],
+        epochs=[(first.epoch, first.base_offset)],
     )
-    _check_to_end(file, scan)
+    scan.epochs += [one for one in known if one[1] > first.base_offset]
+    _check_to_end(file, scan, on_checked)
     return scan if scan.size > last.position else None
 
 

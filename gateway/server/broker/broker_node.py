@@ -19,6 +19,7 @@ from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManage
 from gateway.server.broker.data_log_cleaner import DataLogCleaner
 from gateway.server.broker.internal_topic import InternalTopic
 from gateway.server.broker.producer_id_manager import ProducerIdManager
+from gateway.server.broker.recovery_points import RecoveryPoints
 from gateway.server.broker.replica_manager import ReplicaManager
 from gateway.server.broker.transaction_driver import TransactionDriver
 from gateway.server.quorum.own_requests import OwnRequests
@@ -135,6 +136,7 @@ class BrokerNode:
                 self.replicas.clean_regularly, self._settings.retention_check_interval_s
             )
             nursery.start_soon(self._cleaner.run)
+            nursery.start_soon(RecoveryPoints(self.replicas, self._reports).run)
             nursery.start_soon(self.producer_ids.run)
             for topic in self._topics:
                 nursery.start_soon(topic.run)

@@ -8,9 +8,9 @@ the interpreter with the event loop.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -18,6 +18,7 @@ from gateway.base.wall_clock import wall_ms
 from gateway.log.cleaner.cleaner import Cleaner
 from gateway.log.files.disk import doing
 from gateway.log.files.errors import LogError
+from gateway.server.broker.answers import answer
 
 if TYPE_CHECKING:
     from gateway.log.files.disk import Disk
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from gateway.sources.data_partition import DataPartition
     from gateway.sources.partition_compaction import Plan
 
-_T = TypeVar("_T")
 #: The thread works for so long before it pauses for as long, s.
 _TURN_S: Final = 0.02
 #: How often the cleaner looks for work before there is an image, s.
@@ -67,7 +67,7 @@ class DataLogCleaner:
         self._uncleanable &= set(partitions)
         for partition in partitions:
             if partition.compaction.is_wanted and partition not in self._uncleanable:
-                made = await _answer(partial(partition.compaction.plan, now_ms))
+                made = await answer(partial(partition.compaction.plan, now_ms))
                 if made is not None:
                     plans.append((partition, made))
         plans.sort(key=lambda one: one[1].cleanable.ratio, reverse=True)
@@ -90,9 +90,9 @@ class DataLogCleaner:
         for group in cleaner.groups:
             await _work(cleaner.clean(group), made)
             bases = [one.base_offset for one in group]
-            if not await _answer(partial(partition.compaction.take, made, bases)):
+            if not await answer(partial(partition.compaction.take, made, bases)):
                 return  # the log has changed: the next round begins with what it is now
-        await _answer(partial(partition.compaction.note, cleaner.end))
+        await answer(partial(partition.compaction.note, cleaner.end))
         self._reports.report(
             "partition compacted",
             partition=partition.directory.name,
@@ -115,17 +115,3 @@ def _turn(steps: Iterable[None], made: Plan) -> bool:
             if time.monotonic() >= until:
                 return True
     return False
-
-
-async def _answer(ask: Callable[[Callable[[_T], None]], None]) -> _T:
-    """Return what ``ask`` calls its argument with."""
-    done = trio.Event()
-    answers: list[_T] = []
-
-    def take(answer: _T) -> None:
-        answers.append(answer)
-        done.set()
-
-    ask(take)
-    await done.wait()
-    return answers[0]

@@ -78,7 +78,7 @@ class ReplicaManager:
         self._incarnation = incarnation
         self._reports = reports
         self._disk = Disk(fsync=fsync)
-        self._checkpoints = checkpoints
+        self.checkpoints = checkpoints
         self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
         self._ids: dict[str, Uuid] = {}  # of the topics in ``_partitions``
         #: What was appended: to all topics, those that are deleted among them, and to each.
@@ -144,7 +144,7 @@ class ReplicaManager:
                 settings=partial(self._log_settings_of, name),
                 rules=partial(self._rules_of, name),
                 wake=self._work_on,
-                checkpoints=self._checkpoints,
+                checkpoints=self.checkpoints,
                 counts=(self.appended, of_topic),
                 disk=self._disk,
             )
@@ -347,4 +347,9 @@ class ReplicaManager:
             except LogError as error:
                 is_clean = False
                 self._reports.report("log not closed", error=str(error))
+        try:
+            self.checkpoints.recovery_points.save()
+        except LogError as error:
+            is_clean = False
+            self._reports.report("log not closed", error=str(error))
         return is_clean

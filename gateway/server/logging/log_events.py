@@ -441,6 +441,11 @@ _BROKER: Final = (
         "partition not compacted",
         "A log cannot be compacted. It keeps all records; the next start tries again.",
     ),
+    _failure(
+        "partition not synced",
+        "A log could not be brought to disk, or how far it is there could not be noted. It is read "
+        "again from where it was on disk.",
+    ),
     _problem(
         "partition set aside",
         "A directory belongs to no topic of the cluster. Nothing in it was changed: delete it if "

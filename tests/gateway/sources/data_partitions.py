@@ -8,9 +8,11 @@ from typing import Any
 from gateway.broker.produce.producer_state import Verification
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import ProducedBatch, TopicRules
+from gateway.log.files.errors import SyncFailed
 from gateway.log.partition.log_settings import LogSettings
 from gateway.ports.replicas import Appended
 from gateway.sources.data_partition import Broker, DataPartition
+from gateway.sources.partition_checkpoint import PlannedCheckpoint
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.register_broker_record import RegisterBrokerRecord
 from kwire.records import Record, decode_batches, encode_batch
@@ -90,6 +92,36 @@ def settle(one: DataPartition) -> None:
     """Perform the jobs that are due, and those that they lead to."""
     while one.has_jobs:
         one.performed(one.perform(one.take_jobs()))
+
+
+def checkpoint(one: DataPartition) -> bool:
+    """Bring everything to disk beside appends, as the broker does in intervals; whether there was
+    anything.
+    """
+    made: list[PlannedCheckpoint | None] = []
+    one.checkpoint.plan(made.append)
+    settle(one)
+    if made[0] is not None:
+        write(one, made[0])
+        one.stored.checkpoints.recovery_points.save()
+    return made[0] is not None
+
+
+def write(one: DataPartition, made: PlannedCheckpoint) -> None:
+    """Write a checkpoint that was planned, and note it."""
+    failure = None
+    try:
+        made.write()
+    except SyncFailed as error:
+        failure = error
+    one.checkpoint.note(made, failure, lambda _: None)
+    settle(one)
+
+
+def stop(one: DataPartition) -> None:
+    """Close a partition as a clean stop of the broker does."""
+    one.close()
+    one.stored.checkpoints.recovery_points.save()
 
 
 def batch_of(*values: bytes, timestamp: int = 1000, **header: Any) -> ProducedBatch:

@@ -17,16 +17,25 @@ from gateway.broker.produce.validation import ProducedBatch
 from gateway.ports.replicas import Appended
 from gateway.ports.services import State as PartitionState
 from gateway.sources.data_partition import DataPartition
-from tests.gateway.log.crash_disk import CrashDisk, Op, RecordingDisk, State, write_state
+from tests.gateway.log.crash_disk import (
+    CrashDisk,
+    Op,
+    QuietDisk,
+    RecordingDisk,
+    State,
+    write_state,
+)
 from tests.gateway.sources.data_partitions import (
     SETTINGS,
     appended,
     batch_of,
+    checkpoint,
     led,
     partition,
     record,
     settle,
     shown,
+    stop,
 )
 
 _SEGMENT_BYTES = 250
@@ -60,8 +69,13 @@ class Life:
             settle(self._one)
             for count in (1, 2, 1, 3, 1, 1):
                 self._append(count)
-            self._one.close()
-            self._say(synced=self._promise.written)
+                if epoch == 3:
+                    self._sync(checkpoint)
+            self._sync(stop)
+
+    def _sync(self, sync: Callable[[DataPartition], object]) -> None:
+        sync(self._one)
+        self._say(synced=self._promise.written)
 
     def _append(self, count: int) -> None:
         first = self._promise.written
@@ -110,7 +124,7 @@ def check(root: Path, state: State, promised: int) -> None:
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
     write_state(root, state)
-    one = led(root / _DIRECTORY, epoch=9)
+    one = led(root / _DIRECTORY, epoch=9, disk=QuietDisk())
     assert one.state is PartitionState.READY, one.problems
     found = shown(one)
     assert found == [(number, b"%d" % number) for number in range(len(found))]

@@ -12,8 +12,23 @@ from pathlib import Path
 import pytest
 
 from gateway.ports.services import State as PartitionState
-from tests.gateway.log.crash_disk import CrashDisk, Op, RecordingDisk, State, write_state
-from tests.gateway.sources.data_partitions import SETTINGS, led, partition, record, settle
+from tests.gateway.log.crash_disk import (
+    CrashDisk,
+    Op,
+    QuietDisk,
+    RecordingDisk,
+    State,
+    write_state,
+)
+from tests.gateway.sources.data_partitions import (
+    SETTINGS,
+    checkpoint,
+    led,
+    partition,
+    record,
+    settle,
+    stop,
+)
 from tests.gateway.sources.test_data_partition_transactions import files, newest, states
 from tests.gateway.sources.transactions import Model, committed, stable
 
@@ -29,9 +44,11 @@ def ops(tmp_path_factory: pytest.TempPathFactory) -> list[Op]:
         one = partition(root / _DIRECTORY, replace(SETTINGS, segment_bytes=400), disk=disk)
         one.lead(record(epoch))
         settle(one)
-        for _ in range(12):
+        for step in range(12):
             model.step(one)
-        one.close()
+            if step % 4 == 2:
+                checkpoint(one)
+        stop(one)
     assert len(files(root / _DIRECTORY, ".snapshot")) > 3
     assert len(files(root / _DIRECTORY, ".txnindex")) > 1
     return disk.ops
@@ -43,13 +60,13 @@ def check(root: Path, state: State) -> None:
     root.mkdir()
     write_state(root, state)
     directory = root / _DIRECTORY
-    one = led(directory, epoch=9)
+    one = led(directory, epoch=9, disk=QuietDisk())
     assert one.state is PartitionState.READY, one.problems
     found = newest(states(one)), stable(one), committed(one), files(directory, ".txnindex")
     one.close()
     for path in [*directory.glob("*.snapshot"), *directory.glob("*.txnindex")]:
         path.unlink()
-    one = led(directory, epoch=10)
+    one = led(directory, epoch=10, disk=QuietDisk())
     again = newest(states(one)), stable(one), committed(one), files(directory, ".txnindex")
     one.close()
     assert found == again

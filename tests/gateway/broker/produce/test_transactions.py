@@ -196,18 +196,15 @@ def test_more_transactions_than_the_limit_are_refused() -> None:
     assert states.check(batch(1, 1, producer=4)) is None
 
 
-def test_a_snapshot_has_the_newest_batch_of_each_producer_and_its_transaction() -> None:
+def test_a_snapshot_has_the_newest_batches_of_each_producer_and_its_transaction() -> None:
     states = ProducerStates()
     states.append(batch(0, 2**31 - 1, producer=1, is_transactional=False))
     states.append(batch(1, 0, producer=2))
     states.append(batch(2, 1, producer=2))
     end(states, 3, COMMIT, producer=3, epoch=4)
     again = ProducerStates(decode_snapshot(encode_snapshot(states.all())))
-    for one, other in zip(states.all(), again.all(), strict=True):
-        kept = list(one.batches)[-1:]
-        one.batches.clear()
-        one.batches.extend(kept)
-        assert one == other
+    assert again.all() == states.all()
+    assert max(len(one.batches) for one in again.all()) == 2
     assert again.first_unstable_offset == 1
 
 

@@ -138,7 +138,7 @@ def test_a_sync_that_fails_says_so(tmp_path: Path) -> None:
     disk.fails_at, disk.error = disk.count, errno.EIO
     with pytest.raises(SyncFailed):
         pending_flush.flush()
-    assert pending_flush.file.fd == -1, "its descriptor is closed"
+    assert [file.fd for file in pending_flush.files] == [-1], "its descriptor is closed"
 
 
 def test_a_full_disk_costs_that_change_alone(tmp_path: Path) -> None:
